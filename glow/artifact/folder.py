@@ -1,0 +1,95 @@
+"""Writing an artefact folder so that it exists whole or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from glow.artifact.manifest import FORMAT_VERSION, MANIFEST_FILE, Kind, Manifest, file_records
+from glow.errors import BuildError
+
+__all__ = ["ArtifactWriter", "write_artifact"]
+
+
+class ArtifactWriter:
+    """A folder in the making: write files into `folder`, set what the manifest shall say.
+
+    Attributes:
+        folder: temporary folder beside the target; it becomes the artefact.
+        hashes, parents, parameters, counts: go into the manifest.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hashes: dict[str, str] = {}
+        self.parents: dict[str, object] = {}
+        self.parameters: dict[str, object] = {}
+        self.counts: dict[str, int] = {}
+
+
+@contextmanager
+def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterator[ArtifactWriter]:
+    """Makes an artefact folder: temporary folder, files, manifest, sync, rename.
+
+    When the block raises, nothing is left behind and an older artefact at `target` is untouched.
+
+    Args:
+        target: the folder to make; its name is the artefact's name.
+        kind: checkpoint, model or index.
+        replace: whether an existing folder may be replaced.
+
+    Raises:
+        BuildError: `target` exists and `replace` is false.
+    """
+    if target.exists() and not replace:
+        raise BuildError(f"{target} exists already; choose another name or remove it first")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    folder.chmod(0o755)  # mkdtemp makes it private, but a service runs as another user than the builder
+    try:
+        writer = ArtifactWriter(folder)
+        yield writer
+        manifest = Manifest(
+            format=FORMAT_VERSION,
+            kind=kind,
+            name=target.name,
+            hashes=writer.hashes,
+            parents=writer.parents,
+            parameters=writer.parameters,
+            counts=writer.counts,
+            files=file_records(folder),
+        )
+        (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes())
+        _sync_tree(folder)
+        if target.exists():
+            _exchange(folder, target)
+        else:
+            folder.rename(target)
+        sync(target.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _exchange(folder: Path, target: Path) -> None:
+    """Moves the old folder aside, the new one in; the old one goes with the temporary name."""
+    aside = folder.with_name(folder.name + "-old")
+    target.rename(aside)
+    folder.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        sync(path)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Flushes a file or folder to disk, so that a rename never outlives its content."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

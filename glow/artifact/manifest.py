@@ -1,0 +1,171 @@
+"""The manifest that every artefact folder carries: what it is, what made it, and the SHA-256 of each file."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator
+
+from glow import __version__
+from glow.errors import ArtifactNotFoundError, FormatError, IntegrityError, MismatchError
+from glow.schema import StrictModel, describe
+
+__all__ = ["FORMAT_VERSION", "MANIFEST_FILE", "FileRecord", "Kind", "Manifest", "read_manifest", "verify"]
+
+MANIFEST_FILE = "manifest.json"
+FORMAT_VERSION = 1
+Kind = Literal["checkpoint", "model", "index"]
+
+
+class FileRecord(StrictModel):
+    """Size and SHA-256 (hexadecimal) of one file."""
+
+    size_bytes: int = Field(ge=0)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Manifest(StrictModel):
+    """What an artefact folder says of itself.
+
+    Attributes:
+        format: version of the folder's layout.
+        kind: checkpoint, model or index.
+        name: a model's name or an index's version.
+        created: UTC time of writing, ISO 8601.
+        tool: the GLOW version that wrote it.
+        hashes: `model` and `terms` (ARCHITECTURE.md section 3); equal hashes fit together.
+        parents: what it was made from, by name and hash.
+        parameters: the options that made it.
+        counts: documents, dimensions and other figures.
+        files: path relative to the folder -> size and checksum, every file but the manifest itself.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int
+    kind: Kind
+    name: str
+    created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    tool: str = f"glow {__version__}"
+    hashes: dict[str, str] = {}
+    parents: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    files: dict[str, FileRecord] = {}
+
+    @field_validator("files")
+    @classmethod
+    def _inside(cls, files: dict[str, FileRecord]) -> dict[str, FileRecord]:
+        for name in files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or not path.parts:
+                raise ValueError(f"file {name!r} lies outside the folder")
+        return files
+
+    def to_bytes(self) -> bytes:
+        """The manifest file's one valid form: sorted keys and, last, the checksum of all the rest."""
+        body = self.model_dump()
+        checksum = hashlib.sha256(_canonical(body)).hexdigest()
+        return json.dumps({**body, "checksum": checksum}, indent=2, sort_keys=True).encode() + b"\n"
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the manifest file: names this artefact, its files included."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+
+def read_manifest(folder: Path, kind: Kind) -> Manifest:
+    """Reads a folder's manifest and checks the manifest itself, not yet the files.
+
+    Raises:
+        ArtifactNotFoundError: no such folder, or it holds no manifest.
+        FormatError: unreadable, or of another format version.
+        IntegrityError: a byte of the manifest was changed.
+        MismatchError: an artefact of another kind.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ArtifactNotFoundError(
+            f"no {kind} at {folder}: expected a folder with {MANIFEST_FILE} ({error.strerror})"
+        ) from error
+    try:
+        body = json.loads(raw)
+        found = body.get("format")
+        if found != FORMAT_VERSION:
+            raise FormatError(_format_message(kind, folder, found))
+        body.pop("checksum", None)
+        manifest = Manifest.model_validate(body)
+    except ValidationError as error:
+        raise FormatError(f"{folder.name}/{MANIFEST_FILE} is not valid: {describe(error)}") from error
+    except (ValueError, AttributeError) as error:
+        raise IntegrityError(f"{folder.name}/{MANIFEST_FILE} is damaged: {error}; restore the folder") from error
+    if manifest.to_bytes() != raw:
+        raise IntegrityError(
+            f"{folder.name}/{MANIFEST_FILE} is damaged: its checksum does not match its content; restore the folder"
+        )
+    if manifest.kind != kind:
+        raise MismatchError(f"{folder.name} is a {manifest.kind}, expected a {kind}")
+    return manifest
+
+
+def verify(folder: Path, kind: Kind) -> Manifest:
+    """Reads the manifest and checks size and SHA-256 of every file it names.
+
+    Raises:
+        IntegrityError: a file is missing, has another size or other content; the message names the first.
+        ArtifactError: as `read_manifest`.
+    """
+    manifest = read_manifest(folder, kind)
+    for name, record in sorted(manifest.files.items()):
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            raise IntegrityError(f"{folder.name}/{name} is missing or no plain file; restore the folder")
+        size = path.stat().st_size
+        if size != record.size_bytes:
+            raise IntegrityError(
+                f"{folder.name}/{name} has {size} bytes, expected {record.size_bytes}; restore the folder"
+            )
+        digest = file_sha256(path)
+        if digest != record.sha256:
+            raise IntegrityError(
+                f"{folder.name}/{name} is damaged: SHA-256 {digest[:12]}…, expected {record.sha256[:12]}…; "
+                "restore the folder"
+            )
+    return manifest
+
+
+def file_records(folder: Path) -> dict[str, FileRecord]:
+    """Size and checksum of every file below `folder` but its manifest."""
+    return {
+        path.relative_to(folder).as_posix(): FileRecord(
+            size_bytes=path.stat().st_size, sha256=file_sha256(path)
+        )
+        for path in _files(folder)
+    }
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file as hexadecimal digits, read in blocks."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path != folder / MANIFEST_FILE:
+            yield path
+
+
+def _canonical(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _format_message(kind: str, folder: Path, found: Any) -> str:
+    newer = isinstance(found, int) and found > FORMAT_VERSION
+    remedy = "a newer GLOW may read it" if newer else "build it again with this GLOW"
+    return f"{kind} {folder.name} has format {found!r}, expected {FORMAT_VERSION}; {remedy}"

@@ -1,0 +1,71 @@
+"""The model artefact's files, and the model hash that binds an index to the model that built it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from glow.artifact.manifest import FileRecord, Manifest, verify
+from glow.errors import ArtifactNotFoundError
+from glow.text import PREPROCESSOR_VERSION
+
+__all__ = [
+    "DOCUMENT_TOWER",
+    "HASHED_FILES",
+    "QUERY_SIDE_FILES",
+    "QUERY_TOWER",
+    "WORD_TABLE",
+    "default_model",
+    "model_hash",
+    "open_model",
+]
+
+QUERY_TOWER = "query.onnx"
+DOCUMENT_TOWER = "document.onnx"
+WORD_TABLE = "words.bin"
+"""External data of both towers: the word-embedding table that they share (GLOW: shared, nothing else)."""
+QUERY_SIDE_FILES = (QUERY_TOWER, WORD_TABLE, "vocab.txt", "schema.json", "weighting.json", "towers.json")
+"""What an index copies from its model, so that one swap exchanges model, table and index together."""
+HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER)
+
+
+def model_hash(files: Mapping[str, FileRecord]) -> str:
+    """SHA-256 over the files that decide a model's vectors and the preprocessor's version.
+
+    Args:
+        files: the file table of a model's manifest.
+
+    Raises:
+        ArtifactNotFoundError: a file of a model is missing in the table.
+    """
+    missing = [name for name in HASHED_FILES if name not in files]
+    if missing:
+        raise ArtifactNotFoundError(f"the model lacks {', '.join(missing)}; export it again")
+    parts = {name: files[name].sha256 for name in HASHED_FILES}
+    content = json.dumps([PREPROCESSOR_VERSION, parts], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def open_model(folder: Path) -> tuple[Manifest, str]:
+    """Verifies a model folder whole; returns its manifest and model hash.
+
+    Raises:
+        ArtifactError: missing, damaged, or not a model.
+    """
+    manifest = verify(folder, "model")
+    return manifest, model_hash(manifest.files)
+
+
+def default_model(models: Path = Path("models")) -> Path:
+    """The folder of the model that `models/DEFAULT` names.
+
+    Raises:
+        ArtifactNotFoundError: there is no such file.
+    """
+    try:
+        name = (models / "DEFAULT").read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ArtifactNotFoundError(
+            f"no default model: {models / 'DEFAULT'} cannot be read; run from the repository or give --model"
+        ) from error
+    return models / name

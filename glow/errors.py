@@ -1,0 +1,111 @@
+"""The one tree of exceptions that GLOW raises on purpose.
+
+    GlowError
+    ├── InputError                 what a person or a program gave us is not usable
+    │   ├── RecordError            one line of a corpus, query or qrels file
+    │   ├── QueryError             a query that cannot be searched
+    │   └── ConfigError            settings, schema or training options
+    ├── ArtifactError              a model, index or checkpoint folder
+    │   ├── ArtifactNotFoundError  nothing where one was expected
+    │   ├── FormatError            unreadable, or of a format version we do not know
+    │   ├── IntegrityError         a file that differs from what the manifest recorded
+    │   └── MismatchError          two artefacts that do not belong together
+    ├── DocumentNotFoundError      no document of that id in the index
+    ├── DeviceError                a device was asked for that is not there
+    ├── DependencyError            an optional package is needed and not installed
+    ├── BuildError                 a build that cannot give a correct artefact
+    └── ExportError                an exported model that is not equal to its checkpoint
+
+Messages say what was found, what was expected and what to do. `code` is stable: it is what HTTP clients
+and exit reports see, and `docs/errors.md` lists every one.
+"""
+
+
+class GlowError(Exception):
+    """Base of every error that GLOW raises on purpose."""
+
+    code = "internal"
+
+
+class InputError(GlowError):
+    """What a person or a program gave us is not usable."""
+
+    code = "invalid_input"
+
+
+class RecordError(InputError):
+    """One line of a corpus, query or qrels file is not usable."""
+
+    code = "invalid_record"
+
+
+class QueryError(InputError):
+    """A query cannot be searched."""
+
+    code = "invalid_query"
+
+
+class ConfigError(InputError):
+    """Settings, a schema or training options are not valid."""
+
+    code = "invalid_config"
+
+
+class ArtifactError(GlowError):
+    """A model, index or checkpoint folder cannot be used."""
+
+    code = "artifact_error"
+
+
+class ArtifactNotFoundError(ArtifactError):
+    """There is no artefact where one was expected."""
+
+    code = "artifact_not_found"
+
+
+class FormatError(ArtifactError):
+    """An artefact is unreadable or of a format version that we do not know."""
+
+    code = "artifact_format"
+
+
+class IntegrityError(ArtifactError):
+    """A file differs from what its manifest recorded."""
+
+    code = "artifact_damaged"
+
+
+class MismatchError(ArtifactError):
+    """Two artefacts do not belong together."""
+
+    code = "artifact_mismatch"
+
+
+class DocumentNotFoundError(GlowError):
+    """The index holds no document of that id."""
+
+    code = "document_not_found"
+
+
+class DeviceError(GlowError):
+    """A device was asked for that is not there."""
+
+    code = "device_unavailable"
+
+
+class DependencyError(GlowError):
+    """An optional package is needed and not installed."""
+
+    code = "dependency_missing"
+
+
+class BuildError(GlowError):
+    """A build cannot give a correct artefact."""
+
+    code = "build_failed"
+
+
+class ExportError(GlowError):
+    """An exported model is not equal to its checkpoint."""
+
+    code = "export_refused"

@@ -1,0 +1,48 @@
+"""The records that cross room doors: small, frozen, without behaviour."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Document", "Hit", "Qrel", "Query"]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document with several text fields.
+
+    Attributes:
+        id: unique in its corpus; may hold `/`.
+        fields: field name -> its values in order. A title has one value, anchors have many; a missing
+            field is absent or empty.
+        metadata: every key that is no text field, as JSON values.
+    """
+
+    id: str
+    fields: Mapping[str, tuple[str, ...]]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query with its id."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Qrel:
+    """One relevance judgement: `grade` 0 is not relevant, higher is better."""
+
+    query_id: str
+    document_id: str
+    grade: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One search result; `score` is higher for better (cosine for dense retrieval, in [-1, 1])."""
+
+    document_id: str
+    score: float

@@ -1,0 +1,89 @@
+"""A model artefact, open: verified files, its preprocessor, and encoders on demand."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.artifact import Manifest, open_model
+from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER
+from glow.records import Document
+from glow.runtime.encoder import DEFAULT_BATCH_TOKENS, Encoder
+from glow.runtime.session import Device
+from glow.text import Preprocessor, TermTable, load_preprocessor
+
+__all__ = ["Model", "encode_documents"]
+
+# Sorting 512 documents by length leaves hardly any padding; more would only hold more of them in memory.
+CHUNK_DOCUMENTS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A verified model folder.
+
+    Attributes:
+        folder: where its files lie.
+        manifest: what it says of itself.
+        hash: the model hash (ARCHITECTURE.md section 3).
+        preprocessor: with the model's own term table.
+    """
+
+    folder: Path
+    manifest: Manifest
+    hash: str
+    preprocessor: Preprocessor
+
+    @classmethod
+    def open(cls, folder: Path) -> "Model":
+        """Verifies and opens a model folder.
+
+        Raises:
+            ArtifactError, ConfigError: missing, damaged, or not a model.
+        """
+        manifest, digest = open_model(folder)
+        return cls(folder, manifest, digest, load_preprocessor(folder))
+
+    @property
+    def label(self) -> str:
+        """Name and short hash for people: `glow-mini@sha256:ab12cd34`."""
+        return f"{self.manifest.name}@sha256:{self.hash[:8]}"
+
+    def with_terms(self, terms: TermTable) -> Preprocessor:
+        """The model's preprocessor with another term table (an index has its own)."""
+        own = self.preprocessor
+        return Preprocessor(own.pieces, own.schema, own.weighting, terms)
+
+    def encoder(
+        self,
+        tower: Literal["query", "document"],
+        device: Device = "cpu",
+        threads: int = 1,
+        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    ) -> Encoder:
+        """Opens one of the towers; arguments as for `Encoder`."""
+        file = QUERY_TOWER if tower == "query" else DOCUMENT_TOWER
+        return Encoder(self.folder / file, self.preprocessor.pieces.pad_id, device, threads, batch_tokens)
+
+
+def encode_documents(
+    documents: Iterable[Document], preprocessor: Preprocessor, encoder: Encoder
+) -> Iterator[tuple[list[Document], dict[str, int], NDArray[np.float32]]]:
+    """Preprocesses and encodes a stream of documents in bounded memory.
+
+    Yields:
+        A chunk of documents; how many of them lost words of each field to its budget; their vectors,
+        float32 [chunk, D], in order.
+    """
+    stream = iter(documents)
+    while chunk := list(islice(stream, CHUNK_DOCUMENTS)):
+        sequences = [preprocessor.document(document) for document in chunk]
+        truncated: dict[str, int] = {}
+        for sequence in sequences:
+            for field in sequence.dropped_words:
+                truncated[field] = truncated.get(field, 0) + 1
+        yield chunk, truncated, encoder.encode(sequences)

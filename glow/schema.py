@@ -1,0 +1,159 @@
+"""Which fields a document has, in which order, and how many tokens each may take.
+
+A field's budget counts its closing [SEP]; the first field's budget also counts the [CLS] in front (the
+released code's limits 30/30/128 read the same way: 28 pieces of url, 29 of title, 127 of body). Field ids are
+positions in the list, as the tower's field embedding sees them.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from glow.errors import ConfigError
+
+__all__ = ["PRESETS", "FieldSchema", "FieldSpec", "StrictModel"]
+
+
+class StrictModel(BaseModel):
+    """A frozen options file: unknown keys are refused and all faults are reported together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads the options from a JSON file.
+
+        Raises:
+            ConfigError: the file cannot be read or is not valid; every fault is named.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"cannot read {path.name}: {error.strerror or error}") from error
+        except ValidationError as error:
+            raise ConfigError(f"{path.name} is not valid: {describe(error)}") from error
+
+    def save(self, path: Path) -> None:
+        """Writes the options as indented JSON, the same bytes for the same options."""
+        path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the options' canonical JSON, as hexadecimal digits."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def describe(error: ValidationError) -> str:
+    """All faults of a validation error in one line: `place: what is wrong (found: …)`."""
+    faults = error.errors(include_url=False)
+    return "; ".join(
+        f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']} (found: {fault['input']!r:.80})"
+        for fault in faults
+    )
+
+
+class FieldSpec(StrictModel):
+    """One document field.
+
+    Attributes:
+        name: the key in a document's JSON line.
+        tokens: most word pieces that the field may take, its [SEP] counted.
+        kind: `url` is cut into words by `glow.text.urls`, `text` is taken as it is.
+        max_values: how many values count where the field is a list; None means all.
+        keep_digits: whether a url's digits stay (GLOW Table 4 shows them; BISON B.2 drops them).
+        weight: fw_c of Eq. 7.
+        length_norm: fln_c of Eq. 7, in [0, 1]; 0 ignores the field's length.
+    """
+
+    name: str = Field(min_length=1)
+    tokens: int = Field(ge=2)
+    kind: Literal["text", "url"] = "text"
+    max_values: int | None = Field(default=None, ge=1)
+    keep_digits: bool = False
+    weight: float = Field(default=1.0, ge=0.0, allow_inf_nan=False)
+    length_norm: float = Field(default=0.75, ge=0.0, le=1.0)
+
+
+class FieldSchema(StrictModel):
+    """Ordered fields and token budgets of a model.
+
+    Attributes:
+        name: the preset's name, for people.
+        query_tokens: most tokens of a query, [CLS] and [SEP] counted.
+        document_tokens: most tokens of a document in all; a field gets what the ones before it left, up to
+            its own budget, and every later field keeps room for its [SEP].
+        fields: in the order in which the document tower reads them.
+    """
+
+    name: str
+    query_tokens: int = Field(ge=3)
+    document_tokens: int = Field(ge=3)
+    fields: tuple[FieldSpec, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = self.names
+        if len(set(names)) < len(names):
+            raise ValueError(f"field names must differ, found {names}")
+        if self.document_tokens < len(names) + 2:
+            raise ValueError(f"document_tokens {self.document_tokens} leaves no room for {len(names)} fields")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Field names in order; a name's position is its field id."""
+        return tuple(spec.name for spec in self.fields)
+
+    @classmethod
+    def preset(cls, name: str) -> "FieldSchema":
+        """The named preset.
+
+        Raises:
+            ConfigError: there is no preset of that name.
+        """
+        if name not in PRESETS:
+            raise ConfigError(f"unknown schema preset {name!r}; known: {', '.join(sorted(PRESETS))}")
+        return PRESETS[name]
+
+
+PRESETS = {
+    schema.name: schema
+    for schema in (
+        FieldSchema(
+            name="glow-default",
+            query_tokens=64,
+            document_tokens=160,
+            fields=(
+                FieldSpec(name="title", tokens=32),
+                FieldSpec(name="anchor", tokens=24, max_values=8),
+                FieldSpec(name="clicked_queries", tokens=48, max_values=5),
+                FieldSpec(name="url", tokens=16, kind="url"),
+                FieldSpec(name="text", tokens=160),
+            ),
+        ),
+        # GLOW section 3.7: anchor, url and title 20 each, five clicked queries in 68.
+        FieldSchema(
+            name="glow-paper",
+            query_tokens=20,
+            document_tokens=128,
+            fields=(
+                FieldSpec(name="anchor", tokens=20),
+                FieldSpec(name="url", tokens=20, kind="url"),
+                FieldSpec(name="title", tokens=20),
+                FieldSpec(name="clicked_queries", tokens=68, max_values=5),
+            ),
+        ),
+        # BISON appendix B.2 and the released code: url and title 30 each, no body.
+        FieldSchema(
+            name="bison-msmarco",
+            query_tokens=20,
+            document_tokens=60,
+            fields=(
+                FieldSpec(name="url", tokens=30, kind="url"),
+                FieldSpec(name="title", tokens=30),
+            ),
+        ),
+    )
+}

@@ -1,0 +1,123 @@
+"""The document store: fields and metadata of every document, in SQLite, by row and by id.
+
+A document's row is its position in the FAISS index, so hits need no further mapping.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from glow.errors import DocumentNotFoundError, FormatError, RecordError
+from glow.records import Document
+
+__all__ = ["DocumentStore", "DocumentWriter"]
+
+_SCHEMA = """
+CREATE TABLE documents (
+    row INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    fields TEXT NOT NULL,
+    metadata TEXT NOT NULL
+) STRICT
+"""
+
+
+class DocumentWriter:
+    """Writes a new document store; use as a context manager.
+
+    Args:
+        path: file to make; must not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path)
+        # The file is part of an artefact that exists whole or not at all: a journal would only cost time.
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("PRAGMA synchronous = OFF")
+        self._connection.execute(_SCHEMA)
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.commit()
+        self._connection.close()
+
+    def add(self, document: Document) -> int:
+        """Stores a document under the next row, which it returns.
+
+        Raises:
+            RecordError: the id is there already.
+        """
+        fields = {name: values for name, values in document.fields.items() if values}
+        try:
+            self._connection.execute(
+                "INSERT INTO documents VALUES (?, ?, ?, ?)",
+                (self.count, document.id, _dump(fields), _dump(document.metadata)),
+            )
+        except sqlite3.IntegrityError as error:
+            raise RecordError(f"duplicate '_id' {document.id!r}; the first one is kept") from error
+        self.count += 1
+        return self.count - 1
+
+
+class DocumentStore:
+    """Reads a document store; safe to use from many threads (each gets a connection of its own).
+
+    Args:
+        path: a store that `DocumentWriter` wrote and that no longer changes.
+
+    Raises:
+        FormatError: the file is no document store.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+        self._local = threading.local()
+        try:
+            self.count = int(self._connect().execute("SELECT count(*) FROM documents").fetchone()[0])
+        except sqlite3.Error as error:
+            raise FormatError(f"cannot read the document store {path.name}: {error}") from error
+
+    def get(self, document_id: str) -> Document:
+        """The document of an id.
+
+        Raises:
+            DocumentNotFoundError: there is none.
+        """
+        query = "SELECT id, fields, metadata FROM documents WHERE id = ?"
+        found = self._connect().execute(query, (document_id,)).fetchone()
+        if found is None:
+            raise DocumentNotFoundError(f"no document with id {document_id!r} in this index")
+        return _document(found)
+
+    def rows(self, rows: Sequence[int]) -> list[Document]:
+        """The documents of rows, in the order asked for; every row must exist."""
+        marks = ",".join("?" * len(rows))
+        query = f"SELECT row, id, fields, metadata FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
+        found = {row: rest for row, *rest in self._connect().execute(query, [int(row) for row in rows])}
+        return [_document(found[int(row)]) for row in rows]
+
+    def _connect(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = sqlite3.connect(self._uri, uri=True)
+            self._local.connection = connection
+        return connection
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _document(found: Sequence[str]) -> Document:
+    identifier, fields, metadata = found
+    values = {name: tuple(texts) for name, texts in json.loads(fields).items()}
+    return Document(identifier, values, json.loads(metadata))

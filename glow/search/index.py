@@ -1,0 +1,108 @@
+"""An index version, open: everything that a search needs, verified to belong together."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glow.artifact import Manifest, verify
+from glow.artifact.model import QUERY_SIDE_FILES, QUERY_TOWER
+from glow.errors import MismatchError
+from glow.runtime import Device, Encoder
+from glow.search.dense import DenseIndex
+from glow.search.documents import DocumentStore
+from glow.text import Preprocessor, TermTable, load_preprocessor
+
+__all__ = ["DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "TERMS_FOLDER", "Index"]
+
+DENSE_FILE = "vectors.faiss"
+DOCUMENTS_FILE = "documents.sqlite"
+MODEL_FOLDER = "model"
+TERMS_FOLDER = "terms"
+REPORT_FILE = "report.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One version of an index, immutable and safe to search from many threads.
+
+    Attributes:
+        manifest: what the version says of itself; `manifest.name` is the version.
+        preprocessor: with the index's own term table.
+        encoder: the query tower.
+        dense: the vectors.
+        documents: fields and metadata.
+    """
+
+    manifest: Manifest
+    preprocessor: Preprocessor
+    encoder: Encoder
+    dense: DenseIndex
+    documents: DocumentStore
+
+    @classmethod
+    def open(cls, folder: Path, device: Device = "cpu", threads: int = 1) -> "Index":
+        """Verifies every file of a version, then opens it.
+
+        Args:
+            folder: the version's folder.
+            device: where the query tower and the vectors live.
+            threads: threads of one encoding.
+
+        Raises:
+            ArtifactError: missing or damaged (the file is named), or parts that do not belong together.
+            DeviceError: the device is not there.
+        """
+        manifest = verify(folder, "index")
+        _check_model_files(manifest)
+        terms = TermTable.load(folder / TERMS_FOLDER)
+        if terms.hash != manifest.hashes.get("terms"):
+            raise MismatchError(
+                f"term table of {folder.name} has hash {terms.hash[:12]}, "
+                f"its manifest expects {manifest.hashes.get('terms', 'none')[:12]}; rebuild the index"
+            )
+        preprocessor = load_preprocessor(folder / MODEL_FOLDER, terms)
+        encoder = Encoder(folder / MODEL_FOLDER / QUERY_TOWER, preprocessor.pieces.pad_id, device, threads)
+        dense = DenseIndex.load(folder / DENSE_FILE, device)
+        documents = DocumentStore(folder / DOCUMENTS_FILE)
+        _check_shapes(manifest, encoder, dense, documents)
+        return cls(manifest, preprocessor, encoder, dense, documents)
+
+    @property
+    def version(self) -> str:
+        """The version's name."""
+        return self.manifest.name
+
+    @property
+    def model(self) -> str:
+        """Name and short hash of the model that built it: `glow-mini@sha256:ab12cd34`."""
+        name: Any = self.manifest.parents.get("model", {})
+        return f"{name.get('name', 'unknown')}@sha256:{self.manifest.hashes.get('model', '')[:8]}"
+
+
+def _check_model_files(manifest: Manifest) -> None:
+    """The query side copied into the index is that of the model whose hash it carries."""
+    parent: Any = manifest.parents.get("model", {})
+    recorded = parent.get("files", {})
+    for name in QUERY_SIDE_FILES:
+        copied = manifest.files.get(f"{MODEL_FOLDER}/{name}")
+        if copied is None or copied.sha256 != recorded.get(name):
+            raise MismatchError(
+                f"index {manifest.name}: {MODEL_FOLDER}/{name} is not the file of the model that encoded its "
+                f"documents ({parent.get('name')}); rebuild the index"
+            )
+
+
+def _check_shapes(
+    manifest: Manifest, encoder: Encoder, dense: DenseIndex, documents: DocumentStore
+) -> None:
+    expected = manifest.counts.get("documents")
+    if not len(dense) == documents.count == expected:
+        raise MismatchError(
+            f"index {manifest.name}: {len(dense)} vectors, {documents.count} stored documents, "
+            f"{expected} in the manifest; rebuild the index"
+        )
+    if dense.dimensions != encoder.dimensions:
+        raise MismatchError(
+            f"index {manifest.name}: vectors of {dense.dimensions} dimensions, "
+            f"a query tower of {encoder.dimensions}; rebuild the index"
+        )

@@ -1,0 +1,68 @@
+"""Batches of weighted tokens: what a tower reads, padded, and which sequences go together.
+
+    B   sequences in a batch        L   the longest of them, in tokens
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.text.preprocessor import WeightedTokens
+
+__all__ = ["Batch", "batches_by_length", "pad"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Tower input.
+
+    Attributes:
+        ids, field_ids: int64 [B, L], padded at the end.
+        mask: int64 [B, L], 1 for tokens and 0 for padding.
+        weights: float32 [B, L], 1 on padding (seed-facts 5, row 3), which the mask hides.
+    """
+
+    ids: NDArray[np.int64]
+    mask: NDArray[np.int64]
+    field_ids: NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+
+def pad(sequences: Sequence[WeightedTokens], pad_id: int) -> Batch:
+    """Pads sequences at the end to the longest of them; needs at least one."""
+    shape = (len(sequences), max(len(sequence) for sequence in sequences))
+    ids = np.full(shape, pad_id, np.int64)
+    mask, field_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    weights = np.ones(shape, np.float32)
+    for row, sequence in enumerate(sequences):
+        length = len(sequence)
+        ids[row, :length] = sequence.ids
+        mask[row, :length] = 1
+        field_ids[row, :length] = sequence.field_ids
+        weights[row, :length] = sequence.weights
+    return Batch(ids, mask, field_ids, weights)
+
+
+def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Groups positions into batches of like length, longest first.
+
+    Every batch holds at most `max_tokens` tokens with its padding (a longer sequence goes alone), so one long
+    text neither pads its mates nor swells memory.
+
+    Args:
+        lengths: tokens of each sequence.
+        max_tokens: budget of one batch, padding counted.
+
+    Yields:
+        Positions in `lengths`, each once.
+    """
+    batch: list[int] = []
+    for position in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > max_tokens:
+            yield batch
+            batch = []
+        batch.append(position)
+    if batch:
+        yield batch

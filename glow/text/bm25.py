@@ -1,0 +1,96 @@
+"""Word weights: idf, BM25 for queries, BM25F for documents, and the released code's variant.
+
+Sources: GLOW section 3.5, Eq. 6-8; BISON appendix B.2; the released code as seed-facts 1.3 describes it.
+All functions are pure and take scalars or numpy arrays alike.
+
+    tf      occurrences of the word in the query or field
+    l       length in words; avgl its average over the collection
+    df, N   documents that hold the word; documents in all
+    atf     adjusted term frequency of Eq. 7, summed over fields
+"""
+
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "adjusted_tf",
+    "bm25f_weight",
+    "idf_bm25",
+    "idf_smooth",
+    "normalise",
+    "query_weight",
+    "released_weight",
+]
+
+Number = TypeVar("Number", float, NDArray[np.float64])
+Normalisation = Literal["none", "mean", "sqrt"]
+
+
+def idf_bm25(df: Number, documents: float, *, clip: bool = True) -> Number:
+    """ln((N - df + 0.5) / (df + 0.5)), GLOW section 3.5.
+
+    Departs from the paper: clipped at 0, because a word in more than half of the documents would get a
+    negative weight; `clip=False` is the paper's.
+    """
+    idf = np.log((documents - df + 0.5) / (df + 0.5))
+    return np.maximum(idf, 0.0) if clip else idf
+
+
+def idf_smooth(df: Number, documents: float) -> Number:
+    """ln((1 + N) / (1 + df)) + 1, in [1, 1 + ln((1 + N) / 2)] for a seen word.
+
+    scikit-learn's smooth idf, whose bounds fit the MS MARCO table of BISON B.2 (1 and 15.3); the paper's
+    formula does not (seed-facts 1.3).
+    """
+    return np.log((1.0 + documents) / (1.0 + df)) + 1.0
+
+
+def query_weight(idf: Number, tf: Number, length: float, average: float, k1: float, b: float) -> Number:
+    """BM25 inside a query, Eq. 6: idf * tf / (tf + k1 * (1 - b + b * l_q / avl_q))."""
+    return idf * tf / (tf + k1 * (1.0 - b + b * length / average))
+
+
+def adjusted_tf(tf: Number, length: float, average: float, weight: float, length_norm: float) -> Number:
+    """atf of one field, Eq. 7: fw * tf / (1 + fln * (fl / avl - 1))."""
+    return weight * tf / (1.0 + length_norm * (length / average - 1.0))
+
+
+def bm25f_weight(idf: Number, atf: Number, k1: float) -> Number:
+    """BM25F of a document's word, Eq. 8: idf * atf / (k1 + atf), atf summed over the fields."""
+    return idf * atf / (k1 + atf)
+
+
+def released_weight(
+    idf: Number, count: Number, length: float, average: float, k1: float = 0.25, b: float = 0.4
+) -> Number:
+    """The released code's weight of queries and documents alike (no BM25F).
+
+    With f = count / n: idf * f * (k1 + 1) / (f + k1 * (1 - b + b * n / avgdl)), where count and n run over all
+    fields together with [CLS] and every [SEP], before truncation.
+    """
+    frequency = count / length
+    return idf * frequency * (k1 + 1.0) / (frequency + k1 * (1.0 - b + b * length / average))
+
+
+def normalise(weights: NDArray[np.float32], how: Normalisation) -> NDArray[np.float32]:
+    """Rescales the weights of one sequence.
+
+    Not in the papers: raw weights multiply the logits of a pre-trained softmax by up to 10 and saturate it.
+
+    Args:
+        weights: float32 [tokens], non-negative.
+        how: `none` leaves them; `mean` divides by their mean, so a sequence of equal words is plain BERT;
+            `sqrt` also takes the square root, which halves the spread on a log scale.
+
+    Returns:
+        float32 [tokens], non-negative and finite. All zeros stay zeros.
+    """
+    if how == "none":
+        return weights
+    mean = float(weights.mean(dtype=np.float64)) if weights.size else 0.0
+    if mean <= 0.0:
+        return weights
+    scaled = (weights / np.float32(mean)).astype(np.float32)
+    return np.sqrt(scaled) if how == "sqrt" else scaled

@@ -1,0 +1,173 @@
+"""Text to tower input: the one place where queries and documents become ids and weights.
+
+Training, export, builder, evaluation and service all call `Preprocessor`; its version is part of the model
+hash. A query is `[CLS] words [SEP]`, a document `[CLS] field [SEP] field [SEP] …` with fields in the schema's order.
+
+    L   tokens of one sequence; a batch pads to its longest
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.records import Document
+from glow.schema import FieldSchema, FieldSpec
+from glow.text.bm25 import normalise
+from glow.text.terms import TermTable
+from glow.text.urls import url_words
+from glow.text.weighting import Weighting, WordWeigher, WordWeights
+from glow.text.words import VOCABULARY_FILE, WordPieces
+
+__all__ = ["PREPROCESSOR_VERSION", "Preprocessor", "WeightedTokens", "field_words", "load_preprocessor"]
+
+PREPROCESSOR_VERSION = 1
+"""Raised whenever the same text and options would give other ids or weights."""
+SPECIAL = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedTokens:
+    """One preprocessed query or document.
+
+    Attributes:
+        ids: int64 [L], word-piece ids.
+        field_ids: int64 [L], position of the token's field in the schema; 0 for queries.
+        word_ids: int64 [L], index into `words`; -1 for [CLS] and [SEP].
+        weights: float32 [L], finite, >= 0, as the tower reads them (normalised if the model says so).
+        words: the words that have at least one piece here, in order.
+        dropped_words: field -> number of its words that lost a piece or all to the budget; only fields that
+            lost any.
+    """
+
+    ids: NDArray[np.int64]
+    field_ids: NDArray[np.int64]
+    word_ids: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    words: tuple[str, ...]
+    dropped_words: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether any word lost a piece to a budget."""
+        return bool(self.dropped_words)
+
+
+class _Layout:
+    """Tokens of one sequence while it is being laid out."""
+
+    def __init__(self, pieces: WordPieces) -> None:
+        self.pieces = pieces
+        self.ids = [pieces.cls_id]
+        self.field_ids = [0]
+        self.word_ids = [SPECIAL]
+        self.words: list[str] = []
+        self.dropped_words: dict[str, int] = {}
+
+    def add(self, name: str, field_id: int, words: Sequence[str], limit: int) -> None:
+        """Adds a field's words up to `limit` tokens in all, then its [SEP]; a word may be cut inside."""
+        complete = 0
+        for word in words:
+            free = limit - len(self.ids)
+            if free <= 0:
+                break
+            pieces = self.pieces.pieces(word)
+            self.ids.extend(pieces[:free])
+            self.word_ids.extend([len(self.words)] * min(len(pieces), free))
+            self.words.append(word)
+            complete += len(pieces) <= free
+        if complete < len(words):
+            self.dropped_words[name] = len(words) - complete
+        self.ids.append(self.pieces.sep_id)
+        self.word_ids.append(SPECIAL)
+        self.field_ids.extend([field_id] * (len(self.ids) - len(self.field_ids)))
+
+    def finish(self, weights: WordWeights, weighting: Weighting) -> WeightedTokens:
+        """Shares each word's weight among its pieces (GLOW section 3.6)."""
+        ids = np.array(self.ids, np.int64)
+        word_ids = np.array(self.word_ids, np.int64)
+        by_word = np.array([*(weights.words[word] for word in self.words), weights.sep], np.float32)
+        token_weights = by_word[word_ids]  # SPECIAL is -1: the last entry, [SEP]
+        token_weights[0] = weights.cls
+        return WeightedTokens(
+            ids,
+            np.array(self.field_ids, np.int64),
+            word_ids,
+            normalise(token_weights, weighting.normalise),
+            tuple(self.words),
+            self.dropped_words,
+        )
+
+
+class Preprocessor:
+    """Turns queries and documents into weighted tokens.
+
+    Args:
+        pieces: the vocabulary.
+        schema: fields and budgets.
+        weighting: how words are weighted.
+        terms: the term table; queries and documents of one index use the same.
+    """
+
+    def __init__(
+        self, pieces: WordPieces, schema: FieldSchema, weighting: Weighting, terms: TermTable
+    ) -> None:
+        self.pieces = pieces
+        self.schema = schema
+        self.weighting = weighting
+        self.terms = terms
+        self.weigher = WordWeigher(weighting, schema, terms)
+
+    def query(self, text: str) -> WeightedTokens:
+        """Preprocesses a query: [CLS] words [SEP], at most `schema.query_tokens`; accepts any string."""
+        words = self.pieces.words(text)
+        layout = _Layout(self.pieces)
+        layout.add("query", 0, words, self.schema.query_tokens - 1)
+        return layout.finish(self.weigher.query(words, layout.words), self.weighting)
+
+    def document(self, document: Document) -> WeightedTokens:
+        """Preprocesses a document; a missing field is empty and still has its [SEP]."""
+        fields = field_words(document, self.schema, self.pieces)
+        layout = _Layout(self.pieces)
+        for field_id, spec in enumerate(self.schema.fields):
+            later = len(self.schema.fields) - field_id - 1  # every later field keeps room for its [SEP]
+            start = 0 if field_id == 0 else len(layout.ids)
+            limit = min(start + spec.tokens, self.schema.document_tokens - later) - 1
+            layout.add(spec.name, field_id, fields[spec.name], limit)
+        return layout.finish(self.weigher.document(fields, layout.words), self.weighting)
+
+
+def field_words(document: Document, schema: FieldSchema, pieces: WordPieces) -> dict[str, list[str]]:
+    """Every word of every field of the schema, before truncation: what term statistics count."""
+    return {spec.name: _words(document, spec, pieces) for spec in schema.fields}
+
+
+def _words(document: Document, spec: FieldSpec, pieces: WordPieces) -> list[str]:
+    values = document.fields.get(spec.name, ())[: spec.max_values]
+    if spec.kind == "url":
+        values = tuple(url_words(value, keep_digits=spec.keep_digits) for value in values)
+    return [word for value in values for word in pieces.words(value)]
+
+
+def load_preprocessor(folder: Path, terms: TermTable | None = None) -> Preprocessor:
+    """The preprocessor of a model or checkpoint folder.
+
+    Args:
+        folder: holds `vocab.txt`, `schema.json`, `weighting.json` and, unless `terms` is given, `terms/`.
+        terms: the table to use in place of the folder's own.
+
+    Raises:
+        ConfigError: schema or weighting are not valid.
+        FormatError: vocabulary or term table cannot be read.
+    """
+    return Preprocessor(
+        WordPieces(folder / VOCABULARY_FILE),
+        FieldSchema.load(folder / "schema.json"),
+        Weighting.load(folder / "weighting.json"),
+        terms if terms is not None else TermTable.load(folder / "terms"),
+    )

@@ -1,0 +1,236 @@
+"""Term statistics: in how many documents a word occurs, and how long fields are on average.
+
+`TermCounter` accumulates them from a stream in bounded memory, `TermTable` is the finished, immutable table. On
+disk a table is four files that can be memory-mapped: the words sorted by their UTF-8 bytes and joined, their
+offsets, their document frequencies, and a JSON header. A look-up is a binary search.
+"""
+
+import hashlib
+import json
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import ConfigError, FormatError
+
+__all__ = ["QUERY", "TermCounter", "TermStats", "TermTable", "select_terms"]
+
+TermStats = Literal["corpus", "model", "blend"]
+
+QUERY = "query"
+"""The pseudo field under which average query length is kept."""
+DEFAULT_MAX_WORDS = 2_000_000
+FORMAT_VERSION = 1
+# Words longer than this are data, not language: they are counted, never stored.
+MAX_WORD_BYTES = 128
+CACHED_WORDS = 100_000
+
+
+class TermTable:
+    """Document frequencies and average lengths of one collection.
+
+    Args:
+        words: UTF-8 words, sorted by their bytes, joined without separators.
+        offsets: int64 [n + 1], where each word starts in `words`.
+        dfs: uint32 [n], documents that hold the word, each >= 1.
+        documents: N, number of documents, >= 0.
+        lengths: field -> average length in words over the documents that have the field; "query" too.
+        dropped_words: how many different words were left out to bound the table.
+    """
+
+    def __init__(
+        self,
+        words: bytes | NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        dfs: NDArray[np.uint32],
+        documents: int,
+        lengths: Mapping[str, float],
+        dropped_words: int = 0,
+    ) -> None:
+        self._words = memoryview(words)
+        self._offsets = offsets
+        self._dfs = dfs
+        self.documents = documents
+        self.lengths = dict(sorted(lengths.items()))
+        self.dropped_words = dropped_words
+        self.df = lru_cache(maxsize=CACHED_WORDS)(self._df)
+
+    def __len__(self) -> int:
+        return len(self._dfs)
+
+    def items(self) -> Iterable[tuple[str, int]]:
+        """Every word with its document frequency, in the table's order."""
+        for row in range(len(self)):
+            yield self._word(row).decode(), int(self._dfs[row])
+
+    def average_length(self, field: str) -> float:
+        """Average length in words of a field, or of queries under `QUERY`; 1 where none was counted."""
+        return max(self.lengths.get(field, 1.0), 1.0)
+
+    def _word(self, row: int) -> bytes:
+        return bytes(self._words[int(self._offsets[row]) : int(self._offsets[row + 1])])
+
+    def _df(self, word: str) -> int:
+        """Documents that hold the word; 0 where the table lacks it."""
+        key = word.encode("utf-8", "replace")
+        row = bisect_left(range(len(self)), key, key=self._word)
+        return int(self._dfs[row]) if row < len(self) and self._word(row) == key else 0
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over everything that can change a weight, as hexadecimal digits."""
+        digest = hashlib.sha256(json.dumps([self.documents, self.lengths], sort_keys=True).encode())
+        for part in (self._words, np.ascontiguousarray(self._offsets), np.ascontiguousarray(self._dfs)):
+            digest.update(part)
+        return digest.hexdigest()
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Mapping[str, int],
+        documents: int,
+        lengths: Mapping[str, float],
+        dropped_words: int = 0,
+    ) -> "TermTable":
+        """A table from word -> document frequency."""
+        rows = sorted((word.encode("utf-8", "replace"), df) for word, df in counts.items())
+        sizes = np.fromiter((len(word) for word, _ in rows), np.int64, len(rows))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+        dfs = np.fromiter((df for _, df in rows), np.uint32, len(rows))
+        return cls(b"".join(word for word, _ in rows), offsets, dfs, documents, lengths, dropped_words)
+
+    def blend(self, other: "TermTable") -> "TermTable":
+        """The table of both collections taken as one: N and df add up, a length is the mean weighted by N.
+
+        `term_stats = blend` uses it, so that a corpus of 200 documents has sane idf.
+        """
+        counts = Counter(dict(self.items()))
+        counts.update(dict(other.items()))
+        lengths = {}
+        for field in {*self.lengths, *other.lengths}:
+            tables = [table for table in (self, other) if field in table.lengths]
+            total = sum(max(table.documents, 1) for table in tables)
+            lengths[field] = sum(max(t.documents, 1) * t.lengths[field] for t in tables) / total
+        dropped = self.dropped_words + other.dropped_words
+        return TermTable.from_counts(counts, self.documents + other.documents, lengths, dropped)
+
+    def with_lengths(self, lengths: Mapping[str, float]) -> "TermTable":
+        """The same words with some average lengths replaced or added."""
+        merged = {**self.lengths, **lengths}
+        return TermTable(
+            self._words.obj, self._offsets, self._dfs, self.documents, merged, self.dropped_words
+        )
+
+    def save(self, folder: Path) -> None:
+        """Writes the four files of a table into `folder`, which is made if need be."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "words.bin").write_bytes(self._words)
+        np.save(folder / "offsets.npy", self._offsets, allow_pickle=False)
+        np.save(folder / "dfs.npy", self._dfs, allow_pickle=False)
+        header = {
+            "format": FORMAT_VERSION,
+            "documents": self.documents,
+            "words": len(self),
+            "dropped_words": self.dropped_words,
+            "average_lengths": self.lengths,
+        }
+        (folder / "terms.json").write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "TermTable":
+        """Opens a table without reading its words: they are memory-mapped.
+
+        Raises:
+            FormatError: files are missing, damaged or of another format version.
+        """
+        try:
+            header = json.loads((folder / "terms.json").read_bytes())
+            offsets = np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
+            dfs = np.load(folder / "dfs.npy", mmap_mode="r", allow_pickle=False)
+            size = (folder / "words.bin").stat().st_size
+            words: Any = np.memmap(folder / "words.bin", np.uint8, "r") if size else b""
+        except (OSError, ValueError) as error:
+            raise FormatError(f"cannot read the term table in {folder.name}/: {error}") from error
+        if header.get("format") != FORMAT_VERSION:
+            raise FormatError(
+                f"term table of format {header.get('format')!r}, expected {FORMAT_VERSION}; rebuild the artefact"
+            )
+        if len(offsets) != len(dfs) + 1 or int(offsets[-1]) != size or header["words"] != len(dfs):
+            raise FormatError(f"the files of the term table in {folder.name}/ do not fit together")
+        return cls(words, offsets, dfs, header["documents"], header["average_lengths"], header["dropped_words"])
+
+
+class TermCounter:
+    """Accumulates term statistics from a stream of documents.
+
+    Memory is bounded: whenever a quarter more than `max_words` different words are held, the rarest are
+    dropped and counted. A dropped word that comes again starts anew, so frequencies of rare words are lower
+    bounds once `dropped_words` is above 0; frequent words are exact unless they first appear late.
+
+    Args:
+        max_words: most different words in the table, >= 1.
+    """
+
+    def __init__(self, max_words: int = DEFAULT_MAX_WORDS) -> None:
+        if max_words < 1:
+            raise ConfigError(f"max_words must be at least 1, found {max_words}")
+        self.max_words = max_words
+        self.documents = 0
+        self.dropped_words = 0
+        self._dfs: Counter[str] = Counter()
+        self._lengths: Counter[str] = Counter()
+        self._present: Counter[str] = Counter()
+
+    def add(self, fields: Mapping[str, Sequence[str]]) -> None:
+        """Counts one document: field -> its words before truncation."""
+        self.documents += 1
+        unique: set[str] = set()
+        for field, words in fields.items():
+            if words:
+                self._lengths[field] += len(words)
+                self._present[field] += 1
+                unique.update(words)
+        self._dfs.update(word for word in unique if len(word) <= MAX_WORD_BYTES)
+        if len(self._dfs) > self.max_words + self.max_words // 4:
+            self._prune()
+
+    def add_query(self, words: Sequence[str]) -> None:
+        """Counts a query's length (its words are no documents)."""
+        if words:
+            self._lengths[QUERY] += len(words)
+            self._present[QUERY] += 1
+
+    def _prune(self) -> None:
+        """Keeps the `max_words` most frequent words; ties go to the smaller word, so the result is fixed."""
+        excess = len(self._dfs) - self.max_words
+        if excess > 0:
+            ranked = sorted(self._dfs.items(), key=lambda item: (-item[1], item[0]))
+            self._dfs = Counter(dict(ranked[: self.max_words]))
+            self.dropped_words += excess
+
+    def table(self) -> TermTable:
+        """The finished table; counting may go on afterwards."""
+        self._prune()
+        lengths = {field: self._lengths[field] / self._present[field] for field in self._present}
+        return TermTable.from_counts(self._dfs, self.documents, lengths, self.dropped_words)
+
+
+def select_terms(source: TermStats, corpus: TermTable, model: TermTable) -> TermTable:
+    """The table that the queries and documents of one index use.
+
+    Args:
+        source: `corpus` (the indexed documents), `model` (the model's training collection) or `blend` (both).
+        corpus: statistics of the documents to index; they know no query lengths, so those come from the model.
+        model: statistics shipped with the model.
+    """
+    if source == "model":
+        return model
+    if source == "blend":
+        return corpus.blend(model)
+    return corpus.with_lengths({QUERY: model.average_length(QUERY)})
