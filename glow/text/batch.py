@@ -1,6 +1,6 @@
 """Batches of weighted tokens: what a tower reads, padded, and which sequences go together.
 
-    B   sequences in a batch        L   the longest of them, in tokens
+B is the number of sequences in a batch, L the longest of them, in tokens.
 """
 
 from collections.abc import Iterator, Sequence

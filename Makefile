@@ -1,0 +1,50 @@
+# Few verbs for people; CI runs the same. `make help` lists them.
+PYTHON ?= python3
+PORT ?= 8080
+VENV := .venv
+BIN := $(VENV)/bin
+DEV_EXTRAS := dev,eval,train,export
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fmt bench clean
+
+help: ## list these verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# What serving and building need: no torch, no GPU, no Redis.
+$(VENV)/.serve: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+# All that tests, training and export need.
+$(VENV)/.dev: $(VENV)/.serve
+	$(BIN)/python -m pip install --quiet --editable '.[$(DEV_EXTRAS)]'
+	@touch $@
+
+setup: $(VENV)/.dev ## make .venv with everything for development (torch included)
+
+demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=8080, DOCS=my.jsonl)
+	@$(BIN)/python -m demo --port $(PORT) $(if $(DOCS),--docs $(DOCS))
+
+test: $(VENV)/.dev ## run the tests and name what was left out
+	$(BIN)/python -m pytest -m "not gpu and not slow" --durations=10
+	@echo; echo "Not run here:"
+	@$(BIN)/python -m pytest --collect-only -q -m "gpu or slow" 2>/dev/null | grep '::' | sed 's/^/  /' || echo "  nothing"
+	@echo "  benchmarks (make bench)"
+
+check: $(VENV)/.dev ## lint, format, types, import table, docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py
+
+fmt: $(VENV)/.dev ## format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## list the benchmarks and how to run them
+	@ls benchmarks/*.py | sed 's|^|  $(BIN)/python |'
+
+clean: ## remove the environment and what the demo made
+	rm -rf $(VENV) .demo

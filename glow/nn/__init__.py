@@ -1,0 +1,18 @@
+"""Torch modules: weighted attention and the two towers; they take plain arguments."""
+
+from glow.nn.attention import WeightedSelfAttention, WeightSide, weighted_attention
+from glow.nn.bert import bert_config, init_from_bert, minilm_folder
+from glow.nn.towers import Pooling, Tower, TowerConfig, TwoTowers
+
+__all__ = [
+    "Pooling",
+    "Tower",
+    "TowerConfig",
+    "TwoTowers",
+    "WeightSide",
+    "WeightedSelfAttention",
+    "bert_config",
+    "init_from_bert",
+    "minilm_folder",
+    "weighted_attention",
+]

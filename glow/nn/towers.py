@@ -1,0 +1,143 @@
+"""The two towers: BERT-like encoders with weighted attention over fields, one vector a text.
+
+Source: GLOW sections 3.2-3.8; released code as in seed-facts 1.1: separate towers that share the word table
+only, post-norm layers, learned absolute positions, a field embedding in place of BERT's segments.
+
+    B   sequences       L   tokens      H   hidden size = dimensions of the vector
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention, WeightSide
+from glow.schema import FieldSchema, StrictModel
+
+__all__ = ["EncoderLayer", "Pooling", "Tower", "TowerConfig", "TwoTowers"]
+
+Pooling = Literal["cls", "tanh", "mean"]
+
+
+class TowerConfig(StrictModel):
+    """Shape of both towers.
+
+    Attributes:
+        vocabulary: word pieces in the shared table.
+        hidden: H, the size of the vector.
+        layers, heads, intermediate: of the encoder; `heads` divides H.
+        weight_side: `key` (Eq. 2) or `row` (Eq. 4).
+        pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), or the `mean` of all tokens.
+        dropout: hidden and attention dropout in training.
+        layer_norm_eps: BERT's 1e-12.
+    """
+
+    vocabulary: int = Field(ge=5)
+    hidden: int = Field(default=384, ge=1)
+    layers: int = Field(default=3, ge=1)
+    heads: int = Field(default=12, ge=1)
+    intermediate: int = Field(default=1536, ge=1)
+    weight_side: WeightSide = "key"
+    pooling: Pooling = "mean"
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    layer_norm_eps: float = Field(default=1e-12, gt=0.0)
+
+
+class EncoderLayer(nn.Module):
+    """One post-norm encoder layer (Eq. 5): weighted attention, then a feed-forward block."""
+
+    def __init__(self, config: TowerConfig) -> None:
+        super().__init__()
+        hidden = config.hidden
+        self.attention = WeightedSelfAttention(hidden, config.heads, config.weight_side, config.dropout)
+        self.attention_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
+        self.inner = nn.Linear(hidden, config.intermediate)
+        self.outer = nn.Linear(config.intermediate, hidden)
+        self.output_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+        """Float [B, L, H] -> float [B, L, H]; `weights` and `bias` as `WeightedSelfAttention`."""
+        x = self.attention_norm(x + self.dropout(self.attention(x, weights, bias)))
+        inner = functional.gelu(self.inner(x))
+        return self.output_norm(x + self.dropout(self.outer(inner)))  # type: ignore[no-any-return]
+
+
+class Tower(nn.Module):
+    """Encodes weighted tokens into one L2-normalised vector.
+
+    Args:
+        config: the shape.
+        words: the word table [vocabulary, H], shared with the other tower.
+        max_tokens: rows of the position table.
+        fields: rows of the field table.
+    """
+
+    def __init__(self, config: TowerConfig, words: nn.Embedding, max_tokens: int, fields: int) -> None:
+        super().__init__()
+        self.pooling = config.pooling
+        self.words = words
+        self.positions = nn.Embedding(max_tokens, config.hidden)
+        self.fields = nn.Embedding(fields, config.hidden)
+        self.embedding_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.pooler = nn.Linear(config.hidden, config.hidden) if config.pooling == "tanh" else None
+
+    def states(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
+        """Last hidden states, float [B, L, H]; arguments as `forward`."""
+        x = self.words(ids) + self.positions.weight[: ids.shape[1]] + self.fields(field_ids)
+        x = self.dropout(self.embedding_norm(x))
+        bias = (1.0 - mask[:, None, None, :].to(x.dtype)) * MASKED_LOGIT  # [B, 1, 1, L]
+        for layer in self.layers:
+            x = layer(x, weights, bias)
+        return x  # type: ignore[no-any-return]
+
+    def forward(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
+        """Encodes a batch.
+
+        Args:
+            ids, field_ids: int64 [B, L], L at most the position table's rows.
+            mask: int64 [B, L], 1 for tokens.
+            weights: float32 [B, L], >= 0.
+
+        Returns:
+            float32 [B, H], L2-normalised.
+        """
+        x = self.states(ids, mask, field_ids, weights).float()
+        if self.pooling == "mean":
+            share = mask.to(x.dtype) / mask.sum(1, keepdim=True)  # [B, L]
+            pooled = torch.matmul(share.unsqueeze(1), x).squeeze(1)
+        else:
+            pooled = x[:, 0]
+            if self.pooler is not None:
+                pooled = torch.tanh(self.pooler(pooled))
+        return functional.normalize(pooled, dim=-1)
+
+
+class TwoTowers(nn.Module):
+    """A query tower and a document tower over one word table.
+
+    Args:
+        config: shape of both.
+        schema: gives each tower's longest input and the number of fields.
+    """
+
+    def __init__(self, config: TowerConfig, schema: FieldSchema) -> None:
+        super().__init__()
+        self.config = config
+        self.schema = schema
+        self.words = nn.Embedding(config.vocabulary, config.hidden)
+        self.query = Tower(config, self.words, schema.query_tokens, 1)
+        self.document = Tower(config, self.words, schema.document_tokens, len(schema.fields))
+        self.apply(_initialise)
+
+
+def _initialise(module: nn.Module) -> None:
+    """BERT's initialisation: normal(0, 0.02) cut at two deviations, zero biases."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,1 @@
+"""Training: data, losses, loop, checkpoints. Needs the `train` extra."""

@@ -1,0 +1,63 @@
+"""What a stopped run needs to go on as if it had not stopped: weights, optimiser moments, the step.
+
+Kept as safetensors and JSON (no pickle), written to a temporary name and renamed.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from glow.errors import MismatchError
+
+__all__ = ["load_state", "save_state"]
+
+STATE_FILE = "state.safetensors"
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+def save_state(
+    folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, step: int, fingerprint: str
+) -> None:
+    """Writes the state after `step` steps; `fingerprint` names configuration and data."""
+    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in _parameters(model).items()}
+    names: dict[torch.Tensor, str] = {parameter: name for name, parameter in _parameters(model).items()}
+    for parameter, moments in optimiser.state.items():
+        for kind in _MOMENTS:
+            tensors[f"{kind}.{names[parameter]}"] = moments[kind].contiguous()
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".{STATE_FILE}"
+    # Parameters that both towers share appear once in `named_parameters`, as safetensors wants it.
+    save_file(tensors, temporary, metadata={"run": json.dumps({"step": step, "fingerprint": fingerprint})})
+    temporary.replace(folder / STATE_FILE)
+
+
+def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, fingerprint: str) -> int:
+    """Puts a saved state back; returns its step, 0 where there is none.
+
+    Raises:
+        MismatchError: the state is of a run with another configuration or other data.
+    """
+    path = folder / STATE_FILE
+    if not path.exists():
+        return 0
+    with safe_open(path, framework="pt") as file:
+        run = json.loads(file.metadata()["run"])
+        if run["fingerprint"] != fingerprint:
+            raise MismatchError(
+                f"{path} belongs to a run with other configuration or data; remove {folder} or choose another --out"
+            )
+        keys = set(file.keys())
+        for name, parameter in _parameters(model).items():
+            with torch.no_grad():
+                parameter.copy_(file.get_tensor(f"model.{name}"))
+            if f"step.{name}" in keys:
+                optimiser.state[parameter] = {kind: file.get_tensor(f"{kind}.{name}") for kind in _MOMENTS}
+    return int(run["step"])
+
+
+def _parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

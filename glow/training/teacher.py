@@ -1,0 +1,95 @@
+"""Vectors of a teacher bi-encoder, which distillation draws both towers towards."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from glow.nn.bert import bert_config, init_tower, load_weights
+from glow.nn.towers import Tower
+from glow.records import Document
+from glow.text import WordPieces
+from glow.text.batch import batches_by_length
+
+__all__ = ["joined_text", "teacher_vectors"]
+
+MAX_TOKENS = 128
+BATCH_TOKENS = 8192
+
+
+def joined_text(document: Document) -> str:
+    """A document as single-text encoders are given it: its fields but the url, in order, as one text."""
+    parts = [text for name, values in document.fields.items() if name != "url" for text in values]
+    return ". ".join(parts)
+
+
+def teacher_vectors(
+    texts: Sequence[str],
+    folder: Path,
+    pieces: WordPieces,
+    cache: Path | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> NDArray[np.float32]:
+    """Encodes texts with a whole BERT-layout encoder: mean pooling, all weights 1.
+
+    Args:
+        texts: any number.
+        folder: the teacher's, as `init_from_bert` reads it.
+        pieces: the vocabulary, which the teacher must share.
+        cache: folder where vectors are kept between runs, under a hash of texts and teacher.
+        progress: called with the number of texts done since the last call.
+
+    Returns:
+        float32 [texts, H], L2-normalised.
+    """
+    file = cache / f"{_key(texts, folder)}.npy" if cache else None
+    if file and file.exists():
+        found: NDArray[np.float32] = np.load(file, allow_pickle=False)
+        return found
+    config = bert_config(folder, dropout=0.0, pooling="mean")
+    words = nn.Embedding(config.vocabulary, config.hidden)
+    weights = load_weights(folder)
+    words.weight.data.copy_(weights["embeddings.word_embeddings.weight"])
+    tower = Tower(config, words, MAX_TOKENS, 1)
+    init_tower(tower, weights, range(config.layers))
+    vectors = _encode(tower.eval(), [_ids(text, pieces) for text in texts], config.hidden, progress)
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.save(file, vectors, allow_pickle=False)
+    return vectors
+
+
+def _encode(
+    tower: Tower, sequences: Sequence[list[int]], hidden: int, progress: Callable[[int], None]
+) -> NDArray[np.float32]:
+    vectors = np.empty((len(sequences), hidden), np.float32)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        for rows in batches_by_length([len(sequence) for sequence in sequences], BATCH_TOKENS):
+            batch = [torch.tensor(sequences[row]) for row in rows]
+            ids = nn.utils.rnn.pad_sequence(batch, batch_first=True)
+            mask = nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in batch], batch_first=True)
+            found = tower(ids, mask, torch.zeros_like(ids), torch.ones(ids.shape))
+            vectors[rows] = found.float().numpy()
+            progress(len(rows))
+    return vectors
+
+
+def _ids(text: str, pieces: WordPieces) -> list[int]:
+    found: list[int] = []
+    for word in pieces.words(text):
+        found.extend(pieces.pieces(word))
+        if len(found) >= MAX_TOKENS - 2:
+            break
+    return [pieces.cls_id, *found[: MAX_TOKENS - 2], pieces.sep_id]
+
+
+def _key(texts: Sequence[str], folder: Path) -> str:
+    digest = hashlib.sha256(str((folder / "model.safetensors").stat().st_size).encode())
+    digest.update((folder / "config.json").read_bytes())
+    for text in texts:
+        digest.update(text.encode("utf-8", "replace") + b"\0")
+    return digest.hexdigest()[:24]

@@ -1,0 +1,1 @@
+"""Checkpoint to model artefact: ONNX graphs, quantisation, parity, packaging. Needs the `export` extra."""

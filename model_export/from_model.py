@@ -1,0 +1,77 @@
+"""ONNX towers back to torch: for re-export in another precision, an attention output, or further training.
+
+Quantised parts are dequantised, so the towers compute what the model computes but for the rounding of activations.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import ModelProto, numpy_helper
+
+from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER
+from glow.errors import FormatError
+from glow.nn.towers import Tower, TowerConfig, TwoTowers
+from glow.runtime import Model
+from model_export.graph import TRANSPOSED
+from model_export.quantise import BITS
+from model_export.word_table import SCALES, TABLE
+
+__all__ = ["read_towers"]
+
+Arrays = Mapping[str, NDArray[np.generic]]
+_CODES, _BLOCK_SCALES = "_Q8", "_scales"
+
+
+def read_towers(model: Model) -> TwoTowers:
+    """Reads both towers of a model artefact into torch, in evaluation mode.
+
+    Args:
+        model: an open model, exported by this package in any precision.
+
+    Raises:
+        FormatError: a graph lacks a parameter of the towers.
+    """
+    towers = TwoTowers(TowerConfig.load(model.folder / "towers.json"), model.preprocessor.schema)
+    for tower, file in ((towers.query, QUERY_TOWER), (towers.document, DOCUMENT_TOWER)):
+        _fill(tower, _arrays(model.folder / file), file)
+    return towers.eval()
+
+
+def _fill(tower: Tower, arrays: Arrays, file: str) -> None:
+    with torch.no_grad():
+        for name, parameter in tower.named_parameters():
+            value = _parameter(name, arrays)
+            if value is None or value.shape != tuple(parameter.shape):
+                found = "nothing" if value is None else f"shape {value.shape}"
+                raise FormatError(f"{file}: expected {name} of shape {tuple(parameter.shape)}, found {found}")
+            parameter.copy_(torch.from_numpy(np.ascontiguousarray(value, np.float32)))
+
+
+def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
+    """A parameter by name: plain, transposed, or dequantised."""
+    matrix = name + TRANSPOSED
+    if name == TABLE and SCALES in arrays:
+        return arrays[TABLE].astype(np.float32) * arrays[SCALES].astype(np.float32)[:, None]
+    if name in arrays:
+        return arrays[name].astype(np.float32)
+    if matrix in arrays:
+        return arrays[matrix].astype(np.float32).T
+    if matrix + _CODES in arrays:
+        return _dequantise(arrays[matrix + _CODES], arrays[matrix + _BLOCK_SCALES])
+    return None
+
+
+def _dequantise(codes: NDArray[np.generic], scales: NDArray[np.generic]) -> NDArray[np.float32]:
+    """MatMulNBits blocks to a matrix: codes uint8 [out, blocks, block], scales float [out, blocks]; zero is 128."""
+    centred = codes.astype(np.float32) - np.float32(1 << (BITS - 1))
+    blocks = centred * scales.reshape(codes.shape[0], -1, 1).astype(np.float32)
+    return blocks.reshape(codes.shape[0], -1)
+
+
+def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    model: ModelProto = onnx.load(path)  # external data are read from beside the file, which was verified
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}

@@ -1,0 +1,121 @@
+"""One tower as an ONNX graph whose initialisers carry the names of the tower's parameters.
+
+`torch.onnx` keeps parameter names but for matrices, which it transposes under made-up names; they are renamed
+here to `NAME.weight^T`, so that a tower can be read back into torch (`from_model`).
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import onnx
+import torch
+from onnx import ModelProto
+
+from glow.errors import ExportError
+from glow.nn.towers import Tower
+
+__all__ = ["INPUTS", "OUTPUT", "TRANSPOSED", "export_graph"]
+
+INPUTS = ("ids", "mask", "field_ids", "weights")
+OUTPUT = "vector"
+TRANSPOSED = "^T"
+_EXAMPLE = (3, 7)
+MAX_BATCH = 65_536
+
+
+def export_graph(tower: Tower) -> ModelProto:
+    """Exports a tower with dynamic batch and length, pooling and normalisation inside.
+
+    Args:
+        tower: in evaluation mode, float32 on the CPU.
+
+    Returns:
+        Inputs `ids`, `mask`, `field_ids` int64 [batch, length], `weights` float32 [batch, length];
+        output `vector` float32 [batch, H].
+
+    Raises:
+        ExportError: the exported graph is not of the form that we know how to read back.
+    """
+    ids = torch.ones(_EXAMPLE, dtype=torch.int64)
+    example = (ids, torch.ones_like(ids), torch.zeros_like(ids), torch.ones(_EXAMPLE))
+    batch = torch.export.Dim("batch", min=1, max=MAX_BATCH)
+    length = torch.export.Dim("length", min=2, max=tower.positions.num_embeddings)
+    with _quiet(), torch.no_grad():
+        program = torch.onnx.export(
+            tower,
+            example,
+            input_names=list(INPUTS),
+            output_names=[OUTPUT],
+            dynamic_shapes=tuple({0: batch, 1: length} for _ in INPUTS),
+            dynamo=True,
+            verbose=False,
+        )
+    if program is None:
+        raise ExportError("torch.onnx.export returned no program")
+    graph: ModelProto = program.model_proto
+    _check_parameters(graph, tower)
+    _name_matrices(graph)
+    _strip_notes(graph)
+    onnx.checker.check_model(graph)
+    return graph
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter logs every step of every pass, and warns of torchvision's absence and of shared axis names."""
+    loggers = [logging.getLogger(name) for name in ("onnxscript", "onnx_ir", "torch.onnx", "torch.export")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _check_parameters(model: ModelProto, tower: Tower) -> None:
+    """The exporter merges parameters of equal value, which happens before any training only."""
+    kept = {tensor.name for tensor in model.graph.initializer}
+    wanted = {name for name, parameter in tower.named_parameters() if parameter.ndim == 1}
+    if not wanted <= kept:
+        raise ExportError(
+            f"the exporter merged {', '.join(sorted(wanted - kept)[:3])} with equal parameters; "
+            "towers can be exported once they are trained, or start from a pre-trained encoder"
+        )
+
+
+def _name_matrices(model: ModelProto) -> None:
+    """Names each weight matrix, and the MatMul that reads it, after the bias that is added behind it."""
+    initialisers = {tensor.name: tensor for tensor in model.graph.initializer}
+    readers = {name: node for node in model.graph.node for name in node.input}
+    for node in model.graph.node:
+        if node.op_type != "MatMul" or node.input[1] not in initialisers:
+            continue
+        add = readers[node.output[0]]
+        biases = [name for name in add.input if name.endswith(".bias")]
+        if add.op_type != "Add" or len(biases) != 1:
+            raise ExportError(f"expected a bias behind matrix {node.input[1]}, found {add.op_type}")
+        module = biases[0].removesuffix(".bias")
+        tensor = initialisers[node.input[1]]
+        tensor.name = f"{module}.weight{TRANSPOSED}"
+        node.input[1] = tensor.name
+        node.name = module
+
+
+def _strip_notes(model: ModelProto) -> None:
+    """Drops the exporter's notes: source lines with paths of the machine that exported."""
+    del model.metadata_props[:]
+    model.doc_string = ""
+    model.producer_name, model.producer_version = "glow", ""
+    del model.graph.metadata_props[:]
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    for value in (*model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer):
+        del value.metadata_props[:]
+        value.doc_string = ""

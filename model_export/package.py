@@ -1,0 +1,128 @@
+"""From towers to a model artefact: graphs, quantisation, parity, packaging."""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from glow.artifact import write_artifact
+from glow.artifact.manifest import file_records
+from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER, model_hash
+from glow.nn.towers import TwoTowers
+from glow.records import Document
+from glow.text import Preprocessor, WeightedTokens
+from glow.training.checkpoint import REPORT_FILE, TOWERS_FILE, save_preprocessing
+from model_export.graph import export_graph
+from model_export.parity import check_parity
+from model_export.quantise import Quantisation, quantise_matrices
+from model_export.word_table import share_word_table
+
+__all__ = ["Source", "export_model"]
+
+PARITY_TEXTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is exported: towers, their preprocessing, and what is known of their making."""
+
+    towers: TwoTowers
+    preprocessor: Preprocessor
+    report: Mapping[str, Any]
+    parent: Mapping[str, Any]
+
+
+def export_model(
+    source: Source,
+    out: Path,
+    how: Quantisation,
+    queries: Sequence[str] = (),
+    documents: Sequence[Document] = (),
+    quality: Mapping[str, Any] | None = None,
+    *,
+    replace: bool = False,
+) -> dict[str, Any]:
+    """Writes a model artefact, or nothing where a parity check fails.
+
+    Args:
+        source: the trained towers.
+        out: folder to make.
+        how: precision of the towers.
+        queries, documents: texts for the parity check; made of the term table's words where none are given.
+        quality: retrieval figures to keep with the model.
+        replace: whether an existing model may be replaced.
+
+    Returns:
+        Precision, parity of both towers and quality, as they stand in the model's `report.json`.
+
+    Raises:
+        ExportError: a tower as exported is not the trained one.
+        BuildError: `out` exists.
+    """
+    texts = _parity_texts(source.preprocessor, queries, documents)
+    with write_artifact(out, "model", replace=replace) as writer, tempfile.TemporaryDirectory() as scratch:
+        _write_towers(source.towers, Path(scratch), "none")
+        _write_towers(source.towers, writer.folder, how)
+        pad_id = source.preprocessor.pieces.pad_id
+        parity = {
+            name: check_parity(
+                tower, Path(scratch) / name, writer.folder / name, texts[name], pad_id
+            ).as_json()
+            for name, tower in _named(source.towers).items()
+        }
+        report = {"precision": how, "parity": parity, "quality": dict(quality or {})}
+        text = json.dumps({**report, "training": source.report}, indent=2)
+        (writer.folder / REPORT_FILE).write_text(text + "\n", encoding="utf-8")
+        source.towers.config.save(writer.folder / TOWERS_FILE)
+        save_preprocessing(writer.folder, source.preprocessor)
+        writer.parents["source"] = dict(source.parent)
+        writer.parameters["precision"] = how
+        writer.counts["dimensions"] = source.towers.config.hidden
+        writer.hashes["terms"] = source.preprocessor.terms.hash
+        writer.hashes["model"] = model_hash(file_records(writer.folder))
+    return report
+
+
+def _write_towers(towers: TwoTowers, folder: Path, how: Quantisation) -> None:
+    graphs: dict[str, ModelProto] = {
+        name: quantise_matrices(export_graph(tower), how) for name, tower in _named(towers).items()
+    }
+    share_word_table(graphs, folder, int8=how == "int8")
+    for name, graph in graphs.items():
+        onnx.save(graph, folder / name)
+
+
+def _named(towers: TwoTowers) -> dict[str, Any]:
+    return {QUERY_TOWER: towers.query, DOCUMENT_TOWER: towers.document}
+
+
+def _parity_texts(
+    preprocessor: Preprocessor, queries: Sequence[str], documents: Sequence[Document]
+) -> dict[str, list[WeightedTokens]]:
+    """Texts of many lengths for each tower."""
+    if not queries or not documents:
+        queries, documents = _made_up(preprocessor)
+    return {
+        QUERY_TOWER: [preprocessor.query(text) for text in queries[:PARITY_TEXTS]],
+        DOCUMENT_TOWER: [preprocessor.document(document) for document in documents[:PARITY_TEXTS]],
+    }
+
+
+def _made_up(preprocessor: Preprocessor) -> tuple[list[str], list[Document]]:
+    """Texts of words drawn from the term table, lengths spread over the budgets; the same every time."""
+    random = np.random.default_rng(0)
+    words = [word for word, _ in preprocessor.terms.items()] or ["nothing"]
+    field = preprocessor.schema.fields[-1]
+
+    def text(longest: int) -> str:
+        return " ".join(random.choice(words, random.integers(1, longest)))
+
+    queries = [text(preprocessor.schema.query_tokens) for _ in range(PARITY_TEXTS)]
+    documents = [Document(str(number), {field.name: (text(field.tokens),)}) for number in range(PARITY_TEXTS)]
+    return queries, documents

@@ -1,0 +1,103 @@
+"""Is the exported model the trained one? Torch against ONNX, and quantised against float.
+
+n   texts       D   dimensions
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glow.errors import ExportError
+from glow.nn.towers import Tower
+from glow.runtime import Encoder
+from glow.text import WeightedTokens
+from glow.text.batch import batches_by_length, pad
+
+__all__ = ["MAX_DIFFERENCE", "MIN_COSINE", "TowerParity", "check_parity", "invariance", "torch_vectors"]
+
+MAX_DIFFERENCE = 1e-4
+MIN_COSINE = 0.99
+_BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TowerParity:
+    """How far a tower's vectors moved by export.
+
+    Attributes:
+        texts: how many were compared.
+        max_difference: largest absolute difference of float ONNX to torch.
+        mean_cosine, min_cosine: of the shipped precision to float ONNX.
+        invariance: largest absolute difference between a text's vector alone and in a mixed batch.
+    """
+
+    texts: int
+    max_difference: float
+    mean_cosine: float
+    min_cosine: float
+    invariance: float
+
+    def as_json(self) -> dict[str, Any]:
+        """For the model's report."""
+        return asdict(self)
+
+
+def check_parity(
+    tower: Tower, float_path: Path, shipped_path: Path, sequences: Sequence[WeightedTokens], pad_id: int
+) -> TowerParity:
+    """Compares a tower in torch, in float ONNX, and as shipped.
+
+    Args:
+        tower: the trained tower.
+        float_path, shipped_path: ONNX files; the same one where nothing was quantised.
+        sequences: preprocessed texts of many lengths, at least one.
+        pad_id: of the vocabulary.
+
+    Raises:
+        ExportError: a difference is over its threshold; the figures are in the message.
+    """
+    reference = torch_vectors(tower, sequences, pad_id)
+    plain = Encoder(float_path, pad_id).encode(sequences)
+    shipped = Encoder(shipped_path, pad_id)
+    cosines = (shipped.encode(sequences) * plain).sum(1)
+    parity = TowerParity(
+        texts=len(sequences),
+        max_difference=float(np.abs(plain - reference).max()),
+        mean_cosine=float(cosines.mean()),
+        min_cosine=float(cosines.min()),
+        invariance=invariance(shipped, sequences[:64]),
+    )
+    if parity.max_difference > MAX_DIFFERENCE or parity.mean_cosine < MIN_COSINE:
+        raise ExportError(
+            f"{shipped_path.name} differs from the trained tower: max difference {parity.max_difference:.2e} "
+            f"(at most {MAX_DIFFERENCE:.0e}), mean cosine {parity.mean_cosine:.5f} (at least {MIN_COSINE})"
+        )
+    return parity
+
+
+def invariance(encoder: Encoder, sequences: Sequence[WeightedTokens]) -> float:
+    """Largest absolute difference between a text's vector alone and in one padded batch of all."""
+    alone = np.concatenate([encoder.encode([sequence]) for sequence in sequences])
+    together = encoder.run(sequences)
+    return float(np.abs(alone - together).max())
+
+
+def torch_vectors(tower: Tower, sequences: Sequence[WeightedTokens], pad_id: int) -> NDArray[np.float32]:
+    """Vectors of a torch tower in fp32, float32 [n, D]."""
+    vectors: NDArray[np.float32] | None = None
+    with torch.inference_mode():
+        for rows in batches_by_length([len(sequence) for sequence in sequences], _BATCH_TOKENS):
+            batch = pad([sequences[row] for row in rows], pad_id)
+            arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
+            found = tower(*(torch.from_numpy(array) for array in arrays)).numpy()
+            if vectors is None:
+                vectors = np.empty((len(sequences), found.shape[1]), np.float32)
+            vectors[rows] = found
+    if vectors is None:
+        raise ExportError("parity needs at least one text")
+    return vectors

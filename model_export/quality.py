@@ -1,0 +1,54 @@
+"""What a smaller precision costs in retrieval: nDCG@10 of the quantised towers against float ones."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from glow.errors import ExportError
+from glow.evaluation.dense import DenseOptions, DenseRetriever
+from glow.evaluation.measures import evaluate
+from glow.evaluation.task import Corpus, find_tasks
+from glow.runtime import Model
+from model_export.package import Source, export_model
+from model_export.quantise import Quantisation
+
+__all__ = ["MAX_NDCG_LOSS", "check_quality"]
+
+MAX_NDCG_LOSS = 0.01
+MEASURE = "nDCG@10"
+
+
+def check_quality(source: Source, how: Quantisation, data: Path, split: str) -> dict[str, Any]:
+    """Retrieves a split with float and with quantised towers, exactly.
+
+    Args:
+        source: the trained towers.
+        how: precision to be shipped.
+        data: BEIR-style folder.
+        split: of its judgements.
+
+    Returns:
+        `data`, `split`, `queries` and nDCG@10 by precision.
+
+    Raises:
+        ExportError: the quantised towers lose more than `MAX_NDCG_LOSS`.
+        InputError: the data cannot be read.
+    """
+    (task,) = find_tasks(data, [split])
+    corpus = Corpus(data, source.preprocessor.schema.names)
+    options = DenseOptions(threads=os.cpu_count() or 1)
+    values: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for precision in dict.fromkeys(("none", how)):
+            folder = Path(scratch) / precision
+            export_model(source, folder, precision)
+            retriever = DenseRetriever(Model.open(folder), corpus, options)
+            run = retriever.search(task.queries, 100)
+            values[precision] = evaluate(run, task.qrels, [MEASURE]).means[MEASURE]
+    if values["none"] - values[how] > MAX_NDCG_LOSS:
+        raise ExportError(
+            f"{how} towers reach {MEASURE} {values[how]:.4f} on {task.data} {split}, float ones {values['none']:.4f}: "
+            f"a loss over {MAX_NDCG_LOSS}; export with --quantize none or fp16"
+        )
+    return {"data": task.data, "split": split, "queries": len(task.queries), MEASURE: values}

@@ -1,0 +1,105 @@
+"""The word table of both towers in one file beside them (`words.bin`), as ONNX external data.
+
+The towers share their word embeddings and nothing else. Stored once, the table halves the model, and every process
+that serves maps the same pages.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from glow.artifact.model import WORD_TABLE
+from glow.errors import ExportError
+
+__all__ = ["SCALES", "TABLE", "quantise_rows", "share_word_table"]
+
+TABLE = "words.weight"
+SCALES = "words.scale"
+_ALIGNMENT = 4096  # a page, so that a runtime can map the data in place
+
+
+def quantise_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Symmetric int8 with one scale a row: table ≈ codes * scales[:, None]; float32 [V, H] in, scales > 0."""
+    scales = np.maximum(np.abs(table).max(1), 1e-12).astype(np.float32) / np.float32(127)
+    codes = np.rint(table / scales[:, None]).astype(np.int8)
+    return codes, scales
+
+
+def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool) -> None:
+    """Moves the word table out of the towers' graphs into `words.bin`.
+
+    Args:
+        towers: file name -> graph, changed in place; all hold the same table.
+        folder: where `words.bin` is written.
+        int8: store int8 rows with a scale each; the graphs then gather codes and scales and multiply.
+
+    Raises:
+        ExportError: the towers' tables differ.
+    """
+    tables = [numpy_helper.to_array(_tensor(model, TABLE)) for model in towers.values()]
+    if any(not np.array_equal(tables[0], other) for other in tables[1:]):
+        raise ExportError("the towers hold different word tables; they must share one")
+    parts: dict[str, NDArray[np.generic]] = {TABLE: tables[0]}
+    if int8:
+        codes, scales = quantise_rows(tables[0].astype(np.float32))
+        parts = {TABLE: codes, SCALES: scales}
+    offsets = _write(folder / WORD_TABLE, parts)
+    for model in towers.values():
+        if int8:
+            _gather_codes(model)
+        for name, array in parts.items():
+            _make_external(_tensor(model, name), array, offsets[name])
+
+
+def _write(path: Path, parts: dict[str, NDArray[np.generic]]) -> dict[str, int]:
+    offsets = {}
+    with path.open("wb") as file:
+        for name, array in parts.items():
+            file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+            offsets[name] = file.tell()
+            file.write(np.ascontiguousarray(array).tobytes())
+    return offsets
+
+
+def _gather_codes(model: ModelProto) -> None:
+    """Gather(table) becomes Gather(codes) → Cast → Mul by Gather(scales)."""
+    graph = model.graph
+    position = next(
+        index for index, node in enumerate(graph.node) if node.op_type == "Gather" and node.input[0] == TABLE
+    )
+    gather = graph.node[position]
+    ids, result = gather.input[1], gather.output[0]
+    graph.initializer.append(TensorProto(name=SCALES, data_type=TensorProto.FLOAT))
+    axis = numpy_helper.from_array(np.array([-1], np.int64), "words.axis")
+    graph.initializer.append(axis)
+    nodes = [
+        helper.make_node("Gather", [TABLE, ids], ["words.codes"]),
+        helper.make_node("Cast", ["words.codes"], ["words.values"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", [SCALES, ids], ["words.row_scale"]),
+        helper.make_node("Unsqueeze", ["words.row_scale", "words.axis"], ["words.factor"]),
+        helper.make_node("Mul", ["words.values", "words.factor"], [result]),
+    ]
+    graph.node.remove(gather)
+    for step, node in enumerate(nodes):
+        graph.node.insert(position + step, node)
+
+
+def _make_external(tensor: TensorProto, array: NDArray[np.generic], offset: int) -> None:
+    tensor.ClearField("raw_data")
+    tensor.ClearField("float_data")
+    tensor.dims[:] = array.shape
+    tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+    tensor.data_location = TensorProto.EXTERNAL
+    del tensor.external_data[:]
+    for key, value in (("location", WORD_TABLE), ("offset", offset), ("length", array.nbytes)):
+        tensor.external_data.add(key=key, value=str(value))
+
+
+def _tensor(model: ModelProto, name: str) -> TensorProto:
+    found = [tensor for tensor in model.graph.initializer if tensor.name == name]
+    if len(found) != 1:
+        raise ExportError(f"expected one initialiser {name!r} in the graph, found {len(found)}")
+    tensor: TensorProto = found[0]
+    return tensor

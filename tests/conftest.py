@@ -1,0 +1,46 @@
+"""What many tests share: the toy model, the toy corpus, a published toy index, and the real data where it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Before torch or faiss is loaded: tests share few cores, and threads that wait by spinning starve each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+ROOT = Path(__file__).parent.parent
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def toy_model() -> Path:
+    """Folder of the toy model (tests/make_toy.py)."""
+    return DATA / "toy-model"
+
+
+@pytest.fixture(scope="session")
+def toy_corpus() -> Path:
+    """Fifty small documents."""
+    return DATA / "toy-corpus.jsonl"
+
+
+@pytest.fixture(scope="session")
+def toy_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_corpus: Path) -> Path:
+    """An index root with one published version, built by the command that users run; never change it."""
+    root = tmp_path_factory.mktemp("index") / "toy"
+    command = [sys.executable, "-m", "index_builder", "build", "--threads", "1"]
+    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--output", str(root)]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real collections (`GLOW_DATA`); tests that need it say so where it is absent."""
+    folder = Path(os.environ.get("GLOW_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real collections at {folder}; set GLOW_DATA to a folder that holds them")
+    return folder

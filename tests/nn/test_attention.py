@@ -1,0 +1,104 @@
+"""Weighted attention: the golden numbers, and the fused form against the written-out one."""
+
+import numpy as np
+import pytest
+import torch
+
+from glow.nn import WeightedSelfAttention, weighted_attention
+from glow.nn.attention import MASKED_LOGIT, WeightSide
+
+# G1 of the design notes: computed with numpy, logits already scaled.
+LOGITS = torch.tensor([[1.0, 0, 2], [0, 1, -1], [2, 1, 0]])
+WEIGHTS = torch.tensor([[1.0, 2, 0.5]])
+VALUES = torch.tensor([[1.0, 0], [0, 1], [1, 1]])
+PLAIN = [[0.244728, 0.090031, 0.665241], [0.244728, 0.665241, 0.090031], [0.665241, 0.244728, 0.090031]]
+KEY = [[0.422319, 0.155362, 0.422319], [0.111166, 0.821409, 0.067425], [0.468311, 0.468311, 0.063379]]
+ROW = [[0.244728, 0.090031, 0.665241], [0.117310, 0.866813, 0.015876], [0.506480, 0.307196, 0.186324]]
+KEY_OUTPUT = [[0.844638, 0.577681], [0.178591, 0.888834], [0.531689, 0.531689]]
+ROW_OUTPUT = [[0.909969, 0.755272], [0.133187, 0.882690], [0.692804, 0.493520]]
+MASKED_ROWS = [[0.731059, 0.268941, 0], [0.119203, 0.880797, 0]]
+
+
+def golden(weights: torch.Tensor, side: WeightSide, mask: list[bool]) -> tuple[np.ndarray, np.ndarray]:
+    """Feeds logits through q = logits, k = sqrt(d)·identity, so that q·k / sqrt(d) gives them back."""
+    q = LOGITS[None, None]
+    k = torch.eye(3)[None, None] * 3**0.5
+    output, probabilities = weighted_attention(q, k, VALUES[None, None], weights, torch.tensor([mask]), side)
+    return output[0, 0].numpy(), probabilities[0, 0].numpy()
+
+
+@pytest.mark.parametrize(("side", "expected", "output"), [("key", KEY, KEY_OUTPUT), ("row", ROW, ROW_OUTPUT)])
+def test_g1_weighted_logits(side: WeightSide, expected: list, output: list) -> None:
+    found, probabilities = golden(WEIGHTS, side, [True] * 3)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-5)
+    np.testing.assert_allclose(found, output, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["key", "row"])
+def test_g1_weights_of_one_are_plain_attention(side: WeightSide) -> None:
+    output, probabilities = golden(torch.ones(1, 3), side, [True] * 3)
+    np.testing.assert_allclose(probabilities, PLAIN, atol=1e-5)
+    np.testing.assert_allclose(
+        output, [[0.909969, 0.755272], [0.334759, 0.755272], [0.755272, 0.334759]], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("side", "third"), [("key", [0.5, 0.5, 0]), ("row", [0.622459, 0.377541, 0])])
+def test_g1_padding_is_masked_after_weighting(side: WeightSide, third: list) -> None:
+    """Rows 1 and 2 of the golden are given for equal weights of the first two keys' rows: see their note."""
+    _, probabilities = golden(WEIGHTS, side, [True, True, False])
+    assert (probabilities[:, 2] == 0.0).all()
+    np.testing.assert_allclose(probabilities[2], third, atol=1e-5)
+    np.testing.assert_allclose(probabilities[:2], MASKED_ROWS, atol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 30.0])
+@pytest.mark.parametrize("side", ["key", "row"])
+def test_padded_keys_get_nothing_whatever_their_weight(side: WeightSide, weight: float) -> None:
+    _, probabilities = golden(torch.tensor([[1.0, 2.0, weight]]), side, [True, True, False])
+    assert (probabilities[:, 2] == 0.0).all()
+
+
+def test_a_weight_of_zero_makes_a_uniform_row() -> None:
+    """A real zero stays zero (the released code turns it into 1)."""
+    _, probabilities = golden(torch.tensor([[1.0, 0.0, 1.0]]), "row", [True] * 3)
+    np.testing.assert_allclose(probabilities[1], [1 / 3] * 3, atol=1e-6)
+
+
+@pytest.mark.parametrize("side", ["key", "row"])
+def test_fused_module_equals_the_written_out_form(side: WeightSide) -> None:
+    """Scaling K or Q before fused attention is exact."""
+    torch.manual_seed(0)
+    module = WeightedSelfAttention(48, 4, side).eval()
+    x, weights = torch.randn(3, 9, 48), torch.rand(3, 9) * 4
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    mask[1, 5:] = False
+    bias = (~mask[:, None, None, :]) * MASKED_LOGIT
+    q, k, v = (module._split(part) for part in module.qkv(x).chunk(3, -1))
+    attended, _ = weighted_attention(q, k, v, weights, mask, side)
+    expected = module.output(module._join(attended))
+    torch.testing.assert_close(module(x, weights, bias), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_sides_differ_and_are_equal_only_for_constant_weights() -> None:
+    key, row = WeightedSelfAttention(16, 2, "key").eval(), WeightedSelfAttention(16, 2, "row").eval()
+    row.load_state_dict(key.state_dict())
+    x, bias = torch.randn(2, 5, 16), torch.zeros(2, 1, 1, 5)
+    constant, varied = torch.full((2, 5), 1.7), torch.rand(2, 5) + 0.5
+    torch.testing.assert_close(key(x, constant, bias), row(x, constant, bias))
+    assert not torch.allclose(key(x, varied, bias), row(x, varied, bias), atol=1e-4)
+
+
+def test_content_weights_reach_cls_in_one_layer_on_the_key_side_only() -> None:
+    """On the row side [CLS] attends by its own weight alone (seed-facts 5, row 1)."""
+    outputs = {}
+    for side in ("key", "row"):
+        torch.manual_seed(1)
+        module = WeightedSelfAttention(16, 2, side).eval()  # type: ignore[arg-type]
+        x, bias = torch.randn(1, 6, 16), torch.zeros(1, 1, 1, 6)
+        weights = torch.ones(1, 6)
+        changed = weights.clone()
+        changed[0, 1:] = torch.tensor([3.0, 0.2, 1.0, 2.0, 0.5])
+        outputs[side] = (module(x, weights, bias)[0, 0], module(x, changed, bias)[0, 0])
+    assert torch.equal(*outputs["row"])
+    assert not torch.allclose(*outputs["key"], atol=1e-4)

@@ -1,0 +1,120 @@
+"""Towers: equality with BERT, what is shared and what is not, padding, pooling."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from glow.errors import ConfigError
+from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, minilm_folder
+from glow.nn.bert import MINILM_SHA256, init_tower, load_weights
+from glow.nn.towers import Tower
+from glow.schema import FieldSchema
+
+SCHEMA = FieldSchema.preset("glow-default")
+SMALL = TowerConfig(vocabulary=60, hidden=24, layers=2, heads=4, intermediate=48)
+
+
+def batch(rows: int = 3, length: int = 11, vocabulary: int = 60) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Random ids, mask with padding at the end of one row, zero field ids and weights of one."""
+    torch.manual_seed(0)
+    ids = torch.randint(0, vocabulary, (rows, length))
+    mask = torch.ones(rows, length, dtype=torch.int64)
+    mask[-1, length // 2 :] = 0
+    return ids, mask, torch.zeros_like(ids), torch.ones(rows, length)
+
+
+@pytest.mark.parametrize("layers", [range(6), (0, 2, 4)])
+def test_with_weights_of_one_a_tower_equals_bert(layers: range | tuple[int, ...]) -> None:
+    """Against `transformers`' BertModel with the same weights, last hidden states, below 1e-5."""
+    from transformers import BertModel
+
+    folder = minilm_folder()
+    bert = BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+    bert.encoder.layer = nn.ModuleList(bert.encoder.layer[index] for index in layers)
+    config = bert_config(folder, layers=len(layers), dropout=0.0)
+    towers = TwoTowers(config, SCHEMA).eval()
+    init_from_bert(towers, folder, list(layers))
+    ids, mask, field_ids, weights = batch(length=20, vocabulary=30_000)
+    with torch.no_grad():
+        expected = bert(input_ids=ids, attention_mask=mask).last_hidden_state
+        for tower in (towers.query, towers.document):
+            found = tower.states(ids, mask, field_ids, weights)
+            real = mask.bool()
+            assert (found - expected)[real].abs().max() < 1e-5
+
+
+def test_towers_share_the_word_table_and_nothing_else() -> None:
+    towers = TwoTowers(SMALL, SCHEMA)
+    assert towers.query.words is towers.document.words is towers.words
+    query = {id(parameter) for parameter in towers.query.parameters()}
+    document = {id(parameter) for parameter in towers.document.parameters()}
+    assert query & document == {id(towers.words.weight)}
+    assert towers.document.fields.num_embeddings == len(SCHEMA.fields)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "tanh", "mean"])
+@pytest.mark.parametrize("side", ["key", "row"])
+def test_padding_never_changes_a_vector(pooling: str, side: str) -> None:
+    config = SMALL.model_copy(update={"pooling": pooling, "weight_side": side})
+    tower = TwoTowers(config, SCHEMA).eval().query
+    ids, mask, field_ids, _ = batch()
+    weights = torch.rand(ids.shape) + 0.3
+    with torch.no_grad():
+        together = tower(ids, mask, field_ids, weights)
+        length = int(mask[-1].sum())
+        alone = tower(*(part[-1:, :length] for part in (ids, mask, field_ids, weights)))
+    torch.testing.assert_close(together[-1:], alone, atol=1e-6, rtol=0)
+    torch.testing.assert_close(together.norm(dim=-1), torch.ones(3))
+
+
+def test_cls_pooling_is_the_first_state_and_tanh_goes_through_the_pooler() -> None:
+    towers = TwoTowers(SMALL.model_copy(update={"pooling": "cls"}), SCHEMA).eval()
+    inputs = batch()
+    with torch.no_grad():
+        states = towers.query.states(*inputs)
+        expected = nn.functional.normalize(states[:, 0], dim=-1)
+        torch.testing.assert_close(towers.query(*inputs), expected)
+    assert towers.query.pooler is None
+    assert TwoTowers(SMALL.model_copy(update={"pooling": "tanh"}), SCHEMA).query.pooler is not None
+
+
+def test_fields_tell_tokens_apart() -> None:
+    tower = TwoTowers(SMALL, SCHEMA).eval().document
+    ids, mask, field_ids, weights = batch()
+    with torch.no_grad():
+        changed = tower(ids, mask, field_ids + 2, weights)
+        assert not torch.allclose(tower(ids, mask, field_ids, weights), changed, atol=1e-4)
+
+
+def test_weights_change_a_vector() -> None:
+    tower = TwoTowers(SMALL, SCHEMA).eval().query
+    nn.init.normal_(tower.layers[0].attention.qkv.weight, std=0.3)
+    ids, mask, field_ids, weights = batch()
+    with torch.no_grad():
+        heavier = tower(ids, mask, field_ids, torch.rand(weights.shape) * 3)
+        assert not torch.allclose(tower(ids, mask, field_ids, weights), heavier, atol=1e-4)
+
+
+def test_layers_are_taken_in_the_order_asked_for() -> None:
+    folder = minilm_folder()
+    weights = load_weights(folder)
+    config = bert_config(folder, layers=2)
+    tower = Tower(config, nn.Embedding(config.vocabulary, config.hidden), 64, 1)
+    init_tower(tower, weights, (5, 1))
+    name = "encoder.layer.{}.intermediate.dense.weight"
+    assert torch.equal(tower.layers[0].inner.weight, weights[name.format(5)])
+    assert torch.equal(tower.layers[1].inner.weight, weights[name.format(1)])
+
+
+def test_a_wrong_number_of_layers_and_an_absent_layer_are_refused() -> None:
+    folder = minilm_folder()
+    towers = TwoTowers(bert_config(folder, layers=1), SCHEMA)
+    with pytest.raises(ConfigError, match=r"2 layers chosen .* the towers have 1"):
+        init_from_bert(towers, folder, (0, 1))
+    with pytest.raises(ConfigError, match=r"no encoder\.layer\.9"):
+        init_from_bert(towers, folder, (9,))
+
+
+def test_initial_weights_are_the_known_ones() -> None:
+    assert len(MINILM_SHA256) == 64
+    assert (minilm_folder() / "vocab.txt").is_file()

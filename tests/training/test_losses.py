@@ -1,0 +1,101 @@
+"""Objectives against the golden numbers G6 and their edge cases."""
+
+import pytest
+import torch
+
+from glow.training.loop import learning_rate
+from glow.training.losses import BceObjective, blocked_negatives, sample_negatives, softmax_loss
+
+NOTHING = torch.zeros(2, 2, dtype=torch.bool)
+
+
+def objective(**changes: float) -> BceObjective:
+    options = {"scale": 1.0, "shift": 0.0, "learn": True, "nce_weight": 0.5, "inverse_temperature": 1000.0}
+    return BceObjective(**{**options, **changes})  # type: ignore[arg-type]
+
+
+def test_g6_bce_of_given_and_sampled_pairs() -> None:
+    """G6: cos .8/y1 and .1/y0 give .557749; sampled .4 and .2 give .855577; half of each .706663."""
+    bce = objective()
+    given = bce.pairs(torch.tensor([0.8, 0.1]), torch.tensor([1.0, 0.0]))
+    sampled = bce.pairs(torch.tensor([0.4, 0.2]), torch.zeros(2))
+    assert given.item() == pytest.approx(0.557749, abs=1e-5)
+    assert sampled.item() == pytest.approx(0.855577, abs=1e-5)
+    cosines = torch.tensor([[0.8, 0.4], [0.2, 0.1]])
+    blocked = blocked_negatives(NOTHING, torch.eye(2), 0.9)
+    loss = bce(cosines, blocked, labels=torch.tensor([1.0, 0.0]))
+    assert loss.item() == pytest.approx(0.706663, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inverse_temperature", "second", "expected"),
+    [(1000.0, False, (0.268941, 0.731059)), (10.0, False, (0.4975, 0.5025)), (1000.0, True, (0.0, 1.0))],
+)
+def test_g6_sampling_probabilities(
+    inverse_temperature: float, second: bool, expected: tuple[float, float]
+) -> None:
+    """G6: own .9, others .300 and .301; a query of cosine .95 to the first is masked."""
+    cosines = torch.tensor([0.9, 0.300, 0.301]).expand(20_000, 3)
+    blocked = torch.tensor([True, second, False]).expand(20_000, 3)
+    drawn, legal = sample_negatives(cosines, blocked, inverse_temperature, torch.Generator().manual_seed(0))
+    assert legal.all()
+    shares = torch.bincount(drawn, minlength=3) / len(drawn)
+    assert shares[0] == 0.0
+    torch.testing.assert_close(shares[1:], torch.tensor(expected), atol=0.015, rtol=0.0)
+
+
+def test_near_duplicate_queries_are_no_negatives_of_each_other() -> None:
+    query_cosines = torch.tensor([[1.0, 0.95, 0.2], [0.95, 1.0, 0.9], [0.2, 0.9, 1.0]])
+    blocked = blocked_negatives(torch.zeros(3, 3, dtype=torch.bool), query_cosines, 0.9)
+    assert blocked.tolist() == [[True, True, False], [True, True, False], [False, False, True]]
+
+
+def test_known_relevant_documents_are_no_negatives() -> None:
+    relevant = torch.tensor([[False, True], [False, False]])
+    assert blocked_negatives(relevant, torch.eye(2), 0.9).tolist() == [[True, True], [False, True]]
+
+
+def test_a_batch_of_one_has_the_bce_part_only() -> None:
+    """The released code would draw the pair's own document as its negative."""
+    bce = objective()
+    cosines = torch.tensor([[0.8]])
+    loss = bce(cosines, blocked_negatives(torch.zeros(1, 1, dtype=torch.bool), cosines, 0.9))
+    assert loss.item() == pytest.approx(bce.pairs(torch.tensor([0.8]), torch.ones(1)).item())
+
+
+def test_no_gradient_flows_through_the_draw_but_through_the_drawn_cosine() -> None:
+    cosines = torch.tensor([[0.8, 0.4], [0.2, 0.9]], requires_grad=True)
+    objective()(cosines, blocked_negatives(NOTHING, torch.eye(2), 0.9)).backward()
+    assert cosines.grad is not None
+    assert (cosines.grad.diagonal() < 0).all()  # pairs are drawn together
+    assert (cosines.grad.flip(0).diagonal() > 0).all()  # negatives are pushed apart
+
+
+def test_fixed_scale_and_shift_are_not_trained() -> None:
+    assert not any(parameter.requires_grad for parameter in objective(learn=False).parameters())
+    assert all(parameter.requires_grad for parameter in objective().parameters())
+
+
+def test_softmax_loss_is_cross_entropy_and_leaves_blocked_documents_out() -> None:
+    cosines = torch.tensor([[0.9, 0.5, 0.1], [0.2, 0.8, 0.7], [0.3, 0.3, 0.6]])
+    nothing = torch.zeros(3, 3, dtype=torch.bool)
+    expected = torch.nn.functional.cross_entropy(cosines / 0.1, torch.arange(3))
+    torch.testing.assert_close(softmax_loss(cosines, nothing, 0.1), expected)
+    blocked = nothing.clone()
+    blocked[1, 2] = True
+    changed = cosines.clone()
+    changed[1, 2] = 0.99
+    torch.testing.assert_close(softmax_loss(cosines, blocked, 0.1), softmax_loss(changed, blocked, 0.1))
+
+
+def test_a_batch_of_equal_queries_gives_a_finite_loss() -> None:
+    cosines = torch.full((4, 4), 0.7)
+    blocked = torch.ones(4, 4, dtype=torch.bool)
+    assert softmax_loss(cosines, blocked, 0.05).item() == pytest.approx(0.0)
+    assert torch.isfinite(objective()(cosines, blocked))
+
+
+@pytest.mark.parametrize(("step", "rate"), [(50, 4e-5), (99, 7.92e-5), (100, 8e-5), (550, 4e-5), (1000, 0.0)])
+def test_g6_learning_rate(step: int, rate: float) -> None:
+    """G6: base 8e-5, 100 of 1000 steps of warm-up."""
+    assert learning_rate(step, 1000, 8e-5, 0.1) == pytest.approx(rate, abs=1e-12)
