@@ -5,10 +5,10 @@
 builder (which keeps bad lines as rejects), evaluation and training (which stop at the first).
 """
 
-import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,14 +18,28 @@ from glow.records import Document, Qrel, Query
 __all__ = ["has_text", "parse_document", "parse_object", "read_documents", "read_qrels", "read_queries"]
 
 MAX_ID_BYTES = 512
+# Metadata is written and read again by other JSON libraries, which take whole numbers of 64 bits and some depth.
+MAX_DEPTH = 64
+MAX_NUMBER = 2**63 - 1
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_JSON_TYPES = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
     """Reads one line as a JSON object.
 
     Raises:
-        RecordError: not UTF-8, not JSON, not an object, NaN or Infinity, or nested too deep.
+        RecordError: not UTF-8, not JSON, not an object, NaN or Infinity, a number of thousands of digits, or
+            nested too deep.
     """
     try:
         value = json.loads(line, parse_constant=_refuse_constant)
@@ -35,6 +49,8 @@ def parse_object(line: bytes) -> dict[str, Any]:
         raise RecordError("JSON nested too deep") from error
     except json.JSONDecodeError as error:
         raise RecordError(f"not JSON: {error.msg} at character {error.pos}") from error
+    except ValueError as error:  # Python refuses whole numbers of more than 4,300 digits
+        raise RecordError(f"not usable JSON: {error}") from error
     if not isinstance(value, dict):
         raise RecordError(f"expected a JSON object, found {_json_type(value)}")
     return value
@@ -51,20 +67,16 @@ def parse_document(
     Args:
         line: one line of JSON in UTF-8.
         field_names: keys that are text fields; all other keys but `_id` are metadata.
-        rename: found key -> wanted key, applied first (`{"headline": "title"}`).
+        rename: found key -> wanted key (`{"headline": "title"}`), applied first and all at once.
 
     Raises:
         RecordError: the line is no document; the message says what was found and expected.
     """
-    value = parse_object(line)
-    for found, wanted in (rename or {}).items():
-        if found in value:
-            if wanted in value:
-                raise RecordError(f"both {found!r} and {wanted!r} are present, and one is mapped to the other")
-            value[wanted] = value.pop(found)
-    identifier = _identifier(value.pop("_id", None))
+    value = _renamed(parse_object(line), rename or {})
+    identifier = _identifier(value)
+    del value["_id"]
     fields = {name: _values(name, value.pop(name, None)) for name in field_names}
-    return Document(identifier, fields, _clean(value))
+    return Document(identifier, fields, _clean(value, MAX_DEPTH))
 
 
 def has_text(document: Document) -> bool:
@@ -103,7 +115,7 @@ def read_queries(path: Path) -> Iterator[Query]:
             text = value.get("text")
             if not isinstance(text, str):
                 raise RecordError(f"'text' must be a string, found {_json_type(text)}")
-            yield Query(_identifier(value.get("_id")), _LONE_SURROGATE.sub("\ufffd", text))
+            yield Query(_identifier(value), _LONE_SURROGATE.sub("\ufffd", text))
         except RecordError as error:
             raise RecordError(f"{path.name} line {number}: {error}") from error
 
@@ -115,18 +127,24 @@ def read_qrels(path: Path) -> Iterator[Qrel]:
         InputError: the file cannot be read.
         RecordError: a row has not three columns or a grade that is no whole number.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for number, row in enumerate(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), start=1):
-                if number == 1 or not row:
-                    continue
-                if len(row) != 3 or not re.fullmatch(r"-?\d+", row[2]):
+    for number, line in _lines(path):
+        try:
+            row = line.decode().rstrip("\r\n").split("\t")
+            is_row = len(row) == 3 and _WHOLE_NUMBER.fullmatch(row[2]) is not None
+            if number == 1:
+                if is_row:
                     raise RecordError(
-                        f"{path.name} line {number}: expected query-id, corpus-id and a whole-number score, found {row}"
+                        f"expected a header (query-id, corpus-id, score), found a judgement: {row}"
                     )
+            elif is_row:
                 yield Qrel(row[0], row[1], int(row[2]))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+            else:
+                found = f"{row!r:.200}"
+                raise RecordError(f"expected query-id, corpus-id and a whole-number score, found {found}")
+        except UnicodeDecodeError as error:
+            raise RecordError(f"{path.name} line {number}: not UTF-8") from error
+        except RecordError as error:
+            raise RecordError(f"{path.name} line {number}: {error}") from error
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -139,13 +157,28 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _identifier(value: Any) -> str:
+def _renamed(value: dict[str, Any], rename: Mapping[str, str]) -> dict[str, Any]:
+    if not rename:
+        return value
+    renamed: dict[str, Any] = {}
+    for key, item in value.items():
+        wanted = rename.get(key, key)
+        if wanted in renamed:
+            raise RecordError(f"two keys of the line become {wanted!r}: one is mapped to it")
+        renamed[wanted] = item
+    return renamed
+
+
+def _identifier(record: Mapping[str, Any]) -> str:
+    if "_id" not in record:
+        raise RecordError("'_id' is missing")
+    value = record["_id"]
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
         raise RecordError(f"'_id' must be a string, found {_json_type(value)}")
-    if not value or "\0" in value or _LONE_SURROGATE.search(value):
-        raise RecordError(f"'_id' must be text without NUL and lone surrogates, found {value!r}")
+    if not value.strip() or "\0" in value or _LONE_SURROGATE.search(value):
+        raise RecordError(f"'_id' must be text without NUL and lone surrogates, found {value!r:.80}")
     if len(value.encode()) > MAX_ID_BYTES:
         raise RecordError(f"'_id' has {len(value.encode())} bytes, expected at most {MAX_ID_BYTES}")
     return value
@@ -160,23 +193,26 @@ def _values(name: str, value: Any) -> tuple[str, ...]:
     return tuple(_LONE_SURROGATE.sub("\ufffd", text) for text in values)
 
 
-def _clean(value: Any) -> Any:
-    """Replaces lone surrogates anywhere in a JSON value."""
+def _clean(value: Any, depth: int) -> Any:
+    """Replaces lone surrogates anywhere in a JSON value and refuses what has no place in another's JSON."""
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
+    if (isinstance(value, int) and abs(value) > MAX_NUMBER) or value in (inf, -inf):
+        raise RecordError(f"the number {value!r:.30} is out of range, expected at most 64 bits")
+    if not isinstance(value, list | dict):
+        return value
+    if depth == 0:
+        raise RecordError(f"JSON nested too deep, expected at most {MAX_DEPTH} levels")
     if isinstance(value, list):
-        return [_clean(item) for item in value]
-    if isinstance(value, dict):
-        return {_clean(key): _clean(item) for key, item in value.items()}
-    return value
+        return [_clean(item, depth - 1) for item in value]
+    return {_clean(key, 0): _clean(item, depth - 1) for key, item in value.items()}
 
 
 def _json_type(value: Any) -> str:
     if isinstance(value, list):
-        kinds = sorted({_json_type(item) for item in value})
+        kinds = sorted({_JSON_TYPES[type(item)] for item in value})
         return f"a list of {', '.join(kinds)}" if kinds else "an empty list"
-    names = {dict: "an object", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-    return names.get(type(value), "null")
+    return _JSON_TYPES[type(value)]
 
 
 def _refuse_constant(name: str) -> NoReturn:

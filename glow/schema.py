@@ -15,6 +15,9 @@ from glow.errors import ConfigError
 
 __all__ = ["PRESETS", "FieldSchema", "FieldSpec", "StrictModel"]
 
+# `_id` is the document's id, `query` the name under which the term table keeps the length of queries.
+RESERVED_NAMES = frozenset({"_id", "query"})
+
 
 class StrictModel(BaseModel):
     """A frozen options file: unknown keys are refused and all faults are reported together."""
@@ -58,12 +61,12 @@ class FieldSpec(StrictModel):
     """One document field.
 
     Attributes:
-        name: the key in a document's JSON line.
+        name: the key in a document's JSON line; not `_id` or `query`.
         tokens: most word pieces that the field may take, its [SEP] counted.
         kind: `url` is cut into words by `glow.text.urls`, `text` is taken as it is.
         max_values: how many values count where the field is a list; None means all.
         keep_digits: whether a url's digits stay (GLOW Table 4 shows them; BISON B.2 drops them).
-        weight: fw_c of Eq. 7.
+        weight: fw_c of Eq. 7, in [0, 1e6].
         length_norm: fln_c of Eq. 7, in [0, 1]; 0 ignores the field's length.
     """
 
@@ -72,7 +75,7 @@ class FieldSpec(StrictModel):
     kind: Literal["text", "url"] = "text"
     max_values: int | None = Field(default=None, ge=1)
     keep_digits: bool = False
-    weight: float = Field(default=1.0, ge=0.0, allow_inf_nan=False)
+    weight: float = Field(default=1.0, ge=0.0, le=1e6)
     length_norm: float = Field(default=0.75, ge=0.0, le=1.0)
 
 
@@ -97,6 +100,8 @@ class FieldSchema(StrictModel):
         names = self.names
         if len(set(names)) < len(names):
             raise ValueError(f"field names must differ, found {names}")
+        if reserved := sorted(RESERVED_NAMES.intersection(names)):
+            raise ValueError(f"no field may be called {' or '.join(reserved)}: the name has another use")
         if self.document_tokens < len(names) + 2:
             raise ValueError(f"document_tokens {self.document_tokens} leaves no room for {len(names)} fields")
         return self

@@ -1,7 +1,7 @@
 """Initial weights from a BERT-layout safetensors folder, choosing which layers to take.
 
 The released code starts from nothing but a stock word table; the BERT baselines of BISON start from the first three
-layers (seed-facts 1.1). Here any subset of layers of any BERT-like encoder may be taken, in any order.
+layers (docs/papers.md 1.1). Here any subset of layers of any BERT-like encoder may be taken, in any order.
 """
 
 import hashlib

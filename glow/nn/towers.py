@@ -1,6 +1,6 @@
 """The two towers: BERT-like encoders with weighted attention over fields, one vector a text.
 
-Source: GLOW sections 3.2-3.8; released code as in seed-facts 1.1: separate towers that share the word table
+Source: GLOW sections 3.2-3.8; released code as in docs/papers.md 1.1: separate towers that share the word table
 only, post-norm layers, learned absolute positions, a field embedding in place of BERT's segments.
 
     B   sequences       L   tokens      H   hidden size = dimensions of the vector

@@ -1,6 +1,6 @@
 """Encoding: weighted tokens to L2-normalised vectors, by a tower in ONNX.
 
-    n   sequences       D   dimensions of a vector
+n is the number of sequences, D the dimensions of a vector.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.errors import FormatError
 from glow.runtime.session import Device, open_session
 from glow.text.batch import batches_by_length, pad
 from glow.text.preprocessor import WeightedTokens
@@ -16,6 +17,8 @@ from glow.text.preprocessor import WeightedTokens
 __all__ = ["Encoder"]
 
 DEFAULT_BATCH_TOKENS = 4096
+INPUTS = {"ids", "mask", "field_ids", "weights"}
+OUTPUT = "vector"
 
 
 class Encoder:
@@ -32,7 +35,7 @@ class Encoder:
         dimensions: D.
 
     Raises:
-        DeviceError, FormatError: as `open_session`.
+        DeviceError, FormatError: as `open_session`; FormatError also for a model that is no tower.
     """
 
     def __init__(
@@ -47,8 +50,20 @@ class Encoder:
         self._pad_id = pad_id
         self._batch_tokens = batch_tokens
         self.device = device
-        self.dimensions = int(self._session.get_outputs()[0].shape[-1])
+        self.dimensions = self._check(path.name)
         self.providers: list[str] = self._session.get_providers()
+
+    def _check(self, name: str) -> int:
+        """D of the tower, whose inputs and output must be the four and the one that `run` uses."""
+        inputs = {value.name for value in self._session.get_inputs()}
+        outputs = {value.name: value.shape for value in self._session.get_outputs()}
+        dimensions = outputs.get(OUTPUT, [None])[-1]
+        if inputs != INPUTS or not isinstance(dimensions, int):
+            raise FormatError(
+                f"{name} is no tower: found inputs {sorted(inputs)} and outputs {outputs}, "
+                f"expected {sorted(INPUTS)} and {OUTPUT!r} of fixed width"
+            )
+        return dimensions
 
     def encode(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
         """Encodes sequences in batches of like length.
@@ -58,10 +73,11 @@ class Encoder:
         """
         vectors = np.empty((len(sequences), self.dimensions), np.float32)
         for rows in batches_by_length([len(sequence) for sequence in sequences], self._batch_tokens):
-            vectors[rows] = self._run([sequences[row] for row in rows])
+            vectors[rows] = self.run([sequences[row] for row in rows])
         return vectors
 
-    def _run(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
+    def run(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
+        """Encodes sequences as one padded batch, at least one; returns as `encode`."""
         batch = pad(sequences, self._pad_id)
         inputs = {
             "ids": batch.ids,
@@ -69,5 +85,5 @@ class Encoder:
             "field_ids": batch.field_ids,
             "weights": batch.weights,
         }
-        vectors: NDArray[np.float32] = self._session.run(["vector"], inputs)[0]
+        vectors: NDArray[np.float32] = self._session.run([OUTPUT], inputs)[0]
         return vectors

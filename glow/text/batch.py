@@ -21,7 +21,7 @@ class Batch:
     Attributes:
         ids, field_ids: int64 [B, L], padded at the end.
         mask: int64 [B, L], 1 for tokens and 0 for padding.
-        weights: float32 [B, L], 1 on padding (seed-facts 5, row 3), which the mask hides.
+        weights: float32 [B, L], 1 on padding (docs/papers.md, row 3), which the mask hides.
     """
 
     ids: NDArray[np.int64]

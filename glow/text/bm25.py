@@ -1,6 +1,6 @@
 """Word weights: idf, BM25 for queries, BM25F for documents, and the released code's variant.
 
-Sources: GLOW section 3.5, Eq. 6-8; BISON appendix B.2; the released code as seed-facts 1.3 describes it.
+Sources: GLOW section 3.5, Eq. 6-8; BISON appendix B.2; the released code as docs/papers.md 1.3 describes it.
 All functions are pure and take scalars or numpy arrays alike.
 
     tf      occurrences of the word in the query or field
@@ -34,17 +34,19 @@ def idf_bm25(df: Number, documents: float, *, clip: bool = True) -> Number:
     Departs from the paper: clipped at 0, because a word in more than half of the documents would get a
     negative weight; `clip=False` is the paper's.
     """
-    idf = np.log((documents - df + 0.5) / (df + 0.5))
-    return np.maximum(idf, 0.0) if clip else idf
+    idf: Number = np.log((documents - df + 0.5) / (df + 0.5))
+    clipped: Number = np.maximum(idf, 0.0)
+    return clipped if clip else idf
 
 
 def idf_smooth(df: Number, documents: float) -> Number:
     """ln((1 + N) / (1 + df)) + 1, in [1, 1 + ln((1 + N) / 2)] for a seen word.
 
     scikit-learn's smooth idf, whose bounds fit the MS MARCO table of BISON B.2 (1 and 15.3); the paper's
-    formula does not (seed-facts 1.3).
+    formula does not (docs/papers.md 1.3).
     """
-    return np.log((1.0 + documents) / (1.0 + df)) + 1.0
+    idf: Number = np.log((1.0 + documents) / (1.0 + df)) + 1.0
+    return idf
 
 
 def query_weight(idf: Number, tf: Number, length: float, average: float, k1: float, b: float) -> Number:
@@ -53,7 +55,7 @@ def query_weight(idf: Number, tf: Number, length: float, average: float, k1: flo
 
 
 def adjusted_tf(tf: Number, length: float, average: float, weight: float, length_norm: float) -> Number:
-    """atf of one field, Eq. 7: fw * tf / (1 + fln * (fl / avl - 1))."""
+    """The atf of one field, Eq. 7: fw * tf / (1 + fln * (fl / avl - 1))."""
     return weight * tf / (1.0 + length_norm * (length / average - 1.0))
 
 
@@ -89,8 +91,8 @@ def normalise(weights: NDArray[np.float32], how: Normalisation) -> NDArray[np.fl
     """
     if how == "none":
         return weights
-    mean = float(weights.mean(dtype=np.float64)) if weights.size else 0.0
-    if mean <= 0.0:
+    total = float(np.add.reduce(weights, dtype=np.float64))
+    if total <= 0.0:
         return weights
-    scaled = (weights / np.float32(mean)).astype(np.float32)
+    scaled = np.divide(weights, total / weights.size, dtype=np.float64).astype(np.float32)
     return np.sqrt(scaled) if how == "sqrt" else scaled

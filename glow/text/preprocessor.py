@@ -73,14 +73,16 @@ class _Layout:
         """Adds a field's words up to `limit` tokens in all, then its [SEP]; a word may be cut inside."""
         complete = 0
         for word in words:
-            free = limit - len(self.ids)
-            if free <= 0:
+            if len(self.ids) >= limit:
                 break
             pieces = self.pieces.pieces(word)
-            self.ids.extend(pieces[:free])
-            self.word_ids.extend([len(self.words)] * min(len(pieces), free))
+            self.ids += pieces
+            self.word_ids += [len(self.words)] * len(pieces)
             self.words.append(word)
-            complete += len(pieces) <= free
+            complete += 1
+        if len(self.ids) > limit:  # the last word does not fit whole
+            del self.ids[limit:], self.word_ids[limit:]
+            complete -= 1
         if complete < len(words):
             self.dropped_words[name] = len(words) - complete
         self.ids.append(self.pieces.sep_id)
@@ -148,9 +150,9 @@ def field_words(document: Document, schema: FieldSchema, pieces: WordPieces) -> 
 
 
 def _words(document: Document, spec: FieldSpec, pieces: WordPieces) -> list[str]:
-    values = document.fields.get(spec.name, ())[: spec.max_values]
+    values = [value for value in document.fields.get(spec.name, ()) if value.strip()][: spec.max_values]
     if spec.kind == "url":
-        values = tuple(url_words(value, keep_digits=spec.keep_digits) for value in values)
+        values = [url_words(value, keep_digits=spec.keep_digits) for value in values]
     return [word for value in values for word in pieces.words(value)]
 
 

@@ -10,14 +10,15 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, ValidationError
 
 from glow.errors import ConfigError, FormatError
+from glow.schema import StrictModel, describe
 
 __all__ = ["QUERY", "TermCounter", "TermStats", "TermTable", "select_terms"]
 
@@ -26,10 +27,9 @@ TermStats = Literal["corpus", "model", "blend"]
 QUERY = "query"
 """The pseudo field under which average query length is kept."""
 DEFAULT_MAX_WORDS = 2_000_000
-FORMAT_VERSION = 1
-# Words longer than this are data, not language: they are counted, never stored.
-MAX_WORD_BYTES = 128
-CACHED_WORDS = 100_000
+FORMAT_VERSION: Literal[1] = 1
+# Longer words are data, not language: they count towards lengths and are never stored.
+MAX_WORD_CHARACTERS = 128
 
 
 class TermTable:
@@ -41,7 +41,8 @@ class TermTable:
         dfs: uint32 [n], documents that hold the word, each >= 1.
         documents: N, number of documents, >= 0.
         lengths: field -> average length in words over the documents that have the field; "query" too.
-        dropped_words: how many different words were left out to bound the table.
+        dropped_words: how many words were left out to bound the table; one that came again and was dropped
+            again counts twice.
     """
 
     def __init__(
@@ -53,13 +54,13 @@ class TermTable:
         lengths: Mapping[str, float],
         dropped_words: int = 0,
     ) -> None:
-        self._words = memoryview(words)
+        self._source = words
+        self._words = words.data if isinstance(words, np.ndarray) else memoryview(words)
         self._offsets = offsets
         self._dfs = dfs
         self.documents = documents
-        self.lengths = dict(sorted(lengths.items()))
+        self.lengths = {field: float(lengths[field]) for field in sorted(lengths)}
         self.dropped_words = dropped_words
-        self.df = lru_cache(maxsize=CACHED_WORDS)(self._df)
 
     def __len__(self) -> int:
         return len(self._dfs)
@@ -76,8 +77,8 @@ class TermTable:
     def _word(self, row: int) -> bytes:
         return bytes(self._words[int(self._offsets[row]) : int(self._offsets[row + 1])])
 
-    def _df(self, word: str) -> int:
-        """Documents that hold the word; 0 where the table lacks it."""
+    def df(self, word: str) -> int:
+        """Documents that hold the word; 0 where the table lacks it. A binary search: some 10 µs."""
         key = word.encode("utf-8", "replace")
         row = bisect_left(range(len(self)), key, key=self._word)
         return int(self._dfs[row]) if row < len(self) and self._word(row) == key else 0
@@ -86,8 +87,9 @@ class TermTable:
     def hash(self) -> str:
         """SHA-256 over everything that can change a weight, as hexadecimal digits."""
         digest = hashlib.sha256(json.dumps([self.documents, self.lengths], sort_keys=True).encode())
-        for part in (self._words, np.ascontiguousarray(self._offsets), np.ascontiguousarray(self._dfs)):
-            digest.update(part)
+        digest.update(self._words)
+        digest.update(np.ascontiguousarray(self._offsets).data)
+        digest.update(np.ascontiguousarray(self._dfs).data)
         return digest.hexdigest()
 
     @classmethod
@@ -123,9 +125,7 @@ class TermTable:
     def with_lengths(self, lengths: Mapping[str, float]) -> "TermTable":
         """The same words with some average lengths replaced or added."""
         merged = {**self.lengths, **lengths}
-        return TermTable(
-            self._words.obj, self._offsets, self._dfs, self.documents, merged, self.dropped_words
-        )
+        return TermTable(self._source, self._offsets, self._dfs, self.documents, merged, self.dropped_words)
 
     def save(self, folder: Path) -> None:
         """Writes the four files of a table into `folder`, which is made if need be."""
@@ -133,14 +133,14 @@ class TermTable:
         (folder / "words.bin").write_bytes(self._words)
         np.save(folder / "offsets.npy", self._offsets, allow_pickle=False)
         np.save(folder / "dfs.npy", self._dfs, allow_pickle=False)
-        header = {
-            "format": FORMAT_VERSION,
-            "documents": self.documents,
-            "words": len(self),
-            "dropped_words": self.dropped_words,
-            "average_lengths": self.lengths,
-        }
-        (folder / "terms.json").write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
+        header = _Header(
+            format=FORMAT_VERSION,
+            documents=self.documents,
+            words=len(self),
+            dropped_words=self.dropped_words,
+            average_lengths=self.lengths,
+        )
+        header.save(folder / "terms.json")
 
     @classmethod
     def load(cls, folder: Path) -> "TermTable":
@@ -150,20 +150,40 @@ class TermTable:
             FormatError: files are missing, damaged or of another format version.
         """
         try:
-            header = json.loads((folder / "terms.json").read_bytes())
+            header = _Header.model_validate_json((folder / "terms.json").read_bytes())
             offsets = np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
             dfs = np.load(folder / "dfs.npy", mmap_mode="r", allow_pickle=False)
             size = (folder / "words.bin").stat().st_size
             words: Any = np.memmap(folder / "words.bin", np.uint8, "r") if size else b""
-        except (OSError, ValueError) as error:
-            raise FormatError(f"cannot read the term table in {folder.name}/: {error}") from error
-        if header.get("format") != FORMAT_VERSION:
+        except ValidationError as error:
             raise FormatError(
-                f"term table of format {header.get('format')!r}, expected {FORMAT_VERSION}; rebuild the artefact"
-            )
-        if len(offsets) != len(dfs) + 1 or int(offsets[-1]) != size or header["words"] != len(dfs):
+                f"{folder.name}/terms.json is no header of a term table of format {FORMAT_VERSION}: "
+                f"{describe(error)}; rebuild the artefact"
+            ) from error
+        except (OSError, ValueError, EOFError) as error:
+            raise FormatError(f"cannot read the term table in {folder.name}/: {error}") from error
+        if not _fit(header, offsets, dfs, size):
             raise FormatError(f"the files of the term table in {folder.name}/ do not fit together")
-        return cls(words, offsets, dfs, header["documents"], header["average_lengths"], header["dropped_words"])
+        return cls(words, offsets, dfs, header.documents, header.average_lengths, header.dropped_words)
+
+
+class _Header(StrictModel):
+    """`terms.json`."""
+
+    format: Literal[1]
+    documents: int = Field(ge=0)
+    words: int = Field(ge=0)
+    dropped_words: int = Field(ge=0)
+    average_lengths: dict[str, Annotated[float, Field(ge=0.0, allow_inf_nan=False)]]
+
+
+def _fit(header: _Header, offsets: Any, dfs: Any, size: int) -> bool:
+    """Whether the arrays (whatever `np.load` found in them) describe `size` bytes of words."""
+    if not isinstance(offsets, np.ndarray) or not isinstance(dfs, np.ndarray):
+        return False
+    shapes_fit = offsets.shape == (header.words + 1,) and dfs.shape == (header.words,)
+    types_fit = offsets.dtype == np.int64 and dfs.dtype == np.uint32
+    return shapes_fit and types_fit and int(offsets[0]) == 0 and int(offsets[-1]) == size
 
 
 class TermCounter:
@@ -196,9 +216,10 @@ class TermCounter:
                 self._lengths[field] += len(words)
                 self._present[field] += 1
                 unique.update(words)
-        self._dfs.update(word for word in unique if len(word) <= MAX_WORD_BYTES)
+        self._dfs.update(word for word in unique if len(word) <= MAX_WORD_CHARACTERS)
         if len(self._dfs) > self.max_words + self.max_words // 4:
-            self._prune()
+            self._dfs, dropped = self._most_frequent()
+            self.dropped_words += dropped
 
     def add_query(self, words: Sequence[str]) -> None:
         """Counts a query's length (its words are no documents)."""
@@ -206,19 +227,19 @@ class TermCounter:
             self._lengths[QUERY] += len(words)
             self._present[QUERY] += 1
 
-    def _prune(self) -> None:
-        """Keeps the `max_words` most frequent words; ties go to the smaller word, so the result is fixed."""
-        excess = len(self._dfs) - self.max_words
-        if excess > 0:
-            ranked = sorted(self._dfs.items(), key=lambda item: (-item[1], item[0]))
-            self._dfs = Counter(dict(ranked[: self.max_words]))
-            self.dropped_words += excess
-
     def table(self) -> TermTable:
-        """The finished table; counting may go on afterwards."""
-        self._prune()
+        """The finished table; counting may go on afterwards, as if it had not been asked for."""
+        counts, dropped = self._most_frequent()
         lengths = {field: self._lengths[field] / self._present[field] for field in self._present}
-        return TermTable.from_counts(self._dfs, self.documents, lengths, self.dropped_words)
+        return TermTable.from_counts(counts, self.documents, lengths, self.dropped_words + dropped)
+
+    def _most_frequent(self) -> tuple[Counter[str], int]:
+        """The `max_words` most frequent words and how many others there are; of equals the smaller word stays."""
+        excess = len(self._dfs) - self.max_words
+        if excess <= 0:
+            return self._dfs, 0
+        ranked = sorted(self._dfs.items(), key=lambda item: (-item[1], item[0]))
+        return Counter(dict(ranked[: self.max_words])), excess
 
 
 def select_terms(source: TermStats, corpus: TermTable, model: TermTable) -> TermTable:

@@ -28,7 +28,7 @@ def url_words(url: str, *, keep_digits: bool = False) -> str:
         keep_digits: keep runs of digits as words of their own (Table 4).
 
     Returns:
-        "www python org library shutil" for "https://www.python.org/library/shutil3"; "" where nothing is left.
+        "docs python org library heap q" for "https://docs.python.org/3/library/heapq.html"; "" where nothing is left.
     """
     plain = unquote(_SCHEME.sub("", url[:MAX_URL_CHARACTERS]))
     if not keep_digits:

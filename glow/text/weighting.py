@@ -6,10 +6,9 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from glow.schema import FieldSchema, StrictModel
@@ -21,7 +20,7 @@ from glow.text.bm25 import (
     query_weight,
     released_weight,
 )
-from glow.text.terms import QUERY, TermTable
+from glow.text.terms import MAX_WORD_CHARACTERS, QUERY, TermTable
 from glow.text.words import is_punctuation
 
 __all__ = ["Weighting", "WordWeigher", "WordWeights"]
@@ -29,6 +28,9 @@ __all__ = ["Weighting", "WordWeigher", "WordWeights"]
 SPECIAL_IDF = 1.0
 RELEASED_QUERY_LENGTH = 6.0
 RELEASED_DOCUMENT_LENGTH = 25.0
+CACHED_WORDS = 100_000
+# Above this a factor says nothing more, and products could leave the range of float32.
+MAX_K1 = 1e6
 
 
 class Weighting(StrictModel):
@@ -47,9 +49,9 @@ class Weighting(StrictModel):
 
     formula: Literal["paper", "released", "idf", "none"] = "paper"
     idf: Literal["smooth", "bm25"] = "smooth"
-    query_k1: float = Field(default=2.0, gt=0.0, allow_inf_nan=False)
+    query_k1: float = Field(default=2.0, gt=0.0, le=MAX_K1)
     query_b: float = Field(default=0.75, ge=0.0, le=1.0)
-    document_k1: float = Field(default=2.0, gt=0.0, allow_inf_nan=False)
+    document_k1: float = Field(default=2.0, gt=0.0, le=MAX_K1)
     saturate_specials: bool = True
     normalise: Literal["none", "mean", "sqrt"] = "mean"
 
@@ -76,16 +78,11 @@ class WordWeigher:
         self.weighting = weighting
         self.schema = schema
         self.terms = terms
+        self._cached_idf = lru_cache(maxsize=CACHED_WORDS)(self._idf)
 
     def idf(self, word: str) -> float:
-        """idf of a word: 1 for punctuation, that of df = 1 for a word the table lacks; finite, >= 0."""
-        if is_punctuation(word):
-            return SPECIAL_IDF
-        # A word the table lacks is at least as rare as the rarest it holds (seed-facts 5, row 8).
-        df = float(max(self.terms.df(word), 1))
-        documents = float(max(self.terms.documents, 1))
-        idf = idf_smooth if self.weighting.idf == "smooth" else idf_bm25
-        return float(idf(min(df, documents), documents))
+        """The word's idf: 1 for punctuation, that of df = 1 for a word the table lacks; finite, >= 0."""
+        return self._cached_idf(word) if len(word) <= MAX_WORD_CHARACTERS else self._idf_of(1)
 
     def query(self, words: Sequence[str], kept: Sequence[str]) -> WordWeights:
         """Weights of a query's words by Eq. 6, or as the options say.
@@ -95,20 +92,19 @@ class WordWeigher:
             kept: the words to weight, among `words`.
         """
         options = self.weighting
-        unique = list(dict.fromkeys(kept))
         if options.formula == "released":
-            return self._released(Counter(words), unique, separators=1, average=RELEASED_QUERY_LENGTH)
+            return self._released(Counter(words), kept, separators=1, average=RELEASED_QUERY_LENGTH)
         if options.formula != "paper":
-            return self._plain(unique)
-        length, average = float(len(words)), self.terms.average_length(QUERY)
+            return self._plain(kept)
+        counts, length, average = Counter(words), float(len(words)), self.terms.average_length(QUERY)
 
-        def weight(idf: NDArray[np.float64], tf: NDArray[np.float64]) -> NDArray[np.float64]:
+        def weight(idf: float, tf: float) -> float:
             return query_weight(idf, tf, length, average, options.query_k1, options.query_b)
 
-        counts = Counter(words)
-        tf = np.array([counts[word] for word in unique], np.float64)
-        special = self._special(float(weight(np.array(SPECIAL_IDF), np.array(1.0))))
-        return WordWeights(_pair(unique, weight(self._idfs(unique), tf)), special, special)
+        special = self._special(weight(SPECIAL_IDF, 1.0))
+        return WordWeights(
+            {word: weight(self.idf(word), counts[word]) for word in dict.fromkeys(kept)}, special, special
+        )
 
     def document(self, fields: Mapping[str, Sequence[str]], kept: Sequence[str]) -> WordWeights:
         """Weights of a document's words by Eq. 7-8, or as the options say.
@@ -120,46 +116,57 @@ class WordWeigher:
             kept: the words to weight, among those.
         """
         options = self.weighting
-        unique = list(dict.fromkeys(kept))
         if options.formula == "released":
             counts = Counter(word for words in fields.values() for word in words)
-            return self._released(counts, unique, len(self.schema.fields), RELEASED_DOCUMENT_LENGTH)
+            return self._released(counts, kept, len(self.schema.fields), RELEASED_DOCUMENT_LENGTH)
         if options.formula != "paper":
-            return self._plain(unique)
-        atf = np.zeros(len(unique))
+            return self._plain(kept)
+        k1 = options.document_k1
+        special = self._special(bm25f_weight(SPECIAL_IDF, 1.0, k1))
+        atf = self._adjusted_tfs(fields, kept)
+        weights = {word: bm25f_weight(self.idf(word), value, k1) for word, value in atf.items()}
+        return WordWeights(weights, special, special)
+
+    def _adjusted_tfs(self, fields: Mapping[str, Sequence[str]], kept: Sequence[str]) -> dict[str, float]:
+        """Each word's atf, summed over the fields; Eq. 7 is linear in tf, so its factor is worked out once."""
+        sums = dict.fromkeys(kept, 0.0)
         for spec in self.schema.fields:
             words = fields.get(spec.name, ())
-            if words:
-                counts = Counter(words)
-                tf = np.array([counts[word] for word in unique], np.float64)
-                average = self.terms.average_length(spec.name)
-                atf += adjusted_tf(tf, float(len(words)), average, spec.weight, spec.length_norm)
-        special = self._special(bm25f_weight(SPECIAL_IDF, 1.0, options.document_k1))
-        weights = bm25f_weight(self._idfs(unique), atf, options.document_k1)
-        return WordWeights(_pair(unique, weights), special, special)
+            average = self.terms.average_length(spec.name)
+            factor = (
+                adjusted_tf(1.0, float(len(words)), average, spec.weight, spec.length_norm) if words else 0.0
+            )
+            for word, tf in Counter(words).items():
+                if word in sums:
+                    sums[word] += factor * tf
+        return sums
 
-    def _idfs(self, words: Sequence[str]) -> NDArray[np.float64]:
-        return np.array([self.idf(word) for word in words], np.float64)
+    def _idf(self, word: str) -> float:
+        # A word the table lacks is at least as rare as the rarest it holds (docs/papers.md, row 8).
+        return SPECIAL_IDF if is_punctuation(word) else self._idf_of(max(self.terms.df(word), 1))
+
+    def _idf_of(self, df: int) -> float:
+        documents = float(max(self.terms.documents, 1))
+        idf = idf_smooth if self.weighting.idf == "smooth" else idf_bm25
+        return float(idf(min(float(df), documents), documents))
 
     def _special(self, saturated: float) -> float:
         return saturated if self.weighting.saturate_specials else SPECIAL_IDF
 
-    def _plain(self, words: list[str]) -> WordWeights:
+    def _plain(self, words: Sequence[str]) -> WordWeights:
         if self.weighting.formula == "none":
             return WordWeights(dict.fromkeys(words, 1.0), 1.0, 1.0)
-        return WordWeights({word: self.idf(word) for word in words}, SPECIAL_IDF, SPECIAL_IDF)
+        return WordWeights({word: self.idf(word) for word in dict.fromkeys(words)}, SPECIAL_IDF, SPECIAL_IDF)
 
     def _released(
-        self, counts: Counter[str], words: list[str], separators: int, average: float
+        self, counts: Counter[str], words: Sequence[str], separators: int, average: float
     ) -> WordWeights:
         """The released code counts [CLS] (once) and every [SEP] (one a field) among the n words."""
         length = float(counts.total() + 1 + separators)
-        tf = np.array([1, separators, *(counts[word] for word in words)], np.float64)
-        idf = np.array([SPECIAL_IDF, SPECIAL_IDF, *(self.idf(word) for word in words)])
-        weights = released_weight(idf, tf, length, average)
-        cls, sep = self._special(float(weights[0])), self._special(float(weights[1]))
-        return WordWeights(_pair(words, weights[2:]), cls, sep)
-
-
-def _pair(words: list[str], weights: NDArray[np.float64]) -> dict[str, float]:
-    return dict(zip(words, weights.tolist(), strict=True))
+        weights = {
+            word: released_weight(self.idf(word), float(counts[word]), length, average)
+            for word in dict.fromkeys(words)
+        }
+        cls = self._special(released_weight(SPECIAL_IDF, 1.0, length, average))
+        sep = self._special(released_weight(SPECIAL_IDF, float(separators), length, average))
+        return WordWeights(weights, cls, sep)

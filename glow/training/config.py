@@ -36,7 +36,7 @@ class ObjectiveConfig(StrictModel):
     """What is minimised.
 
     Attributes:
-        kind: `bce` (Eq. 10 with NCE sampling, seed-facts 1.6) or `softmax` over the batch.
+        kind: `bce` (Eq. 10 with NCE sampling, docs/papers.md 1.6) or `softmax` over the batch.
         scale, shift: start of the BCE's a and c; learned unless `learn_scale` is false.
         nce_weight: share of the sampled negatives in the BCE loss.
         inverse_temperature: of NCE sampling; 1000 is close to the hardest negative, 10 to a uniform pick.

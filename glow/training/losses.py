@@ -1,6 +1,6 @@
 """Objectives over a batch of cosines.
 
-Sources: GLOW section 3.8, Eq. 10; the released code's NCE sampling as in seed-facts 1.6.
+Sources: GLOW section 3.8, Eq. 10; the released code's NCE sampling as in docs/papers.md 1.6.
 
     B           pairs in a batch
     cosines     float [B, B], cos(q_i, d_j); the pairs themselves lie on the diagonal
@@ -36,7 +36,7 @@ def sample_negatives(
     """Draws one in-batch negative a query, the likelier the closer; no gradient flows through the draw.
 
     Departs from the released code: a query whose whole batch is blocked gets no negative, where the code
-    would draw a false one (seed-facts 5, row 15).
+    would draw a false one (docs/papers.md, row 15).
 
     Args:
         cosines, blocked: [B, B].

@@ -1,0 +1,79 @@
+"""Field layout of the presets: which tokens a document gets, in which order, with which field ids."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from glow.records import Document
+from glow.schema import FieldSchema, FieldSpec
+from glow.text import Preprocessor, WeightedTokens
+
+Make = Callable[..., Preprocessor]
+LONG = ("bee " * 300,)
+
+
+def field_lengths(tokens: WeightedTokens) -> list[int]:
+    return np.bincount(tokens.field_ids).tolist()
+
+
+def released_schema(*names: str) -> FieldSchema:
+    """The released code's limits: 30 of url, 30 of title, 128 of body, specials counted."""
+    limits = {"url": 30, "title": 30, "body": 128}
+    fields = tuple(FieldSpec(name=name, tokens=limits[name]) for name in names)
+    total = sum(limits[name] for name in names)
+    return FieldSchema(name="released", query_tokens=20, document_tokens=total, fields=fields)
+
+
+def test_released_limits_are_28_29_and_127_pieces(make: Make) -> None:
+    """Url, title, body in order with field ids 0, 1, 2; [CLS] belongs to the url, each [SEP] to its own field."""
+    preprocessor = make(released_schema("url", "title", "body"))
+    tokens = preprocessor.document(Document("d", {"url": LONG, "title": LONG, "body": LONG}))
+    assert field_lengths(tokens) == [30, 30, 128]
+    assert [(tokens.word_ids[tokens.field_ids == field] >= 0).sum() for field in (0, 1, 2)] == [28, 29, 127]
+    assert np.flatnonzero(tokens.word_ids == -1).tolist() == [0, 29, 59, 187]
+    assert (np.diff(tokens.field_ids) >= 0).all()
+
+
+def test_short_fields_leave_no_gap(make: Make) -> None:
+    """Padding comes at the very end only, so a later field starts where the one before it stops."""
+    preprocessor = make(released_schema("url", "title", "body"))
+    tokens = preprocessor.document(Document("d", {"url": ("bee",), "body": ("home is",)}))
+    bee, home, is_ = (preprocessor.pieces.pieces(word)[0] for word in ("bee", "home", "is"))
+    cls, sep = preprocessor.pieces.cls_id, preprocessor.pieces.sep_id
+    assert tokens.ids.tolist() == [cls, bee, sep, sep, home, is_, sep]
+    assert tokens.field_ids.tolist() == [0, 0, 0, 1, 2, 2, 2]
+
+
+def test_glow_paper_is_anchor_url_title_and_five_clicked_queries(make: Make) -> None:
+    preprocessor = make("glow-paper")
+    fields = {"anchor": LONG, "url": LONG, "title": LONG, "clicked_queries": LONG}
+    assert field_lengths(preprocessor.document(Document("d", fields))) == [20, 20, 20, 68]
+    clicked = tuple("abcdefg")
+    assert preprocessor.document(Document("d", {"clicked_queries": clicked})).words == tuple("abcde")
+    assert len(preprocessor.query(LONG[0])) == 20
+
+
+def test_bison_msmarco_is_url_and_title(make: Make) -> None:
+    tokens = make("bison-msmarco").document(Document("d", {"url": LONG, "title": LONG, "text": LONG}))
+    assert field_lengths(tokens) == [30, 30]
+    assert len(make("bison-msmarco").query(LONG[0])) == 20
+
+
+def test_default_gives_the_body_what_the_other_fields_leave(make: Make) -> None:
+    preprocessor = make("glow-default")
+    names = ("title", "anchor", "clicked_queries", "url", "text")
+    assert field_lengths(preprocessor.document(Document("d", dict.fromkeys(names, LONG)))) == [
+        32,
+        24,
+        48,
+        16,
+        40,
+    ]
+    assert field_lengths(preprocessor.document(Document("d", {"text": LONG}))) == [2, 1, 1, 1, 155]
+    assert len(preprocessor.query(LONG[0])) == 64
+
+
+@pytest.mark.parametrize(("preset", "low", "high"), [("glow-default", 128, 192), ("glow-paper", 128, 128)])
+def test_document_budgets_of_presets(preset: str, low: int, high: int) -> None:
+    assert low <= FieldSchema.preset(preset).document_tokens <= high

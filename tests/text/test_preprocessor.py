@@ -1,0 +1,265 @@
+"""Properties of every query and document, whatever text, schema, options and table they meet."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from glow.records import Document
+from glow.schema import PRESETS, FieldSchema, FieldSpec
+from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces, field_words
+
+Make = Callable[..., Preprocessor]
+
+SNIPPETS = [
+    *(
+        "what",
+        "bm25",
+        "being",
+        "the the the",
+        "Crème brûlée",
+        "日本 \u2603",
+        "a" * 101,
+        "[UNK]",
+        "[SEP]",
+        "[CLS]",
+    ),
+    *(
+        "\0",
+        "\ud800",
+        "\udc00\ud800",
+        "\u202eabc",
+        "\u0301",
+        "e\u0301",
+        "👩\u200d👩\u200d👧",
+        "שלום",
+        "مرحبا",
+    ),
+    *("?!", " ", "\n", "\u2028", "http://x.org/a%20b%00%ff/12?q=%", "www.beehome.com", "://", "%" * 9),
+]
+TEXT = st.one_of(
+    st.text(st.characters(exclude_categories=()), max_size=40),
+    st.lists(st.one_of(st.sampled_from(SNIPPETS), st.sampled_from("abc ?")), max_size=12).map(" ".join),
+)
+NAMES = ("title", "url", "body", "anchor")
+WEIGHTINGS = st.builds(
+    Weighting,
+    formula=st.sampled_from(["paper", "released", "idf", "none"]),
+    idf=st.sampled_from(["smooth", "bm25"]),
+    query_k1=st.floats(1e-9, 1e6),
+    query_b=st.floats(0, 1),
+    document_k1=st.floats(1e-9, 1e6),
+    saturate_specials=st.booleans(),
+    normalise=st.sampled_from(["none", "mean", "sqrt"]),
+)
+# Counts above the number of documents are nonsense that a damaged or foreign table may hold.
+TABLES = st.builds(
+    TermTable.from_counts,
+    st.dictionaries(
+        st.sampled_from(["what", "a", "b", "the", "bm25", "日", "?", "creme"]), st.integers(1, 200)
+    ),
+    st.integers(0, 150),
+    st.dictionaries(st.sampled_from([*NAMES, "query"]), st.floats(0, 1e6)),
+)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> FieldSchema:
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+    fields = tuple(
+        FieldSpec(
+            name=name,
+            tokens=draw(st.integers(2, 30)),
+            kind=draw(st.sampled_from(["text", "url"])),
+            max_values=draw(st.none() | st.integers(1, 3)),
+            keep_digits=draw(st.booleans()),
+            weight=draw(st.floats(0, 1e6)),
+            length_norm=draw(st.floats(0, 1)),
+        )
+        for name in names
+    )
+    total = draw(st.integers(len(names) + 2, 70))
+    return FieldSchema(
+        name="drawn", query_tokens=draw(st.integers(3, 30)), document_tokens=total, fields=fields
+    )
+
+
+DOCUMENTS = st.builds(
+    Document, st.just("d"), st.dictionaries(st.sampled_from(NAMES), st.lists(TEXT, max_size=4).map(tuple))
+)
+
+
+def check(tokens: WeightedTokens, pieces: WordPieces, all_words: list[list[str]], weights: Weighting) -> None:
+    """What holds for every sequence of `[CLS] field [SEP] field [SEP] …`."""
+    length = len(tokens)
+    assert length == len(tokens.field_ids) == len(tokens.word_ids) == len(tokens.weights)
+    assert tokens.weights.dtype == np.float32
+    assert np.isfinite(tokens.weights).all()
+    assert (tokens.weights >= 0).all()
+    assert tokens.ids[0] == pieces.cls_id
+    ends = np.flatnonzero(tokens.ids == pieces.sep_id)
+    assert len(ends) == len(all_words)
+    assert ends[-1] == length - 1
+    specials = tokens.word_ids == -1
+    assert set(np.flatnonzero(specials)) == {0, *ends}
+    start, kept = 1, []
+    for field, (words, end) in enumerate(zip(all_words, ends, strict=True)):
+        assert (tokens.field_ids[start : end + 1] == field).all()
+        flat = [(piece, word) for word in words for piece in pieces.pieces(word)]
+        assert [piece for piece, _ in flat[: end - start]] == tokens.ids[start:end].tolist()
+        assert [word for _, word in flat[: end - start]] == [
+            tokens.words[i] for i in tokens.word_ids[start:end]
+        ]
+        kept.extend(words[: len(dict.fromkeys(tokens.word_ids[start:end]))])
+        start = end + 1
+    assert tokens.words == tuple(kept)
+    assert sorted(set(tokens.word_ids[~specials])) == list(range(len(kept)))
+    by_word = {}
+    for word, weight in zip(tokens.word_ids[~specials], tokens.weights[~specials], strict=True):
+        assert by_word.setdefault(tokens.words[word], weight) == weight, "pieces of one word differ in weight"
+    if weights.normalise == "mean":
+        assert tokens.weights.mean() == pytest.approx(1.0, abs=1e-4)
+
+
+@given(TEXT, schemas(), WEIGHTINGS, TABLES)
+@settings(max_examples=150)
+@example("\ud800", FieldSchema.preset("glow-paper"), Weighting(), TermTable.from_counts({}, 0, {}))
+def test_any_query(
+    pieces: WordPieces, text: str, schema: FieldSchema, weighting: Weighting, table: TermTable
+) -> None:
+    tokens = Preprocessor(pieces, schema, weighting, table).query(text)
+    words = pieces.words(text)
+    check(tokens, pieces, [words], weighting)
+    assert len(tokens) <= schema.query_tokens
+    lost = sum(map(len, map(pieces.pieces, words))) > schema.query_tokens - 2
+    assert tokens.truncated == lost == bool(tokens.dropped_words)
+
+
+@given(DOCUMENTS, schemas(), WEIGHTINGS, TABLES)
+@settings(max_examples=200)
+def test_any_document(
+    pieces: WordPieces, document: Document, schema: FieldSchema, weighting: Weighting, table: TermTable
+) -> None:
+    tokens = Preprocessor(pieces, schema, weighting, table).document(document)
+    fields = field_words(document, schema, pieces)
+    check(tokens, pieces, [fields[name] for name in schema.names], weighting)
+    assert len(tokens) <= schema.document_tokens
+    for number, spec in enumerate(schema.fields):
+        here = tokens.field_ids == number
+        assert here.sum() <= spec.tokens
+        whole = Counter(tokens.word_ids[here])
+        kept = sum(
+            whole[word] == len(pieces.pieces(tokens.words[word]))
+            for word in dict.fromkeys(whole)
+            if word >= 0
+        )
+        assert tokens.dropped_words.get(spec.name, 0) == len(fields[spec.name]) - kept
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+@given(document=DOCUMENTS, text=TEXT)
+@settings(max_examples=30)
+def test_presets_keep_their_budgets(make: Make, preset: str, document: Document, text: str) -> None:
+    preprocessor = make(preset)
+    long = Document("d", {name: (text, "word " * 300) for name in PRESETS[preset].names})
+    for each in (document, long):
+        tokens = preprocessor.document(each)
+        assert len(tokens) <= PRESETS[preset].document_tokens
+        for number, spec in enumerate(PRESETS[preset].fields):
+            assert (tokens.field_ids == number).sum() <= spec.tokens
+    assert len(preprocessor.query(text + " word" * 300)) == PRESETS[preset].query_tokens
+
+
+@given(TEXT, st.integers(3, 40), st.sampled_from(["paper", "released", "idf"]))
+def test_truncation_does_not_change_a_words_weight(
+    pieces: WordPieces, text: str, tokens: int, formula: str
+) -> None:
+    """Counts and lengths come from the whole text, and a word that is cut keeps its whole weight."""
+    fields = (FieldSpec(name="title", tokens=tokens), FieldSpec(name="body", tokens=tokens))
+    short = FieldSchema(name="s", query_tokens=tokens, document_tokens=2 * tokens, fields=fields)
+    wide_fields = tuple(spec.model_copy(update={"tokens": 5000}) for spec in fields)
+    wide = FieldSchema(name="w", query_tokens=5000, document_tokens=10_000, fields=wide_fields)
+    table = TermTable.from_counts({"what": 9, "a": 80}, 100, {"query": 5.0, "title": 4.0, "body": 9.0})
+    weighting = Weighting(formula=formula, normalise="none")
+    cut, whole = (Preprocessor(pieces, schema, weighting, table) for schema in (short, wide))
+    document = Document("d", {"title": (text, "being"), "body": ("what", text)})
+    for few, many in (
+        (cut.query(text), whole.query(text)),
+        (cut.document(document), whole.document(document)),
+    ):
+        weights = {
+            many.words[i]: weight for i, weight in zip(many.word_ids, many.weights, strict=True) if i >= 0
+        }
+        for i, weight in zip(few.word_ids, few.weights, strict=True):
+            assert i < 0 or weights[few.words[i]] == weight
+        assert (few.weights[0], few.weights[-1]) == (many.weights[0], many.weights[-1])
+
+
+def test_the_piece_before_a_cut_has_its_words_whole_weight(make: Make) -> None:
+    schema = FieldSchema(
+        name="cut", query_tokens=5, document_tokens=9, fields=(FieldSpec(name="t", tokens=9),)
+    )
+    preprocessor = make(schema, counts={"bee": 5, "bm25": 2})
+    tokens = preprocessor.query("bee bm25")
+    assert tokens.words == ("bee", "bm25")
+    assert tokens.word_ids.tolist() == [-1, 0, 1, 1, -1]
+    assert tokens.weights[2] == tokens.weights[3] > tokens.weights[1]
+    assert tokens.dropped_words == {"query": 1}
+
+
+def test_dropped_words_are_named_by_field(make: Make) -> None:
+    document = Document("d", {"title": ("bee " * 40,), "url": ("http://bee.org",), "anchor": ("home",) * 9})
+    tokens = make("glow-default").document(document)
+    assert tokens.dropped_words == {"title": 10}  # 32 tokens: [CLS], 30 words and [SEP]
+    assert tokens.truncated
+    assert (tokens.field_ids == 1).sum() == 9  # 8 anchors count, the ninth is over max_values
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\0", "\ud800", "\u200b\u0301"], ids=ascii)
+def test_a_query_without_words_is_cls_and_sep(text: str, make: Make) -> None:
+    tokens = make().query(text)
+    assert len(tokens) == 2
+    assert tokens.words == ()
+    assert np.isfinite(tokens.weights).all()
+    assert not tokens.truncated
+
+
+def test_a_query_of_punctuation_has_words_of_idf_1(make: Make) -> None:
+    preprocessor = make(weighting=Weighting(formula="idf", normalise="none"), counts={"?": 1, "!": 99})
+    assert preprocessor.query("?!?").weights.tolist() == [1.0] * 5
+
+
+def test_an_empty_document_is_cls_and_a_sep_per_field(make: Make) -> None:
+    tokens = make().document(Document("d", {}))
+    assert tokens.field_ids.tolist() == [0, 0, 1, 2, 3, 4]
+    assert tokens.word_ids.tolist() == [-1] * 6
+
+
+def test_blank_values_take_no_place_among_those_that_count(make: Make) -> None:
+    document = Document("d", {"clicked_queries": ("", " ", "a", "\n", "b", "c", "d", "e", "f")})
+    assert make().document(document).words == ("a", "b", "c", "d", "e")
+
+
+def test_a_url_is_cut_into_words_and_a_text_is_not(make: Make) -> None:
+    document = Document("d", {"url": ("https://www.findhome.org/bee9",), "title": ("findhome 9",)})
+    assert make("bison-msmarco").document(document).words == (
+        "www",
+        "find",
+        "home",
+        "org",
+        "bee",
+        "findhome",
+        "9",
+    )
+
+
+def test_later_fields_keep_room_for_their_sep(make: Make) -> None:
+    fields = tuple(FieldSpec(name=name, tokens=100) for name in ("a", "b", "c"))
+    schema = FieldSchema(name="tight", query_tokens=9, document_tokens=10, fields=fields)
+    document = Document("d", {name: ("bee " * 50,) for name in ("a", "b", "c")})
+    tokens = make(schema).document(document)
+    assert tokens.field_ids.tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
+    assert tokens.dropped_words == {"a": 44, "b": 50, "c": 50}

@@ -1,0 +1,145 @@
+"""Words are what BERT's basic tokeniser yields, pieces are made word by word, and no string raises."""
+
+import string
+import time
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glow.errors import FormatError
+from glow.text import WordPieces
+from glow.text.words import CACHED_CHARACTERS, is_punctuation
+
+ANY_CHARACTER = st.characters(exclude_categories=())  # lone surrogates too
+ASCII = st.text(st.characters(max_codepoint=127))
+HOSTILE = [
+    "a" * 1_000_000,
+    "a " * 500_000,
+    "\0" * 1_000_000,
+    "\ud800" * 300_000,
+    "日" * 300_000,
+    "é" * 1_000_000,
+    "é " * 300_000,
+    "a\u0301" * 500_000,
+    "\u202e\u05d0" * 300_000,
+    "👩\u200d👩\u200d👧" * 100_000,
+    "[UNK]" * 200_000,
+]
+
+
+@pytest.fixture(scope="module")
+def full(full_vocabulary: Path) -> WordPieces:
+    return WordPieces(full_vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("How do BEES find home?", ["how", "do", "bees", "find", "home", "?"]),
+        ("Crème brûlée", ["creme", "brulee"]),
+        ("日本 x", ["日", "本", "x"]),
+        ("can't re-do", ["can", "'", "t", "re", "-", "do"]),
+        ("[SEP] [UNK]", ["[", "sep", "]", "[", "unk", "]"]),
+        ("a\0b\x0bc\x7fd", ["abcd"]),
+        ("a\tb\r\nc\u2028d\u00a0e", ["a", "b", "c", "d", "e"]),
+        ("bee\ud800s \udfff", ["bee", "s"]),
+        ("«bee»—hive…", ["«", "bee", "»", "—", "hive", "…"]),
+        ("5€ £3 x^2", ["5€", "£3", "x", "^", "2"]),
+        (" \n\t\u200b\u0301", []),
+        ("", []),
+    ],
+)
+def test_words(text: str, words: list[str], pieces: WordPieces) -> None:
+    assert pieces.words(text) == words
+
+
+@given(ASCII)
+@settings(max_examples=500)
+def test_ascii_is_split_as_by_the_library(full: WordPieces, text: str) -> None:
+    """The fast way for ASCII is one more writing of the same rule."""
+    assert full.words(text) == full._unicode_words(text)
+
+
+@given(st.text(st.one_of(st.sampled_from(" \t\n\x1c\u0301aé日-\u00ad\u2028"), st.characters(codec="utf-8"))))
+@settings(max_examples=500)
+def test_text_may_be_split_at_blanks_first(full: WordPieces, text: str) -> None:
+    assert full.words(text) == full._unicode_words(text)
+
+
+@given(st.text(ANY_CHARACTER))
+@settings(max_examples=300)
+def test_any_string_has_words_and_every_word_has_pieces(full: WordPieces, text: str) -> None:
+    for word in full.words(text):
+        ids = full.pieces(word)
+        assert ids
+        assert all(0 <= number < full.size for number in ids)
+        word.encode()
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:6]))
+def test_a_megabyte_takes_seconds_at_most(text: str, pieces: WordPieces) -> None:
+    start = time.perf_counter()
+    for word in set(pieces.words(text)):
+        pieces.pieces(word)
+    assert time.perf_counter() - start < 10
+
+
+def test_a_word_of_more_than_100_characters_is_unknown(pieces: WordPieces) -> None:
+    unknown = pieces.pieces("\u2603")
+    assert len(pieces.pieces("a" * 100)) == 100
+    assert pieces.pieces("a" * 101) == unknown
+    assert pieces.pieces("a" * 1_000_000) == unknown
+
+
+def test_long_words_are_not_kept_in_memory(small_vocabulary: Path) -> None:
+    """A stream of hostile queries must not fill the cache with megabytes."""
+    pieces = WordPieces(small_vocabulary)
+    pieces.pieces("a" * CACHED_CHARACTERS)
+    pieces.pieces("a" * (CACHED_CHARACTERS + 1))
+    assert pieces._cached_pieces.cache_info().currsize == 1
+
+
+def test_punctuation_is_what_bert_counts() -> None:
+    assert all(is_punctuation(mark) for mark in string.punctuation + "—«»…。")
+    assert not any(is_punctuation(word) for word in ["a", "7", "ab", "", "--", "€", "日", "\n", "\0"])
+
+
+@given(ANY_CHARACTER)
+def test_every_unicode_mark_is_punctuation(character: str) -> None:
+    if not character.isascii():
+        assert is_punctuation(character) == unicodedata.category(character).startswith("P")
+
+
+@pytest.mark.parametrize("missing", ["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+def test_a_vocabulary_without_a_special_piece_is_refused(missing: str, tmp_path: Path) -> None:
+    special = [piece for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]") if piece != missing]
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*special, "a"]), encoding="utf-8")
+    with pytest.raises(FormatError, match=rf"lacks \{missing}"):
+        WordPieces(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe[PAD]", None], ids=["empty", "not UTF-8", "absent"])
+def test_an_unreadable_vocabulary_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(FormatError, match=r"vocab\.txt"):
+        WordPieces(path)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_only_line_ends_separate_pieces(end: str, tmp_path: Path) -> None:
+    """A piece that Unicode counts as a line separator would shift every later id."""
+    line = "\r\n" if end == "\r\n" else "\n"
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(
+        (line.join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2028", "\x85", "bee"]) + end).encode()
+    )
+    pieces = WordPieces(path)
+    assert pieces.size == 7
+    assert pieces.pieces("bee") == (6,)
+    assert (pieces.pad_id, pieces.cls_id, pieces.sep_id) == (0, 2, 3)
