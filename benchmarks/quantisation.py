@@ -1,0 +1,204 @@
+"""Precisions of the towers side by side: size, closeness to float, batch invariance, retrieval, time.
+
+python benchmarks/quantisation.py --checkpoint CKPT --data $DATA/tldr [--split dev]
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import onnx
+import typer
+from onnx import ModelProto
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    CalibrationMethod,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from machine import machine
+
+from glow.collection import read_documents, read_qrels, read_queries
+from glow.evaluation.measures import evaluate
+from glow.nn.towers import Tower
+from glow.records import Hit, Qrel
+from glow.runtime import Encoder
+from glow.text import WeightedTokens
+from glow.text.batch import pad
+from glow.training.checkpoint import Checkpoint, load_checkpoint
+from model_export.graph import export_graph
+
+MIXED_BATCH = 32
+Convert = Callable[[Path, Path, list[WeightedTokens]], None]
+
+
+class _Calibration(CalibrationDataReader):  # type: ignore[misc]
+    """Feeds real texts to the calibration of fixed activation scales."""
+
+    def __init__(self, sequences: list[WeightedTokens]) -> None:
+        self._batches = iter([sequences[start : start + 16] for start in range(0, len(sequences), 16)])
+
+    def get_next(self) -> dict[str, Any] | None:
+        """One batch as tower inputs, None at the end."""
+        chunk = next(self._batches, None)
+        if not chunk:
+            return None
+        batch = pad(chunk, 0)
+        return {"ids": batch.ids, "mask": batch.mask, "field_ids": batch.field_ids, "weights": batch.weights}
+
+
+def _copy(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
+    target.write_bytes(source.read_bytes())
+
+
+def _dynamic(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
+    quantize_dynamic(source, target, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"])
+
+
+def _static(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
+    quantize_static(
+        source,
+        target,
+        _Calibration(texts[:128]),
+        quant_format=QuantFormat.QDQ,
+        op_types_to_quantize=["MatMul"],
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        calibrate_method=CalibrationMethod.MinMax,
+    )
+
+
+def _blockwise(block: int, accuracy_level: int) -> Convert:
+    def convert(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
+        model = onnx.load(source)
+        quantiser = MatMulNBitsQuantizer(
+            model, block_size=block, is_symmetric=True, bits=8, accuracy_level=accuracy_level
+        )
+        quantiser.process()
+        onnx.save(quantiser.model.model, target)
+
+    return convert
+
+
+VARIANTS: dict[str, Convert] = {
+    "float": _copy,
+    "dynamic int8": _dynamic,
+    "static int8 (calibrated)": _static,
+    "blocks of 32, int8 accumulation": _blockwise(32, 4),
+    "blocks of 128, int8 accumulation": _blockwise(128, 4),
+    "blocks of 128, float accumulation": _blockwise(128, 1),
+}
+
+
+def main(
+    checkpoint: Annotated[Path, typer.Option(help="Checkpoint of a trained model.")],
+    data: Annotated[Path, typer.Option(help="Data folder.")],
+    split: Annotated[str, typer.Option(help="Split of its judgements.")] = "dev",
+) -> None:
+    """Prints one JSON object with a row for each precision."""
+    found = load_checkpoint(checkpoint)
+    qrels = list(read_qrels(data / "qrels" / f"{split}.tsv"))
+    wanted = {qrel.query_id for qrel in qrels}
+    queries = [query for query in read_queries(data / "queries.jsonl") if query.id in wanted]
+    documents = list(read_documents(data / "corpus.jsonl", found.preprocessor.schema.names))
+    query_tokens = [found.preprocessor.query(query.text) for query in queries]
+    document_tokens = [found.preprocessor.document(document) for document in documents]
+    query_ids, document_ids = [query.id for query in queries], [document.id for document in documents]
+    rows: dict[str, Any] = {}
+    reference: tuple[np.ndarray, np.ndarray] | None = None
+    with tempfile.TemporaryDirectory() as scratch:
+        sources = _export(found, Path(scratch))
+        for name, convert in VARIANTS.items():
+            encoders, sizes = {}, {}
+            for side, texts in (("query", query_tokens), ("document", document_tokens)):
+                target = Path(scratch) / f"{side}-variant.onnx"
+                convert(sources[side], target, texts)
+                sizes[side] = _matrix_bytes(target)
+                encoders[side] = Encoder(target, threads=1 if side == "query" else 2)
+            row, vectors = _measure(encoders, query_tokens, document_tokens, reference)
+            reference = reference or vectors
+            row["nDCG@10"] = _ndcg(vectors, query_ids, document_ids, qrels)
+            row["tower_megabytes"] = round(sizes["document"] / 1e6, 1)
+            rows[name] = row
+            sys.stderr.write(f"{name}: {row}\n")
+    sys.stdout.write(json.dumps({"machine": machine(), "data": data.name, "rows": rows}, indent=2) + "\n")
+
+
+def _export(found: Checkpoint, folder: Path) -> dict[str, Path]:
+    towers: dict[str, Tower] = {"query": found.towers.query, "document": found.towers.document}
+    paths = {}
+    for side, tower in towers.items():
+        model: ModelProto = export_graph(tower)
+        paths[side] = folder / f"{side}.onnx"
+        onnx.save(model, paths[side])
+    return paths
+
+
+def _matrix_bytes(path: Path) -> int:
+    """Bytes of a tower without its word table, which all variants could store alike."""
+    model = onnx.load(path)
+    table = next(t for t in model.graph.initializer if t.name == "words.weight")
+    return path.stat().st_size - len(table.raw_data)
+
+
+def _measure(
+    encoders: dict[str, Encoder],
+    queries: list[WeightedTokens],
+    documents: list[WeightedTokens],
+    reference: tuple[np.ndarray, np.ndarray] | None,
+) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    encoder = encoders["query"]
+    start = time.perf_counter()
+    document_vectors = encoders["document"].encode(documents)
+    document_seconds = time.perf_counter() - start
+    seconds, alone = [], []
+    for tokens in queries:
+        start = time.perf_counter()
+        alone.append(encoder.encode([tokens])[0])
+        seconds.append(time.perf_counter() - start)
+    single = np.stack(alone)
+    batched = np.concatenate(
+        [encoder.run(queries[start : start + MIXED_BATCH]) for start in range(0, len(queries), MIXED_BATCH)]
+    )
+    top = [
+        np.argsort(-(vectors @ document_vectors.T), axis=1, kind="stable")[:, :10]
+        for vectors in (single, batched)
+    ]
+    expected = reference[0] if reference else single
+    row = {
+        "mean_cosine": round(float((single * expected).sum(1).mean()), 6),
+        "min_cosine": round(float((single * expected).sum(1).min()), 6),
+        "alone_or_in_batch_max_difference": float(np.abs(single - batched).max()),
+        "alone_or_in_batch_same_top_10": round(float((top[0] == top[1]).all(1).mean()), 4),
+        "query_ms_p50": round(1e3 * float(np.median(seconds)), 3),
+        "documents_per_second": round(len(documents) / document_seconds, 1),
+    }
+    return row, (single, document_vectors)
+
+
+def _ndcg(
+    vectors: tuple[np.ndarray, np.ndarray], query_ids: list[str], document_ids: list[str], qrels: list[Qrel]
+) -> float:
+    scores = vectors[0] @ vectors[1].T
+    top = np.argsort(-scores, axis=1, kind="stable")[:, :10]
+    run = {
+        query: [Hit(document_ids[row], float(scores[number, row])) for row in top[number]]
+        for number, query in enumerate(query_ids)
+    }
+    return round(evaluate(run, qrels, ["nDCG@10"]).means["nDCG@10"], 4)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,78 @@
+"""The demo as a newcomer runs it: documentation in, index built by the shipped model, thirty questions answered."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+QUESTIONS = [json.loads(line) for line in (Path(__file__).parent / "questions.jsonl").read_text().splitlines()]
+ANSWERED = 24
+FIRST_HITS = 5
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a running demo, built from nothing."""
+    port = free_port()
+    command = [sys.executable, "-m", "demo", "--port", str(port), "--folder", str(tmp_path_factory.mktemp("demo"))]
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment)
+    lines = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if "Ctrl-C" in line:
+            break
+    else:
+        pytest.fail(f"the demo ended with {process.wait()}: {''.join(lines)}")
+    yield f"http://127.0.0.1:{port}"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) in (0, 143)
+
+
+def test_questions_written_before_the_model_find_their_answers(demo: str) -> None:
+    """At least 24 of the 30 have a right answer among the first five hits."""
+    missed = []
+    with httpx.Client(base_url=demo) as client:
+        for item in QUESTIONS:
+            reply = client.post("/search", json={"query": item["question"], "top_k": FIRST_HITS})
+            found = [hit["id"] for hit in reply.raise_for_status().json()["hits"]]
+            if not set(found) & set(item["answers"]):
+                missed.append((item["question"], found))
+    report = "\n".join(f"{question}: {found}" for question, found in missed)
+    assert len(QUESTIONS) - len(missed) >= ANSWERED, report
+
+
+def test_the_page_is_served(demo: str) -> None:
+    assert "<title>" in httpx.get(demo).raise_for_status().text
+
+
+def test_a_taken_port_is_said_at_once(demo: str, tmp_path: Path) -> None:
+    port = demo.rsplit(":", 1)[1]
+    command = [sys.executable, "-m", "demo", "--port", port, "--folder", str(tmp_path / "other")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 2
+    assert "is in use" in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_missing_documents_are_said_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "demo", "--port", str(free_port()), "--folder", str(tmp_path)]
+    absent = ["--docs", str(tmp_path / "absent.jsonl")]
+    done = subprocess.run([*command, *absent], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 2
+    assert "absent.jsonl" in done.stderr
