@@ -1,0 +1,153 @@
+"""Dense retrieval as the service does it: the same preprocessing, term table, towers and vector index.
+
+n   documents       D   dimensions
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.evaluation.runs import Run
+from glow.evaluation.task import Corpus
+from glow.records import Document, Hit, Query
+from glow.runtime import Device, Model, encode_documents
+from glow.search import build_dense
+from glow.text import Preprocessor, TermCounter, TermStats, TermTable, field_words, select_terms
+
+__all__ = ["DenseOptions", "DenseRetriever", "Progress"]
+
+Progress = Callable[[int, int], None]
+"""Called with the documents encoded so far and all of them."""
+QUERIES_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class DenseOptions:
+    """How to encode.
+
+    Attributes:
+        term_stats: which documents the idf comes from, as for the builder.
+        device: `cpu` or `cuda`, for towers and index.
+        threads: threads of one encoding, >= 1.
+        cache: folder that keeps document vectors between runs; None keeps none.
+    """
+
+    term_stats: TermStats = "corpus"
+    device: Device = "cpu"
+    threads: int = 1
+    cache: Path | None = None
+
+
+class DenseRetriever:
+    """A corpus, encoded, with an exact vector index.
+
+    Args:
+        model: the model.
+        corpus: the documents; those without text in the model's fields are left out, as the builder does.
+        options: how to encode.
+        progress: told how far the encoding is.
+
+    Attributes:
+        ids: document ids, in the order of the vectors.
+
+    Raises:
+        GlowError: the corpus cannot be read, the model cannot be opened, or the device is not there.
+    """
+
+    def __init__(
+        self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
+    ) -> None:
+        self.ids, own = _statistics(model, corpus)
+        terms = select_terms(options.term_stats, own, model.preprocessor.terms)
+        self._preprocessor = model.with_terms(terms)
+        self._encoder = model.encoder("query", options.device, options.threads)
+        shape = (len(self.ids), self._encoder.dimensions)
+        path = _cache_path(model, corpus, terms, options)
+        vectors = _cached(path, shape)
+        if vectors is None:
+            vectors = _encode(model, corpus, self._preprocessor, options, shape, progress)
+            _store(path, vectors)
+        self._index = build_dense(vectors, "flat", options.device)
+
+    def search(self, queries: Sequence[Query], k: int) -> Run:
+        """The k documents nearest to each query; a query without a word finds nothing, as in the service."""
+        run: dict[str, list[Hit]] = {query.id: [] for query in queries}
+        tokens = [(query.id, self._preprocessor.query(query.text)) for query in queries]
+        asked = [(query_id, sequence) for query_id, sequence in tokens if sequence.words]
+        for start in range(0, len(asked), QUERIES_AT_ONCE):
+            block = asked[start : start + QUERIES_AT_ONCE]
+            scores, rows = self._index.search(self._encoder.encode([sequence for _, sequence in block]), k)
+            for i, (query_id, _) in enumerate(block):
+                found = zip(rows[i].tolist(), scores[i].tolist(), strict=True)
+                run[query_id] = [Hit(self.ids[row], score) for row, score in found]
+        return run
+
+
+def _documents(model: Model, corpus: Corpus) -> Iterator[Document]:
+    names = model.preprocessor.schema.names
+    for document in corpus:
+        if any(text.strip() for name in names for text in document.fields.get(name, ())):
+            yield document
+
+
+def _statistics(model: Model, corpus: Corpus) -> tuple[list[str], TermTable]:
+    counter = TermCounter()
+    ids = []
+    own = model.preprocessor
+    for document in _documents(model, corpus):
+        ids.append(document.id)
+        counter.add(field_words(document, own.schema, own.pieces))
+    return ids, counter.table()
+
+
+def _encode(
+    model: Model,
+    corpus: Corpus,
+    preprocessor: Preprocessor,
+    options: DenseOptions,
+    shape: tuple[int, int],
+    progress: Progress | None,
+) -> NDArray[np.float32]:
+    vectors = np.empty(shape, np.float32)
+    encoder = model.encoder("document", options.device, options.threads)
+    done = 0
+    for chunk, _, block in encode_documents(_documents(model, corpus), preprocessor, encoder):
+        vectors[done : done + len(chunk)] = block
+        done += len(chunk)
+        if progress is not None:
+            progress(done, shape[0])
+    return vectors
+
+
+def _cache_path(model: Model, corpus: Corpus, terms: TermTable, options: DenseOptions) -> Path | None:
+    """One file for everything that decides the vectors: model, corpus, term table and device."""
+    if options.cache is None:
+        return None
+    parts = [model.hash, corpus.hash, list(corpus.fields), terms.hash, options.device]
+    return options.cache / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.npy"
+
+
+def _cached(path: Path | None, shape: tuple[int, int]) -> NDArray[np.float32] | None:
+    """Cached vectors, or None where there are none that can be used."""
+    if path is None or not path.is_file():
+        return None
+    try:
+        vectors = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    usable = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.shape == shape
+    return vectors if usable else None
+
+
+def _store(path: Path | None, vectors: NDArray[np.float32]) -> None:
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".partial.npy")
+    np.save(temporary, vectors, allow_pickle=False)
+    temporary.replace(path)  # a run that is stopped half-way leaves no half file under the final name

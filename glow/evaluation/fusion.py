@@ -1,0 +1,37 @@
+"""Reciprocal rank fusion: one ranking from several, by ranks alone.
+
+Cormack, Clarke and Büttcher, SIGIR 2009 (https://doi.org/10.1145/1571941.1572114): the score of a document is the
+sum of 1 / (k + rank) over the rankings that hold it, rank counted from 1.
+"""
+
+from collections.abc import Sequence
+from math import fsum
+
+from glow.records import Hit
+
+__all__ = ["RRF_K", "rrf"]
+
+RRF_K = 60
+
+
+def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
+    """Fuses rankings.
+
+    Args:
+        rankings: document ids, best first; a document that comes again in one ranking counts at its best rank,
+            and the ones behind it keep their ranks.
+        k: the constant that flattens the head, >= 0.
+
+    Returns:
+        Every document once, best first; ties go to the smaller id, so the order of the rankings never matters.
+    """
+    shares: dict[str, list[float]] = {}
+    for ranking in rankings:
+        seen: set[str] = set()
+        for rank, document in enumerate(ranking, start=1):
+            if document not in seen:
+                seen.add(document)
+                shares.setdefault(document, []).append(1.0 / (k + rank))
+    # fsum rounds once: a plain sum would depend on the order of the rankings in its last bit, and so would ties.
+    hits = [Hit(document, fsum(parts)) for document, parts in shares.items()]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.document_id))

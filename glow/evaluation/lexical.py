@@ -1,0 +1,82 @@
+"""The lexical baseline: BM25 by the `bm25s` library over all text fields joined.
+
+Words of two and more letters, lower-cased, English stop words dropped, no stemming; k1 1.2, b 0.75. URLs are left
+out: they are no text, and cutting them is the model's business.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from glow.errors import DependencyError
+from glow.evaluation.runs import Run
+from glow.records import Document, Hit, Query
+
+__all__ = ["LexicalRetriever"]
+
+K1 = 1.2
+B = 0.75
+
+
+class LexicalRetriever:
+    """BM25 over a corpus, in memory.
+
+    Args:
+        documents: the corpus.
+        fields: the fields to join; their order does not matter.
+
+    Attributes:
+        ids: document ids in the order of the corpus.
+
+    Raises:
+        DependencyError: `bm25s` is not installed.
+    """
+
+    def __init__(self, documents: Iterable[Document], fields: Sequence[str]) -> None:
+        self._library = _bm25s()
+        self.ids: list[str] = []
+        texts: list[str] = []
+        for document in documents:
+            self.ids.append(document.id)
+            texts.append(" ".join(text for name in fields for text in document.fields.get(name, ())))
+        tokens = self._tokens(texts)
+        # A corpus of nothing but stop words has no term to index, and the library cannot say so.
+        self._index = self._library.BM25(k1=K1, b=B) if any(tokens) else None
+        if self._index is not None:
+            self._index.index(tokens, show_progress=False)
+
+    def search(self, queries: Sequence[Query], k: int) -> Run:
+        """The k best documents of each query that share a word with it; ties go to the earlier document."""
+        if self._index is None or not queries:
+            return {query.id: [] for query in queries}
+        tokens = self._tokens([query.text for query in queries])
+        rows, scores = self._index.retrieve(
+            tokens, k=min(k, len(self.ids)), show_progress=False, backend_selection="numpy"
+        )
+        order = np.lexsort((rows, -scores), axis=-1)
+        rows, scores = np.take_along_axis(rows, order, -1), np.take_along_axis(scores, order, -1)
+        return {
+            query.id: [
+                Hit(self.ids[row], score)
+                for row, score in zip(rows[i].tolist(), scores[i].tolist(), strict=True)
+                if score > 0.0
+            ]
+            for i, query in enumerate(queries)
+        }
+
+    def _tokens(self, texts: list[str]) -> list[list[str]]:
+        tokens: list[list[str]] = self._library.tokenize(
+            texts, stopwords="en", return_ids=False, show_progress=False
+        )
+        return tokens
+
+
+def _bm25s() -> Any:
+    try:
+        import bm25s
+    except ImportError as error:
+        raise DependencyError(
+            f"the lexical baseline needs bm25s ({error}): pip install glow-retrieval[eval]"
+        ) from error
+    return bm25s

@@ -1,0 +1,173 @@
+"""Dense evaluation retrieves what the service would, and its cache never changes a figure."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot, write_artifact
+from glow.errors import ConfigError, InputError
+from glow.evaluation import DenseOptions, Retriever, RetrieverKind, open_retriever
+from glow.evaluation.dense import DenseRetriever
+from glow.evaluation.task import Corpus
+from glow.records import Query
+from glow.runtime import Model
+from glow.search import Index, SearchParams
+from glow.text import TermStats
+
+QUERIES = [Query(str(number), text) for number, text in enumerate(["how do bees find home", "owls", "krill"])]
+
+
+def retriever(model: Path, data: Path, **options: object) -> Retriever:
+    return open_retriever("dense", data, Model.open(model), DenseOptions(**options))  # type: ignore[arg-type]
+
+
+def test_hits_are_those_of_an_index_that_the_builder_made(
+    toy_model: Path, toy_data: Path, toy_index: Path
+) -> None:
+    root = IndexRoot(toy_index)
+    index = Index.open(root.folder(root.current()))
+    run = retriever(toy_model, toy_data).search(QUERIES, 10)
+    for query in QUERIES:
+        vector = index.encoder.encode([index.preprocessor.query(query.text)])
+        scores, rows = index.dense.search(vector, 10, SearchParams(exact=True))
+        expected = [document.id for document in index.documents.rows(rows[0].tolist())]
+        assert [hit.document_id for hit in run[query.id]] == expected
+        assert [hit.score for hit in run[query.id]] == pytest.approx(scores[0].tolist(), abs=1e-5)
+
+
+def test_a_query_without_a_word_finds_nothing(toy_model: Path, toy_data: Path) -> None:
+    run = retriever(toy_model, toy_data).search([Query("empty", " \x00 "), *QUERIES], 3)
+    assert [len(run[query_id]) for query_id in ("empty", "0", "1", "2")] == [0, 3, 3, 3]
+
+
+def test_no_query_is_no_work(toy_model: Path, toy_data: Path) -> None:
+    assert retriever(toy_model, toy_data).search([], 3) == {}
+
+
+def test_term_statistics_change_the_vectors(toy_model: Path, toy_data: Path) -> None:
+    """Otherwise the option would be without effect; half a corpus has another idf than the model's own."""
+    lines = (toy_data / "corpus.jsonl").read_text().splitlines(keepends=True)
+    (toy_data / "corpus.jsonl").write_text("".join(lines[:25]))
+    sources: list[TermStats] = ["corpus", "model", "blend"]
+    scores = [retriever(toy_model, toy_data, term_stats=source).search(QUERIES, 5)["0"] for source in sources]
+    assert len({tuple(hit.score for hit in hits) for hits in scores}) == 3
+
+
+def test_documents_without_text_in_the_models_fields_are_left_out(toy_model: Path, toy_data: Path) -> None:
+    with (toy_data / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "blank", "title": " ", "lang": "en"}\n')
+    assert "blank" not in retriever(toy_model, toy_data).ids
+    assert len(retriever(toy_model, toy_data).ids) == 50
+
+
+def test_a_model_that_reads_fewer_fields_leaves_out_what_it_cannot_see(
+    toy_model: Path, toy_data: Path, tmp_path: Path
+) -> None:
+    """A document with a body only is invisible to a model of titles, and still there for the lexical part."""
+    with write_artifact(tmp_path / "titles", "model") as writer:
+        shutil.copytree(toy_model, writer.folder, dirs_exist_ok=True)
+        schema = json.loads((toy_model / "schema.json").read_text())
+        schema["fields"] = [field for field in schema["fields"] if field["name"] == "title"]
+        (writer.folder / "schema.json").write_text(json.dumps(schema))
+        (writer.folder / "manifest.json").unlink()
+    with (toy_data / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "body", "text": "zebras"}\n')
+    model = Model.open(tmp_path / "titles")
+    dense = open_retriever("dense", toy_data, model, DenseOptions())
+    hybrid = open_retriever("hybrid", toy_data, model, DenseOptions())
+    assert len(dense.ids) == 50
+    assert "body" not in dense.ids
+    assert hybrid.ids == [*dense.ids, "body"]
+    assert "body" in [hit.document_id for hit in hybrid.search([Query("q", "zebras")], 5)["q"]]
+
+
+def test_the_cache_is_used_and_gives_the_same_hits(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    model, options = Model.open(toy_model), DenseOptions(cache=tmp_path / "cache")
+
+    def hits() -> object:
+        corpus = Corpus(toy_data, model.preprocessor.schema.names)
+        return DenseRetriever(model, corpus, options, lambda *call: calls.append(call)).search(QUERIES, 10)
+
+    first = hits()
+    assert calls == [(50, 50)]
+    assert hits() == first
+    assert calls == [(50, 50)], "the second run encoded again"
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "another shape", "an archive"])
+def test_a_damaged_cache_is_made_anew(toy_model: Path, toy_data: Path, tmp_path: Path, damage: str) -> None:
+    cache = tmp_path / "cache"
+    first = retriever(toy_model, toy_data, cache=cache).search(QUERIES, 10)
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    match damage:
+        case "truncated":
+            path.write_bytes(whole[:-100])
+        case "empty":
+            path.write_bytes(b"")
+        case "another shape":
+            np.save(path, np.zeros((3, 4), np.float32))
+        case "an archive":
+            np.savez(tmp_path / "x.npz", a=np.zeros(3))
+            path.write_bytes((tmp_path / "x.npz").read_bytes())
+    assert retriever(toy_model, toy_data, cache=cache).search(QUERIES, 10) == first
+    assert path.read_bytes() == whole
+
+
+def test_the_cache_of_another_corpus_or_table_is_not_used(
+    toy_model: Path, toy_data: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    retriever(toy_model, toy_data, cache=cache)
+    retriever(toy_model, toy_data, cache=cache, term_stats="blend")
+    with (toy_data / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "new", "title": "bees"}\n')
+    assert len(list(cache.iterdir())) == 2
+    assert "new" in retriever(toy_model, toy_data, cache=cache).ids
+    assert len(list(cache.iterdir())) == 3
+
+
+def test_the_cache_of_the_same_documents_in_another_order_is_not_used(
+    toy_model: Path, toy_data: Path, tmp_path: Path
+) -> None:
+    """The term table cannot tell the two apart, and the rows of the vectors differ."""
+    first = retriever(toy_model, toy_data, cache=tmp_path / "cache").search(QUERIES, 5)
+    lines = (toy_data / "corpus.jsonl").read_text().splitlines(keepends=True)
+    (toy_data / "corpus.jsonl").write_text("".join(reversed(lines)))
+    second = retriever(toy_model, toy_data, cache=tmp_path / "cache").search(QUERIES, 5)
+    for query in QUERIES:
+        ids = [hit.document_id for hit in first[query.id]]
+        assert [hit.document_id for hit in second[query.id]] == ids
+
+
+def test_hybrid_holds_what_either_part_finds(toy_model: Path, toy_data: Path) -> None:
+    model = Model.open(toy_model)
+    kinds: list[RetrieverKind] = ["dense", "lexical", "hybrid"]
+    found = {
+        kind: open_retriever(kind, toy_data, model, DenseOptions()).search(QUERIES, 10) for kind in kinds
+    }
+    assert all(list(run) == [query.id for query in QUERIES] for run in found.values())
+    runs = {kind: run["0"] for kind, run in found.items()}
+    ids = {kind: [hit.document_id for hit in hits] for kind, hits in runs.items()}
+    assert set(ids["hybrid"]) <= {*ids["dense"], *ids["lexical"]}
+    assert ids["lexical"][0] in ids["hybrid"]
+    assert len(ids["hybrid"]) == len(set(ids["hybrid"])) == 10
+    ranks = [
+        ids[kind].index(ids["hybrid"][0]) + 1
+        for kind in ("dense", "lexical")
+        if ids["hybrid"][0] in ids[kind]
+    ]
+    assert runs["hybrid"][0].score == pytest.approx(sum(1 / (60 + rank) for rank in ranks))
+
+
+def test_dense_without_a_model_and_a_corpus_without_text_are_refused(toy_model: Path, toy_data: Path) -> None:
+    with pytest.raises(ConfigError, match="needs a model"):
+        open_retriever("hybrid", toy_data, None, DenseOptions())
+    (toy_data / "corpus.jsonl").write_text('{"_id": "a", "title": ""}\n')
+    for kind in ("dense", "lexical", "hybrid"):
+        with pytest.raises(InputError, match=r"toy/corpus\.jsonl holds no document"):
+            open_retriever(kind, toy_data, Model.open(toy_model), DenseOptions())
