@@ -1,0 +1,1 @@
+"""The HTTP service: search one index version over JSON, and a page to try it from."""

@@ -1,0 +1,101 @@
+"""`python -m service`: reads the settings, then serves.
+
+Exit status: 0 after SIGTERM or SIGINT, 2 for settings that are not valid, 3 when the service cannot start (artefact,
+device or port; the log says why).
+"""
+
+import inspect
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import uvicorn
+from pydantic import ValidationError
+from uvicorn.supervisors import Multiprocess
+
+from service.app import EXIT_CANNOT_START
+from service.logs import configure_logging
+from service.protocol import BoundedProtocol
+from service.settings import Setting, Settings, describe_faults, settings_table
+
+__all__ = ["command", "main"]
+
+EXIT_USAGE = 2
+
+
+def serve(**values: Any) -> None:
+    """Serve the live version of an index over HTTP."""
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        sys.stderr.write(f"settings are not valid: {describe_faults(error)}\n")
+        raise typer.Exit(EXIT_USAGE) from error
+    configure_logging(settings.log_level)
+    # Worker processes, and the app's factory in this one, read them from here.
+    os.environ.update(settings.to_environment())
+    raise typer.Exit(_run(settings))
+
+
+def _run(settings: Settings) -> int:
+    config = uvicorn.Config(
+        "service.app:from_environment",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        http=BoundedProtocol,
+        workers=settings.workers,
+        timeout_keep_alive=settings.keep_alive_s,
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,
+        log_config=None,
+        access_log=False,  # ours has the request id
+        server_header=False,
+        ws="none",
+        lifespan="on",
+    )
+    try:
+        if settings.workers == 1:
+            # uvicorn raises SIGTERM again once it has shut down: an ordered end is exit status 0.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            uvicorn.Server(config).run()
+            return 0
+        supervisor = Multiprocess(config, sockets=[config.bind_socket()])
+        supervisor.run()
+        failed = any(worker.exitcode == EXIT_CANNOT_START for worker in supervisor.processes)
+        return EXIT_CANNOT_START if failed else 0
+    except KeyboardInterrupt:
+        return 0
+
+
+def _parameter(row: Setting) -> inspect.Parameter:
+    flag = f"{row.flag}/--no-{row.flag[2:]}" if row.annotation is bool else row.flag
+    text = f"{row.help} [{row.unit}]" if row.unit else row.help
+    option = typer.Option(flag, envvar=row.env, help=text, metavar="DIR" if row.annotation is Path else None)
+    default = inspect.Parameter.empty if row.default is None else row.default
+    return inspect.Parameter(
+        row.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[row.annotation, option],
+    )
+
+
+def command() -> typer.Typer:
+    """The command line, one flag for each row of the settings table."""
+    parameters = [_parameter(row) for row in settings_table()]
+    serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    serve.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(serve)
+    return app
+
+
+def main() -> None:
+    """Runs the command line."""
+    command()()
+
+
+if __name__ == "__main__":
+    main()

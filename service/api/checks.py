@@ -1,0 +1,144 @@
+"""From a JSON object to a search call that can be served, or to every fault that stands against it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from glow.errors import QueryError
+from glow.search import Index, SearchParams
+from service.api.schemas import SearchBody
+from service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
+from service.pipeline import SearchCall
+from service.settings import Settings
+
+__all__ = ["CheckedSearch", "check_search"]
+
+MAX_FAULTS = 20
+# What the contract knows and this version lacks; null and false ask for nothing.
+_LACKING = {
+    "filter": "this version has no filters",
+    "rerank": "this index holds no term representations to re-rank with",
+    "highlight": "this version makes no highlights",
+    "explain": "this version explains no scores",
+    "timeout_ms": "this version keeps no deadlines",
+}
+_LACKING_RETRIEVERS = ("lexical", "hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSearch:
+    """A request that can be served.
+
+    Attributes:
+        call: what to search.
+        fields: names of the fields to return, in the order asked for.
+    """
+
+    call: SearchCall
+    fields: tuple[str, ...]
+
+
+def check_search(value: dict[str, Any], settings: Settings, index: Index) -> CheckedSearch:
+    """Checks a request's body; all faults of one kind are reported together.
+
+    Raises:
+        NotAvailableError: it names what this index or version lacks.
+        RequestError: a field is unknown, of a wrong type, or out of its range.
+        QueryError: the query is blank, holds NUL, or is too long.
+    """
+    body = _parse(_without_lacking(value))
+    _check_query(body.query, settings)
+    names = index.preprocessor.schema.names
+    faults = [*_range_faults(body, settings), *_field_faults(body.fields or (), names)]
+    if faults:
+        raise RequestError(_sentence(faults), faults)
+    if body.params.exact and index.dense.kind == "ivf-pq":
+        detail = "this index holds compressed vectors (ivf-pq) and cannot search exactly"
+        raise NotAvailableError(detail, [Fault("/params/exact", detail)])
+    params = SearchParams(body.params.ef_search, body.params.nprobe, body.params.exact)
+    call = SearchCall(body.query, body.top_k, body.offset, _candidates(body, settings), params)
+    return CheckedSearch(call, names if body.fields is None else tuple(dict.fromkeys(body.fields)))
+
+
+def _without_lacking(value: dict[str, Any]) -> dict[str, Any]:
+    faults = [
+        Fault(f"/{name}", f"{reason}; leave {name!r} out")
+        for name, reason in _LACKING.items()
+        if value.get(name) not in (None, False)
+    ]
+    if value.get("retriever") in _LACKING_RETRIEVERS:
+        found = value["retriever"]
+        faults.append(
+            Fault("/retriever", f"this index holds dense vectors only, {found!r} needs impacts; use 'dense'")
+        )
+    if faults:
+        raise NotAvailableError(_sentence(faults), faults)
+    return {name: item for name, item in value.items() if name not in _LACKING}
+
+
+def _parse(value: dict[str, Any]) -> SearchBody:
+    try:
+        return SearchBody.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        faults = [Fault(_pointer(fault["loc"]), _detail(fault)) for fault in found[:MAX_FAULTS]]
+        raise RequestError(_sentence(faults), faults) from error
+
+
+def _check_query(query: str, settings: Settings) -> None:
+    if len(query) > settings.max_query_chars:
+        raise QueryTooLongError(
+            f"the query has {len(query)} characters, expected at most {settings.max_query_chars}; shorten it"
+        )
+    if "\0" in query:
+        raise QueryError("the query holds a NUL character; remove it")
+    if not query.strip():
+        raise QueryError("the query is empty; send some text")
+
+
+def _range_faults(body: SearchBody, settings: Settings) -> list[Fault]:
+    faults = []
+    if body.top_k > settings.max_top_k:
+        faults.append(Fault("/top_k", f"expected at most {settings.max_top_k}, found {body.top_k}"))
+    end = body.offset + body.top_k
+    if body.candidates is None:
+        if end > settings.max_candidates:
+            detail = f"offset + top_k is {end}, expected at most {settings.max_candidates}"
+            faults.append(Fault("/offset", detail))
+    elif not end <= body.candidates <= settings.max_candidates:
+        detail = f"expected {end} (offset + top_k) to {settings.max_candidates}, found {body.candidates}"
+        faults.append(Fault("/candidates", detail))
+    return faults
+
+
+def _field_faults(fields: list[str] | tuple[()], names: tuple[str, ...]) -> list[Fault]:
+    known = ", ".join(names)
+    return [
+        Fault(f"/fields/{position}", f"unknown field {name!r:.80}; this index has {known}")
+        for position, name in enumerate(fields)
+        if name not in names
+    ][:MAX_FAULTS]
+
+
+def _candidates(body: SearchBody, settings: Settings) -> int:
+    return body.candidates or max(settings.default_candidates, body.offset + body.top_k)
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    return "".join("/" + str(part)[:80].replace("~", "~0").replace("/", "~1") for part in location)
+
+
+def _detail(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "missing":
+        return "required, and absent"
+    if fault["type"] == "extra_forbidden":
+        return "unknown field; /openapi.json lists the known ones"
+    return f"{fault['msg']}, found {fault['input']!r:.80}"
+
+
+def _sentence(faults: list[Fault]) -> str:
+    return "; ".join(f"{fault.pointer or 'body'}: {fault.detail}" for fault in faults[:3]) + (
+        f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
+    )

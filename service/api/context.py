@@ -1,0 +1,58 @@
+"""What is known of a request beside its content; one object goes with it from the first byte to the log line."""
+
+import re
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from starlette.types import Scope
+
+__all__ = ["RequestContext", "context_of", "new_context"]
+
+SCOPE_KEY = "glow.context"
+_WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """A request while it is being answered.
+
+    Attributes:
+        request_id: the client's own if well-formed, else a new one.
+        started: `time.perf_counter()` at its first byte.
+        timings_ms: stages of a search, for `Server-Timing` and the histograms.
+        index_version: of the index that answers, "" where none does.
+        status: HTTP status of the answer; 499 (nginx's number) while there is none.
+        code: code of the problem, "" where there is none.
+    """
+
+    request_id: str
+    started: float = field(default_factory=time.perf_counter)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    index_version: str = ""
+    status: int = 499
+    code: str = ""
+
+    def took_ms(self) -> float:
+        """Milliseconds since the request began."""
+        return (time.perf_counter() - self.started) * 1_000
+
+    def server_timing(self) -> str:
+        """The value of `Server-Timing`: every stage, then the total."""
+        stages = {**self.timings_ms, "total": self.took_ms()}
+        return ", ".join(f"{name};dur={value:.3f}" for name, value in stages.items())
+
+
+def new_context(scope: Scope) -> RequestContext:
+    """Makes the context of a request and attaches it."""
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    identifier = given.decode() if _WELL_FORMED_ID.fullmatch(given) else secrets.token_hex(8)
+    context = RequestContext(identifier)
+    scope[SCOPE_KEY] = context
+    return context
+
+
+def context_of(scope: Scope) -> RequestContext:
+    """The context of a request."""
+    context: RequestContext = scope[SCOPE_KEY]
+    return context

@@ -1,0 +1,98 @@
+"""What operators ask: `/healthz`, `/readyz`, `/metrics`, `/info`, `/problems/{code}`."""
+
+import asyncio
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glow import __version__
+from glow.search import Index
+from service.api.context import context_of
+from service.api.documents import index_body, list_fields
+from service.api.problems import PROBLEMS, problem_type
+from service.api.responses import json_response
+from service.errors import RouteNotFoundError
+from service.state import service_of
+
+__all__ = ["get_health", "get_info", "get_metrics", "get_problem", "get_ready"]
+
+
+async def get_health(request: Request) -> Response:
+    """The process lives and its event loop turns."""
+    return json_response({"status": "alive"})
+
+
+async def get_ready(request: Request) -> Response:
+    """Every resource answers and the service wants requests; else 503."""
+    service = service_of(request)
+    # Not in the search threads: a full line of searches makes a service slow, not unready.
+    index = await asyncio.to_thread(service.resources.check)
+    context_of(request.scope).index_version = index.version
+    return json_response({"status": "ready", "index": index_body(index)})
+
+
+async def get_metrics(request: Request) -> Response:
+    """Prometheus metrics of the process that answers."""
+    return Response(service_of(request).metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def get_info(request: Request) -> Response:
+    """What runs here: version, index, model, device, settings without secrets."""
+    service = service_of(request)
+    index = service.resources.live()
+    context_of(request.scope).index_version = index.version
+    return json_response(
+        {
+            "name": "glow",
+            "version": __version__,
+            "index": _describe(index),
+            "fields": _fields(index),
+            "retrievers": ["dense"],
+            "device": service.settings.device,
+            "providers": index.encoder.providers,
+            "search_threads": service.pool.threads,
+            "settings": service.settings.public(),
+        }
+    )
+
+
+async def get_problem(request: Request) -> Response:
+    """What a problem code means."""
+    wanted = request.path_params["code"]
+    for kind, problem in PROBLEMS.items():
+        if kind.code == wanted:
+            meaning = (kind.__doc__ or "").split("\n")[0]
+            return json_response(
+                {
+                    "type": problem_type(kind.code),
+                    "code": kind.code,
+                    "title": problem.title,
+                    "status": problem.status,
+                    "meaning": meaning,
+                }
+            )
+    raise RouteNotFoundError(f"no problem has the code {wanted!r:.80}")
+
+
+def _describe(index: Index) -> dict[str, Any]:
+    manifest = index.manifest
+    return {
+        **index_body(index),
+        "created": manifest.created,
+        "built_by": manifest.tool,
+        "kind": index.dense.kind,
+        "documents": len(index.dense),
+        "dimensions": index.dense.dimensions,
+        "hashes": manifest.hashes,
+    }
+
+
+def _fields(index: Index) -> list[dict[str, Any]]:
+    schema = index.preprocessor.schema
+    lists = list_fields(schema)
+    return [
+        {"name": spec.name, "kind": spec.kind, "tokens": spec.tokens, "list": spec.name in lists}
+        for spec in schema.fields
+    ]

@@ -1,0 +1,130 @@
+"""Errors as RFC 9457 problems: one table from exception to status and title; `code` comes from the exception.
+
+`docs/errors.md` documents every row, and `GET /problems/{code}` answers with one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from glow import errors as glow_errors
+from glow.errors import GlowError, QueryError
+from service import errors
+from service.api.responses import json_bytes
+from service.errors import Fault, RequestError
+
+__all__ = ["PROBLEMS", "Problem", "problem_of", "problem_response", "problem_type", "responses_of"]
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One row of the table.
+
+    Attributes:
+        status: HTTP status.
+        title: the same for every occurrence.
+    """
+
+    status: int
+    title: str
+
+
+PROBLEMS: dict[type[GlowError], Problem] = {
+    # What a client can meet.
+    errors.MalformedHttpError: Problem(400, "Not an HTTP request"),
+    errors.MalformedJsonError: Problem(400, "The body is not JSON"),
+    errors.RouteNotFoundError: Problem(404, "No such path"),
+    glow_errors.DocumentNotFoundError: Problem(404, "No such document"),
+    errors.MethodNotAllowedError: Problem(405, "The path does not know this method"),
+    errors.BodyTooLargeError: Problem(413, "The body is too large"),
+    errors.MediaTypeError: Problem(415, "The body is not declared as JSON"),
+    errors.HeadersTooLargeError: Problem(431, "The headers are too large"),
+    errors.RequestError: Problem(422, "The request is not valid"),
+    glow_errors.QueryError: Problem(422, "The query cannot be searched"),
+    errors.QueryTooLongError: Problem(422, "The query is too long"),
+    errors.NotAvailableError: Problem(422, "Not available here"),
+    glow_errors.InputError: Problem(422, "The input is not valid"),
+    glow_errors.RecordError: Problem(422, "The record is not valid"),
+    glow_errors.GlowError: Problem(500, "Internal error"),
+    errors.UnavailableError: Problem(503, "Unavailable for now"),
+    errors.NotReadyError: Problem(503, "Not ready yet"),
+    errors.DrainingError: Problem(503, "About to stop"),
+    # What stops a start, a build or an export; as an answer each of them is a fault on our side.
+    glow_errors.MismatchError: Problem(409, "Artefacts do not belong together"),
+    glow_errors.ArtifactError: Problem(503, "The artefact cannot be used"),
+    glow_errors.ArtifactNotFoundError: Problem(503, "No artefact where one was expected"),
+    glow_errors.FormatError: Problem(503, "The artefact cannot be read"),
+    glow_errors.IntegrityError: Problem(503, "The artefact is damaged"),
+    glow_errors.DeviceError: Problem(503, "The device is not there"),
+    glow_errors.DependencyError: Problem(503, "A package is not installed"),
+    glow_errors.ConfigError: Problem(500, "The configuration is not valid"),
+    glow_errors.BuildError: Problem(500, "The build failed"),
+    glow_errors.ExportError: Problem(500, "The export was refused"),
+}
+
+
+def problem_of(kind: type[GlowError]) -> Problem:
+    """The row of an error, or of its nearest base class that has one."""
+    return next(PROBLEMS[base] for base in kind.__mro__ if base in PROBLEMS)
+
+
+def problem_type(code: str) -> str:
+    """URI of a problem type, relative to the service; it answers with what the problem means."""
+    return f"/problems/{code}"
+
+
+def problem_response(
+    error: BaseException, *, request_id: str, instance: str, headers: dict[str, str] | None = None
+) -> Response:
+    """Turns an exception into a problem; one that is not ours tells nothing about itself.
+
+    Args:
+        error: what was raised.
+        request_id: also in the logs.
+        instance: path of the request.
+        headers: headers to add, such as `Allow`.
+    """
+    known = error if isinstance(error, GlowError) else GlowError()
+    problem = problem_of(type(known))
+    hidden = problem.status == 500
+    body: dict[str, Any] = {
+        "type": problem_type(known.code),
+        "title": problem.title,
+        "status": problem.status,
+        "detail": "an unexpected error; the log holds it under this request id" if hidden else str(known),
+        "instance": instance,
+        "code": known.code,
+        "request_id": request_id,
+        "errors": [{"pointer": fault.pointer, "detail": fault.detail} for fault in _faults(known)],
+    }
+    extra = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == 503 else {}
+    return Response(json_bytes(body), problem.status, {**extra, **(headers or {})}, MEDIA_TYPE)
+
+
+def responses_of(kinds: Sequence[type[GlowError]]) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's `responses` of a route that can answer with these errors."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for status, codes in _by_status(kinds):
+        found[status] = {
+            "description": f"{MEDIA_TYPE} with code {', '.join(codes)}",
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}},
+        }
+    return found
+
+
+def _by_status(kinds: Sequence[type[GlowError]]) -> Iterator[tuple[int, list[str]]]:
+    for status in sorted({problem_of(kind).status for kind in kinds}):
+        yield status, [kind.code for kind in kinds if problem_of(kind).status == status]
+
+
+def _faults(error: GlowError) -> Sequence[Fault]:
+    if isinstance(error, RequestError):
+        return error.faults
+    if isinstance(error, QueryError):
+        return (Fault("/query", str(error)),)
+    return ()

@@ -1,0 +1,138 @@
+"""Every route: path, method, handler, and what OpenAPI says of it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glow import __version__
+from glow.errors import DocumentNotFoundError, GlowError, QueryError
+from service import errors
+from service.api.documents import get_document
+from service.api.operations import get_health, get_info, get_metrics, get_problem, get_ready
+from service.api.page import PAGE_FILES, page_route
+from service.api.problems import responses_of
+from service.api.responses import json_response
+from service.api.schemas import DocumentBody, ProblemBody, SearchBody, SearchResult
+from service.api.search import post_search
+
+__all__ = ["ROUTES", "Route", "add_routes", "openapi"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+_REF = "#/components/schemas/{model}"
+_SHAPES: tuple[type[BaseModel], ...] = (SearchBody, SearchResult, DocumentBody, ProblemBody)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route.
+
+    Attributes:
+        paths: the path, and its synonyms.
+        method: GET (which also answers HEAD) or POST.
+        handler: what answers.
+        errors: the errors that it can answer with, beside the internal one.
+        answer: shape of its answer where that is documented.
+        body: shape of its request.
+        parameter: name of its path parameter.
+    """
+
+    paths: tuple[str, ...]
+    method: str
+    handler: Handler
+    errors: Sequence[type[GlowError]] = ()
+    answer: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    parameter: str = ""
+
+
+async def get_openapi_document(request: Request) -> Response:
+    """This API in OpenAPI's form."""
+    return json_response(openapi(request.app))
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, made once."""
+    if app.openapi_schema is None:
+        found = get_openapi(title="GLOW", version=__version__, routes=app.routes)
+        _, shapes = models_json_schema([(shape, "validation") for shape in _SHAPES], ref_template=_REF)
+        found.setdefault("components", {}).setdefault("schemas", {}).update(shapes["$defs"])
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+ROUTES = (
+    Route(
+        ("/search", "/v1/search"),
+        "POST",
+        post_search,
+        (
+            errors.MalformedJsonError,
+            errors.BodyTooLargeError,
+            errors.MediaTypeError,
+            errors.RequestError,
+            QueryError,
+            errors.QueryTooLongError,
+            errors.NotAvailableError,
+            errors.NotReadyError,
+        ),
+        answer=SearchResult,
+        body=SearchBody,
+    ),
+    Route(
+        ("/documents/{id:path}", "/v1/documents/{id:path}"),
+        "GET",
+        get_document,
+        (DocumentNotFoundError, errors.NotReadyError),
+        answer=DocumentBody,
+        parameter="id",
+    ),
+    Route(("/healthz",), "GET", get_health),
+    Route(("/readyz",), "GET", get_ready, (errors.NotReadyError, errors.DrainingError)),
+    Route(("/metrics",), "GET", get_metrics),
+    Route(("/info",), "GET", get_info, (errors.NotReadyError,)),
+    Route(("/problems/{code}",), "GET", get_problem, (errors.RouteNotFoundError,), parameter="code"),
+    Route(("/openapi.json",), "GET", get_openapi_document),
+)
+
+
+def add_routes(app: FastAPI, *, page: bool) -> None:
+    """Adds every route to the app, and the search page where it is wanted."""
+    for route in ROUTES:
+        for path in route.paths:
+            app.add_api_route(
+                path,
+                route.handler,
+                methods=[route.method],
+                response_class=Response,
+                responses=responses_of((*route.errors, GlowError)),
+                openapi_extra=_extra(route),
+                summary=(route.handler.__doc__ or "").rstrip("."),
+                operation_id=route.handler.__name__ + ("_v1" if path.startswith("/v1/") else ""),
+            )
+            if route.method == "GET":
+                app.add_api_route(path, route.handler, methods=["HEAD"], include_in_schema=False)
+    for path in PAGE_FILES if page else ():
+        app.add_api_route(path, page_route(path), methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def _extra(route: Route) -> dict[str, Any]:
+    extra: dict[str, Any] = {}
+    if route.answer:
+        extra["responses"] = {"200": {"description": "found", "content": _json(route.answer)}}
+    if route.body:
+        extra["requestBody"] = {"required": True, "content": _json(route.body)}
+    if route.parameter:
+        parameter = {"name": route.parameter, "in": "path", "required": True, "schema": {"type": "string"}}
+        extra["parameters"] = [parameter]
+    return extra
+
+
+def _json(shape: type[BaseModel]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF.format(model=shape.__name__)}}}

@@ -1,0 +1,123 @@
+"""The shapes of requests and answers.
+
+Requests are checked against theirs. Answers are plain dicts, because checking each one would cost more time than the
+search; the shapes below describe them in OpenAPI, and tests hold real answers against them.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["DocumentBody", "ParamsBody", "ProblemBody", "SearchBody", "SearchResult"]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ParamsBody(_Shape):
+    """How thoroughly to search; what the index's kind does not know has no effect."""
+
+    ef_search: int | None = Field(None, ge=1, le=10_000, description="Candidates that an hnsw index keeps.")
+    nprobe: int | None = Field(None, ge=1, le=65_536, description="Lists that an ivf index looks into.")
+    exact: bool = Field(False, description="Compare with every vector; not offered by ivf-pq.")
+
+
+class SearchBody(_Shape):
+    """`POST /search`: only `query` is required."""
+
+    query: str = Field(description="What to search for; not blank, at most `max_query_chars`.")
+    top_k: int = Field(10, ge=1, description="Hits to return, at most `max_top_k`.")
+    offset: int = Field(0, ge=0, description="Hits to pass over first.")
+    candidates: int | None = Field(
+        None, ge=1, description="Hits to gather; at least offset + top_k, at most `max_candidates`."
+    )
+    retriever: Literal["dense"] = Field("dense", description="How to find candidates.")
+    fields: list[str] | None = Field(None, description="Fields to return; all where absent.")
+    params: ParamsBody = ParamsBody(ef_search=None, nprobe=None, exact=False)
+
+
+class IndexShape(_Shape):
+    """Which index answered."""
+
+    version: str
+    model: str
+
+
+class TermShape(_Shape):
+    """A word of the query and the weight that the query tower read for it."""
+
+    word: str
+    idf: float
+    weight: float
+
+
+class QueryShape(_Shape):
+    """How the query was read."""
+
+    text: str
+    tokens: int
+    truncated: bool
+    terms: list[TermShape]
+
+
+class HitShape(_Shape):
+    """One document that was found."""
+
+    rank: int
+    id: str
+    score: float
+    scores: dict[Literal["dense"], float]
+    fields: dict[str, str | list[str]]
+    metadata: dict[str, Any]
+
+
+class TimingsShape(_Shape):
+    """Milliseconds of each stage."""
+
+    queue: float
+    preprocess: float
+    encode: float
+    search: float
+    fetch: float
+
+
+class SearchResult(_Shape):
+    """The answer of `POST /search`."""
+
+    request_id: str
+    took_ms: float
+    degraded: list[str]
+    index: IndexShape
+    query: QueryShape
+    hits: list[HitShape]
+    timings_ms: TimingsShape
+
+
+class DocumentBody(_Shape):
+    """The answer of `GET /documents/{id}`."""
+
+    id: str
+    fields: dict[str, str | list[str]]
+    metadata: dict[str, Any]
+    index: IndexShape
+
+
+class FaultShape(_Shape):
+    """One thing wrong with a request's body."""
+
+    pointer: str
+    detail: str
+
+
+class ProblemBody(_Shape):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    request_id: str
+    errors: list[FaultShape]

@@ -1,0 +1,108 @@
+"""The ASGI app: its parts, its start, its end."""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glow.errors import GlowError
+from service.api.middleware import RequestMiddleware
+from service.api.routes import add_routes
+from service.logs import configure_logging
+from service.settings import Settings
+from service.state import Service, new_service
+
+__all__ = ["EXIT_CANNOT_START", "create_app", "from_environment"]
+
+EXIT_CANNOT_START = 3
+"""Exit status of a service that cannot start; uvicorn's own, at which its supervisor stops all workers."""
+_logger = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
+    """Makes the app; its index is loaded once it runs, while `/readyz` says 503.
+
+    Args:
+        settings: how it runs.
+        on_failure: called when the index cannot be loaded, after the reason was logged.
+    """
+    service = new_service(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        loading = asyncio.create_task(_load(service, on_failure))
+        with _drain_on_sigterm(service):
+            yield
+        loading.cancel()
+        service.pool.close()
+
+    app = FastAPI(
+        title="GLOW",
+        lifespan=lifespan,
+        openapi_url=None,  # a route of ours serves it; FastAPI's pages for it load scripts from elsewhere
+        redirect_slashes=False,  # an id may end in a slash
+    )
+    app.state.service = service
+    app.add_exception_handler(HTTPException, _pass_on)
+    add_routes(app, page=settings.page)
+    app.add_middleware(RequestMiddleware, metrics=service.metrics, access_log=settings.access_log)
+    return app
+
+
+def from_environment() -> FastAPI:
+    """The app of a worker process, with its settings from the environment; uvicorn's factory."""
+    settings = Settings.from_environment()
+    configure_logging(settings.log_level)
+    return create_app(settings, on_failure=_stop_process)
+
+
+async def _pass_on(_: Request, error: Exception) -> Response:
+    """Leaves the router's refusals to the middleware, which answers every error in one form."""
+    raise error
+
+
+async def _load(service: Service, on_failure: Callable[[], None]) -> None:
+    try:
+        await asyncio.to_thread(service.resources.load)
+    except (GlowError, OSError) as error:
+        code = error.code if isinstance(error, GlowError) else "unreadable"
+        _logger.critical("cannot start: %s", error, extra={"fields": {"code": code}})
+        on_failure()
+    except Exception:
+        _logger.critical("cannot start: unexpected error", exc_info=True)
+        on_failure()
+
+
+def _stop_process() -> None:
+    """Ends the process at once: it holds nothing worth closing, and uvicorn has no other way to set the status."""
+    logging.shutdown()
+    os._exit(EXIT_CANNOT_START)
+
+
+@contextmanager
+def _drain_on_sigterm(service: Service) -> Iterator[None]:
+    """While the app runs, SIGTERM makes `/readyz` say 503 for `drain_s` before uvicorn shuts down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread alone, and whoever owns it decides about them
+        return
+    loop = asyncio.get_running_loop()
+    stop = signal.getsignal(signal.SIGTERM)
+
+    def begin() -> None:
+        service.resources.drain()
+        if callable(stop):
+            loop.call_later(service.settings.drain_s, stop, signal.SIGTERM, None)
+
+    signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(begin))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, stop)

@@ -1,0 +1,166 @@
+"""The service's settings: one table that makes the flags, the environment variables and their documentation.
+
+A setting `max_body_bytes` is the flag `--max-body-bytes` and the variable `GLOW_MAX_BODY_BYTES`. They are read once,
+at start, into a frozen `Settings`; a flag wins over the environment, the environment over the default.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from glow.errors import ConfigError
+from glow.runtime import Device
+from glow.schema import StrictModel
+
+__all__ = ["ENV_PREFIX", "Setting", "Settings", "describe_faults", "settings_table"]
+
+ENV_PREFIX = "GLOW_"
+
+
+def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"unit": unit}, **limits)
+
+
+class Settings(StrictModel):
+    """How the service runs; `docs/settings.md` has the same table for people."""
+
+    index_root: Path = _setting(..., "Folder with the index versions and CURRENT.")
+    host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every interface.")
+    port: int = _setting(8080, "TCP port to listen on.", ge=1, le=65_535)
+    workers: int = _setting(1, "Processes that serve; each opens the index for itself.", ge=1, le=64)
+    device: Device = _setting("cpu", "Where the query tower and the vectors live.")
+    search_threads: int = _setting(
+        0, "Searches that run side by side in a process; 0 is one for each CPU core.", ge=0, le=64
+    )
+    encode_threads: int = _setting(1, "Threads that one search may use.", ge=1, le=64)
+    max_body_bytes: int = _setting(
+        64 << 10, "Largest request body; a larger one is a 413.", "bytes", ge=1 << 10, le=64 << 20
+    )
+    max_query_chars: int = _setting(
+        2_000, "Longest query; a longer one is a 422.", "characters", ge=1, le=100_000
+    )
+    max_top_k: int = _setting(100, "Most hits that one request may ask for.", "hits", ge=1, le=2_048)
+    # FAISS on a GPU finds at most 2,048 neighbours.
+    max_candidates: int = _setting(
+        1_000, "Most candidates that one search may gather.", "hits", ge=1, le=2_048
+    )
+    default_candidates: int = _setting(
+        100, "Candidates of a request that names none; pages inside them agree.", "hits", ge=1, le=2_048
+    )
+    warmup_queries: int = _setting(
+        16, "Queries to run before the service is ready.", "queries", ge=0, le=1_000
+    )
+    drain_s: float = _setting(
+        0.0, "How long to go on serving, no longer ready, after SIGTERM.", "seconds", ge=0, le=600
+    )
+    shutdown_timeout_s: int = _setting(
+        10, "How long requests in flight may take to finish at shutdown.", "seconds", ge=1, le=600
+    )
+    keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=600)
+    page: bool = _setting(True, "Serve the search page at /.")
+    access_log: bool = _setting(True, "Log a line for each request.")
+    log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Least level to log.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("max_top_k", "default_candidates"):
+            if getattr(self, name) > self.max_candidates:
+                raise ValueError(
+                    f"{name} {getattr(self, name)} exceeds max_candidates {self.max_candidates}; "
+                    "lower it or raise max_candidates"
+                )
+        return self
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """Reads the settings from environment variables alone; an empty variable counts as absent.
+
+        Raises:
+            ConfigError: one or more are not valid; every fault is named.
+        """
+        found = {row.name: environ[row.env] for row in settings_table() if environ.get(row.env)}
+        try:
+            return cls.model_validate(found)
+        except ValidationError as error:
+            raise ConfigError(describe_faults(error)) from error
+
+    def to_environment(self) -> dict[str, str]:
+        """The environment that carries these settings to a worker process."""
+        values = {row.env: getattr(self, row.name) for row in settings_table()}
+        return {name: _plain(value) for name, value in values.items()}
+
+    def public(self) -> dict[str, Any]:
+        """The settings as `/info` shows them: no secret, no path of this machine."""
+        return {
+            name: value for name, value in self if name != "index_root" and not isinstance(value, SecretStr)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table.
+
+    Attributes:
+        name: field of `Settings`.
+        env: environment variable.
+        flag: command-line flag; a boolean has `--no-…` beside it.
+        default: value in its own type; None where the setting is required.
+        unit: unit of the value, "" where it has none.
+        help: one sentence.
+        annotation: the value's type.
+    """
+
+    name: str
+    env: str
+    flag: str
+    default: Any
+    unit: str
+    help: str
+    annotation: Any
+
+
+def settings_table() -> tuple[Setting, ...]:
+    """Every setting in the order of `Settings`."""
+    return tuple(
+        Setting(
+            name=name,
+            env=ENV_PREFIX + name.upper(),
+            flag="--" + name.replace("_", "-"),
+            default=None if field.is_required() else field.default,
+            unit=_unit(field),
+            help=str(field.description),
+            annotation=field.annotation,
+        )
+        for name, field in Settings.model_fields.items()
+    )
+
+
+def _unit(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    return str(extra["unit"]) if isinstance(extra, dict) else ""
+
+
+def describe_faults(error: ValidationError) -> str:
+    """All faults in the words of a person at a shell: flag, variable, what was expected and found."""
+    rows = {row.name: f"{row.flag} ({row.env}): " for row in settings_table()}
+    faults = error.errors(include_url=False)
+    return "; ".join(
+        rows.get(str(fault["loc"][0]) if fault["loc"] else "", "")
+        + (fault["msg"] if fault["type"] == "missing" or not fault["loc"] else _found(fault))
+        for fault in faults
+    )
+
+
+def _found(fault: Any) -> str:
+    return f"{fault['msg']}, found {fault['input']!r:.80}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value)

@@ -1,0 +1,200 @@
+"""Real servers for the service's tests: as a process, as users start it, or in a thread, to reach into the app."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from glow.artifact import IndexRoot
+from glow.search import Index
+from service.app import create_app
+from service.settings import Settings
+
+ROOT = Path(__file__).parent.parent.parent
+START_TIMEOUT_S = 60.0
+
+
+@dataclass
+class Server:
+    """A running `python -m service`."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def stop(self) -> int:
+        """Sends SIGTERM and returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(START_TIMEOUT_S)
+
+    def logged(self) -> str:
+        """What it wrote to stderr so far."""
+        return self.log.read_text(encoding="utf-8")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _clean_environment() -> dict[str, str]:
+    """The environment without settings that the person who runs the tests may have."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")}
+
+
+def _wait_until_ready(url: str, gave_up: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and not gave_up():
+        try:
+            if httpx.get(f"{url}/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError("the service did not get ready")
+
+
+@contextmanager
+def _run_server(folder: Path, *flags: str) -> Iterator[Server]:
+    """Starts the service as a process and waits until it is ready."""
+    port = _free_port()
+    command = [sys.executable, "-m", "service", "--port", str(port), *flags]
+    log = folder / f"service-{port}.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=_clean_environment())
+    server = Server(f"http://127.0.0.1:{port}", process, log)
+    try:
+        _wait_until_ready(server.url, gave_up=lambda: process.poll() is not None)
+        yield server
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{server.logged()}") from error
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _run_to_exit(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the service where it is expected to refuse to start."""
+    return subprocess.run(
+        [sys.executable, "-m", "service", "--port", str(_free_port()), *flags],
+        cwd=ROOT,
+        env={**_clean_environment(), **environment},
+        capture_output=True,
+        text=True,
+        timeout=START_TIMEOUT_S,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="session")
+def server(toy_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One service over the toy index that many tests ask; do not stop it."""
+    with _run_server(tmp_path_factory.mktemp("service"), "--index-root", str(toy_index)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def http(server: Server) -> Iterator[httpx.Client]:
+    """A client of `server`."""
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def index(toy_index: Path) -> Index:
+    """The toy index, opened beside the service: what its answers are compared with."""
+    root = IndexRoot(toy_index)
+    return Index.open(root.folder(root.current()))
+
+
+@contextmanager
+def _serve_in_thread(app: FastAPI) -> Iterator[httpx.Client]:
+    config = uvicorn.Config(app, port=_free_port(), log_config=None, lifespan="on", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        with httpx.Client(base_url=f"http://127.0.0.1:{config.port}", timeout=30) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def serve_app() -> Callable[[FastAPI], AbstractContextManager[httpx.Client]]:
+    """Serves an app over real HTTP from a thread of this process."""
+    return _serve_in_thread
+
+
+@pytest.fixture
+def make_app() -> Callable[[Path], FastAPI]:
+    """Makes an app over an index root whose start does not end the process when it fails."""
+
+    def make(index_root: Path) -> FastAPI:
+        return create_app(Settings(index_root=index_root), on_failure=lambda: None)
+
+    return make
+
+
+@pytest.fixture
+def run_server(tmp_path: Path) -> Callable[..., AbstractContextManager[Server]]:
+    """Starts a service of the test's own with these flags; it is ready when the block begins."""
+    return lambda *flags: _run_server(tmp_path, *map(str, flags))
+
+
+@pytest.fixture
+def run_to_exit() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the service with these flags (and variables) where it is expected to refuse to start."""
+    return lambda *flags, **environment: _run_to_exit(*map(str, flags), **environment)
+
+
+@pytest.fixture
+def index_copy(toy_index: Path, tmp_path: Path) -> Path:
+    """A copy of the toy index root, to damage."""
+    return Path(shutil.copytree(toy_index, tmp_path / "copy"))
+
+
+@pytest.fixture
+def build_index(tmp_path: Path, toy_model: Path) -> Callable[[list[dict[str, Any]]], Path]:
+    """Builds and publishes an index of these documents; returns its root."""
+
+    def build(lines: list[dict[str, Any]]) -> Path:
+        source, root = tmp_path / "corpus.jsonl", tmp_path / "built"
+        source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "index_builder",
+            "build",
+            "--threads",
+            "1",
+            "--model",
+            str(toy_model),
+        ]
+        files = ["--input", str(source), "--output", str(root)]
+        done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return root
+
+    return build

@@ -1,0 +1,360 @@
+"""Errors over real HTTP: every request fault has a status, a stable code and a reason; none crashes the service."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from glow.errors import GlowError
+from service import errors as service_errors
+from service.api.problems import PROBLEMS, problem_of
+from service.api.routes import ROUTES
+from service.api.schemas import ProblemBody
+
+JSON = {"Content-Type": "application/json"}
+
+
+def assert_problem(response: httpx.Response, status: int, code: str) -> ProblemBody:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = ProblemBody.model_validate_json(response.content)
+    assert (problem.status, problem.code) == (status, code)
+    assert problem.type == f"/problems/{code}"
+    assert problem.detail
+    assert problem.request_id == response.headers["x-request-id"]
+    return problem
+
+
+# What is sent, the code that answers, and the JSON pointers to what is at fault.
+BAD_BODIES: list[tuple[bytes, str, list[str]]] = [
+    (b"", "malformed_json", [""]),
+    (b"{", "malformed_json", [""]),
+    (b"query=bees", "malformed_json", [""]),
+    (b"{'query': 'bees'}", "malformed_json", [""]),
+    (b'{"query": "bees", "top_k": NaN}', "malformed_json", [""]),
+    (b'{"query": "bees", "top_k": Infinity}', "malformed_json", [""]),
+    (b'{"query": "bees", "top_k": 1e999}', "malformed_json", [""]),
+    (b'{"query": "\xff\xfe"}', "malformed_json", [""]),
+    (b'{"query": "\xed\xa0\x80"}', "malformed_json", [""]),
+    (b'\xef\xbb\xbf{"query": "bees"}', "malformed_json", [""]),
+    (rb'{"query": "\ud800"}', "malformed_json", [""]),
+    (rb'{"query": "bees \udfff"}', "malformed_json", [""]),
+    (rb'{"query": "bees", "\ud800": 1}', "malformed_json", [""]),
+    (b'{"query":' + b"[" * 5_000 + b"]" * 5_000 + b"}", "malformed_json", [""]),
+    (b"[]", "invalid_request", [""]),
+    (b'"bees"', "invalid_request", [""]),
+    (b"null", "invalid_request", [""]),
+    (b"{}", "invalid_request", ["/query"]),
+    (b'{"query": null}', "invalid_request", ["/query"]),
+    (b'{"query": 5}', "invalid_request", ["/query"]),
+    (b'{"query": ["bees"]}', "invalid_request", ["/query"]),
+    (b'{"query": {"text": "bees"}}', "invalid_request", ["/query"]),
+    (b'{"query": "bees", "top_k": "3"}', "invalid_request", ["/top_k"]),
+    (b'{"query": "bees", "top_k": true}', "invalid_request", ["/top_k"]),
+    (b'{"query": "bees", "top_k": 2.5}', "invalid_request", ["/top_k"]),
+    (b'{"query": "bees", "top_k": 0}', "invalid_request", ["/top_k"]),
+    (b'{"query": "bees", "top_k": 101}', "invalid_request", ["/top_k"]),
+    (b'{"query": "bees", "top_k": 99999999999999999999999999}', "invalid_request", ["/top_k"]),
+    (b'{"query": "bees", "offset": -1}', "invalid_request", ["/offset"]),
+    (b'{"query": "bees", "offset": 995}', "invalid_request", ["/offset"]),
+    (b'{"query": "bees", "candidates": 9}', "invalid_request", ["/candidates"]),
+    (b'{"query": "bees", "candidates": 1001}', "invalid_request", ["/candidates"]),
+    (b'{"query": "bees", "fields": "title"}', "invalid_request", ["/fields"]),
+    (b'{"query": "bees", "fields": ["title", "nope"]}', "invalid_request", ["/fields/1"]),
+    (b'{"query": "bees", "params": {"ef_search": 0}}', "invalid_request", ["/params/ef_search"]),
+    (b'{"query": "bees", "params": {"nprobe": 1, "deep": 1}}', "invalid_request", ["/params/deep"]),
+    (b'{"query": "bees", "retriever": "magic"}', "invalid_request", ["/retriever"]),
+    (b'{"query": "bees", "limit": 5}', "invalid_request", ["/limit"]),
+    (b'{"query": 5, "top_k": "x", "a/b~c": 1}', "invalid_request", ["/query", "/top_k", "/a~1b~0c"]),
+    (b'{"query": ""}', "invalid_query", ["/query"]),
+    (b'{"query": " \\n\\t\\u00a0"}', "invalid_query", ["/query"]),
+    (b'{"query": "\\u0000"}', "invalid_query", ["/query"]),
+    (b'{"query": "be\\u0000es"}', "invalid_query", ["/query"]),
+    (b'{"query": "\\u200b\\u0001"}', "invalid_query", ["/query"]),
+    (json.dumps({"query": "x" * 2_001}).encode(), "query_too_long", ["/query"]),
+    (b'{"query": "bees", "retriever": "lexical"}', "not_available", ["/retriever"]),
+    (b'{"query": "bees", "retriever": "hybrid"}', "not_available", ["/retriever"]),
+    (b'{"query": "bees", "filter": {"field": "year", "gte": 2000}}', "not_available", ["/filter"]),
+    (b'{"query": "bees", "rerank": {"depth": 5}, "explain": true}', "not_available", ["/rerank", "/explain"]),
+    (b'{"query": "bees", "highlight": true}', "not_available", ["/highlight"]),
+    (b'{"query": "bees", "timeout_ms": 50}', "not_available", ["/timeout_ms"]),
+]
+
+
+@pytest.mark.parametrize(("body", "code", "pointers"), BAD_BODIES, ids=lambda value: repr(value)[:50])
+def test_a_bad_body_is_refused_with_its_places(
+    http: httpx.Client, body: bytes, code: str, pointers: list[str]
+) -> None:
+    kind = next(kind for kind in PROBLEMS if kind.code == code)
+    problem = assert_problem(http.post("/search", content=body, headers=JSON), problem_of(kind).status, code)
+    assert [fault.pointer for fault in problem.errors] == pointers
+    assert all(fault.detail for fault in problem.errors)
+
+
+def test_an_unknown_field_name_is_answered_with_the_known_ones(http: httpx.Client) -> None:
+    problem = http.post("/search", json={"query": "bees", "fields": ["body"]}).json()
+    assert "title, anchor, clicked_queries, url, text" in problem["errors"][0]["detail"]
+
+
+def test_many_faults_are_counted_not_listed(http: httpx.Client) -> None:
+    response = http.post("/search", json={"query": "bees", **{f"x{i}": i for i in range(3_000)}})
+    assert len(assert_problem(response, 422, "invalid_request").errors) == 20
+    assert len(response.content) < 10_000
+
+
+@pytest.mark.parametrize("escaped", [False, True])
+def test_every_byte_as_a_query_gets_a_sane_answer(http: httpx.Client, escaped: bool) -> None:
+    found = set()
+    for byte in range(256):
+        character = rf"\u{byte:04x}".encode() if escaped else bytes([byte])
+        response = http.post("/search", content=b'{"query": "' + character + b'"}', headers=JSON)
+        assert response.status_code in (200, 400, 422), byte
+        found.add(response.status_code)
+        assert json.loads(response.content)["request_id"]
+    assert found == ({200, 422} if escaped else {200, 400, 422})
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/json; charset=latin-1",
+        "multipart/form-data",
+    ],
+)
+def test_a_body_not_declared_as_json_is_a_415(http: httpx.Client, content_type: str) -> None:
+    headers = {"Content-Type": content_type} if content_type else {}
+    assert_problem(
+        http.post("/search", content=b'{"query": "bees"}', headers=headers), 415, "unsupported_media_type"
+    )
+
+
+def test_a_compressed_body_is_a_415(http: httpx.Client) -> None:
+    headers = {**JSON, "Content-Encoding": "gzip"}
+    assert_problem(http.post("/search", content=b"x", headers=headers), 415, "unsupported_media_type")
+
+
+def test_a_charset_of_utf8_is_accepted(http: httpx.Client) -> None:
+    headers = {"Content-Type": 'Application/JSON; charset="UTF-8"'}
+    assert http.post("/search", content=b'{"query": "bees"}', headers=headers).status_code == 200
+
+
+def test_a_query_of_a_megabyte_is_a_413(http: httpx.Client) -> None:
+    assert_problem(http.post("/search", json={"query": "x" * 1_000_000}), 413, "body_too_large")
+
+
+def test_a_body_without_declared_length_is_cut_off_while_it_streams(http: httpx.Client) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 200 << 20:
+            sent += 1 << 16
+            yield b" " * (1 << 16)
+
+    with httpx.Client(base_url=http.base_url) as client:
+        try:
+            response = client.post("/search", content=endless(), headers=JSON)
+        except httpx.WriteError:  # the answer may overtake the body
+            response = None
+    if response is not None:
+        assert_problem(response, 413, "body_too_large")
+    assert http.get("/healthz").status_code == 200
+
+
+def test_the_limit_itself_is_accepted(http: httpx.Client) -> None:
+    body = b'{"query": "bees"}'
+    assert http.post("/search", content=body.ljust(65_536), headers=JSON).status_code == 200
+    assert_problem(http.post("/search", content=body.ljust(65_537), headers=JSON), 413, "body_too_large")
+
+
+def test_a_declared_length_that_is_too_large_is_refused_before_the_body_comes(http: httpx.Client) -> None:
+    host, port = urlsplit(str(http.base_url)).netloc.split(":")
+    head = f"POST /search HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 900000000\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(head.encode())
+        assert b" 413 " in connection.recv(4096)
+
+
+def exchange(http: httpx.Client, *parts: bytes) -> bytes:
+    """Sends raw bytes on a connection of their own; returns what comes back until it is closed."""
+    host, port = urlsplit(str(http.base_url)).netloc.split(":")
+    answer = b""
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+            connection.shutdown(socket.SHUT_WR)
+            while received := connection.recv(65_536):
+                answer += received
+        except ConnectionError:  # closed in the middle of what was sent, which may cost the answer too
+            pass
+    return answer
+
+
+@pytest.mark.parametrize(
+    "raw", [b"\0\xff\r\n\r\n", b"BREW / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nNo colon\r\n\r\n"]
+)
+def test_bytes_that_are_no_http_are_a_400(http: httpx.Client, raw: bytes) -> None:
+    head, _, body = exchange(http, raw).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert ProblemBody.model_validate_json(body).code == "malformed_http"
+    assert http.get("/healthz").status_code == 200
+
+
+ODD = [b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", b"GET", b"", b"POST /search HTTP/1.1\r\n\r\n"]
+
+
+@pytest.mark.parametrize("raw", ODD)
+def test_a_request_that_is_odd_or_cut_off_does_not_hurt(http: httpx.Client, raw: bytes) -> None:
+    answer = exchange(http, raw)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+    assert http.get("/healthz").status_code == 200
+
+
+ENDLESS = [b"GET /", b"GET / HTTP/1.1\r\nX-Long: ", b"GET / HTTP/1.1\r\n" + b"X-Many: 1\r\n" * 9_000]
+
+
+@pytest.mark.parametrize("start", ENDLESS, ids=["url", "header", "headers"])
+def test_headers_that_do_not_end_are_refused_early(http: httpx.Client, start: bytes) -> None:
+    sent = time.perf_counter()
+    answer = exchange(http, start, *[b"a" * (1 << 18)] * 80)
+    assert time.perf_counter() - sent < 5
+    assert answer == b"" or b" 431 " in answer.split(b"\r\n")[0]
+    head, _, body = exchange(http, start + b"a" * 70_000).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 ")
+    assert ProblemBody.model_validate_json(body).code == "headers_too_large"
+
+
+def test_trailers_that_do_not_end_are_cut_off(http: httpx.Client) -> None:
+    start = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    sent = time.perf_counter()
+    exchange(http, start, b"1\r\n{\r\n0\r\nX-Long: ", *[b"a" * (1 << 18)] * 80)
+    assert time.perf_counter() - sent < 5
+    assert http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/nope", "/search/", "/v2/search", "/static/../settings.py", "/docs", "/%00"]
+)
+def test_an_unknown_path_is_a_404(http: httpx.Client, path: str) -> None:
+    assert_problem(http.get(path), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"), [("GET", "/search", "POST"), ("DELETE", "/info", "GET")]
+)
+def test_a_wrong_method_is_a_405_that_names_the_right_one(
+    http: httpx.Client, method: str, path: str, allowed: str
+) -> None:
+    response = http.request(method, path)
+    assert allowed in assert_problem(response, 405, "method_not_allowed").detail
+    assert response.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize("given", ["abc-123", "01J9Z.x_y:z/1+2=@"])
+def test_a_well_formed_request_id_is_echoed(http: httpx.Client, given: str) -> None:
+    response = http.post("/search", json={"query": "bees"}, headers={"X-Request-ID": given})
+    assert response.headers["x-request-id"] == response.json()["request_id"] == given
+
+
+@pytest.mark.parametrize("given", ["", "a b", "<script>", "x" * 129, "é".encode()])
+def test_another_request_id_is_replaced(http: httpx.Client, given: str | bytes) -> None:
+    identifier = http.get("/healthz", headers={"X-Request-ID": given}).headers["x-request-id"]
+    assert identifier.encode() != given
+    assert len(identifier) == 16
+
+
+def test_an_unexpected_error_tells_its_request_id_and_nothing_else(
+    toy_index: Path,
+    make_app: Callable[[Path], FastAPI],
+    serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = make_app(toy_index)
+
+    async def broken() -> None:
+        raise ValueError("a secret in /home/someone")
+
+    app.add_api_route("/broken", broken)
+    with serve_app(app) as client:
+        response = client.get("/broken")
+    problem = assert_problem(response, 500, "internal")
+    assert "secret" not in response.text
+    record = next(record for record in caplog.records if record.message == "unexpected error")
+    assert record.fields["request_id"] == problem.request_id
+    assert "a secret" in str(record.exc_info)
+
+
+def test_before_the_index_is_loaded_only_health_is_well(
+    tmp_path: Path,
+    make_app: Callable[[Path], FastAPI],
+    serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
+) -> None:
+    with serve_app(make_app(tmp_path)) as client:
+        assert client.get("/healthz").json() == {"status": "alive"}
+        for answer in (
+            client.get("/readyz"),
+            client.get("/info"),
+            client.get("/documents/toy/0"),
+            client.post("/search", json={"query": "bees"}),
+        ):
+            assert_problem(answer, 503, "not_ready")
+            assert int(answer.headers["retry-after"]) > 0
+
+
+def test_every_error_has_a_code_of_its_own_and_a_status() -> None:
+    kinds = [GlowError, *_below(GlowError)]
+    codes = [kind.code for kind in kinds]
+    assert len(set(codes)) == len(codes)
+    assert all(kind in PROBLEMS for kind in kinds)
+    assert {kind.__name__ for kind in _below(service_errors.RequestError)} <= set(service_errors.__all__)
+
+
+def test_every_code_answers_for_itself(http: httpx.Client) -> None:
+    for kind, problem in PROBLEMS.items():
+        found = http.get(f"/problems/{kind.code}").json()
+        assert (found["status"], found["title"], found["code"]) == (problem.status, problem.title, kind.code)
+        assert found["meaning"]
+    assert_problem(http.get("/problems/nope"), 404, "not_found")
+
+
+def test_openapi_promises_what_the_table_says(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    for route in ROUTES:
+        for path in route.paths:
+            operation = document["paths"][path.replace(":path", "")][route.method.lower()]
+            promised = {status for status in operation["responses"] if status != "200"}
+            assert promised == {str(problem_of(kind).status) for kind in (*route.errors, GlowError)}
+    assert _references(document) <= set(document["components"]["schemas"])
+    operations = [value["operationId"] for path in document["paths"].values() for value in path.values()]
+    assert len(set(operations)) == len(operations)
+
+
+def test_every_error_that_search_promises_was_met_above() -> None:
+    route = next(route for route in ROUTES if "/search" in route.paths)
+    met = {code for _, code, _ in BAD_BODIES} | {"body_too_large", "unsupported_media_type", "not_ready"}
+    assert {kind.code for kind in route.errors} == met
+
+
+def _below(kind: type[GlowError]) -> list[type[GlowError]]:
+    return [found for child in kind.__subclasses__() for found in (child, *_below(child))]
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, list):
+        return {name for item in value for name in _references(item)}
+    if isinstance(value, dict):
+        own = {value["$ref"].rsplit("/", 1)[1]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*(_references(item) for item in value.values()))
+    return set()

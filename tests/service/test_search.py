@@ -1,0 +1,155 @@
+"""`POST /search` and `GET /documents/{id}` over a real server."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import numpy as np
+import pytest
+
+from glow.search import Index
+from service.api.schemas import DocumentBody, SearchResult
+
+TEXT = "Honey bees find the way home by the sun, by landmarks and by the smell of their hive."
+QUERY = "how do bees find the way home"
+
+
+def test_an_answer_has_exactly_the_documented_shape(http: httpx.Client) -> None:
+    response = http.post("/search", json={"query": QUERY})
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    result = SearchResult.model_validate_json(response.content)
+    assert result.degraded == []
+    assert result.query.text == QUERY
+    assert len(result.hits) == 10
+    assert [hit.rank for hit in result.hits] == list(range(1, 11))
+    assert result.took_ms >= sum(result.timings_ms.model_dump().values()) * 0.99
+
+
+def test_v1_answers_as_the_short_path_does(http: httpx.Client) -> None:
+    answers = [http.post(path, json={"query": QUERY}).json() for path in ("/search", "/v1/search")]
+    assert answers[0]["hits"] == answers[1]["hits"]
+
+
+def test_hits_are_those_of_comparing_with_every_vector(http: httpx.Client, index: Index) -> None:
+    hits = http.post("/search", json={"query": QUERY, "top_k": 50}).json()["hits"]
+    vector = index.encoder.encode([index.preprocessor.query(QUERY)])[0]
+    stored = index.dense._index.reconstruct_n(0, len(index.dense))
+    scores = stored @ vector
+    expected = [document.id for document in index.documents.rows(np.argsort(-scores, kind="stable").tolist())]
+    assert [hit["id"] for hit in hits] == expected
+    np.testing.assert_allclose([hit["score"] for hit in hits], np.sort(scores)[::-1], atol=2e-6)
+    assert all(hit["scores"] == {"dense": hit["score"]} for hit in hits)
+
+
+def test_the_document_that_answers_comes_first(http: httpx.Client) -> None:
+    hits = http.post("/search", json={"query": TEXT}).json()["hits"]
+    assert hits[0]["id"] == "toy/0"
+    assert hits[0]["fields"]["title"] == "Bees"
+    assert hits[0]["metadata"] == {"lang": "en", "year": 2000}
+
+
+def test_term_weights_are_those_that_the_tower_read(http: httpx.Client, index: Index) -> None:
+    text = "Bees, bees and the 東京 café unseenword"
+    terms = http.post("/search", json={"query": text}).json()["query"]["terms"]
+    tokens = index.preprocessor.query(text)
+    assert [term["word"] for term in terms] == list(dict.fromkeys(tokens.words))
+    for term in terms:
+        pieces = [
+            i for i, word in enumerate(tokens.word_ids) if word >= 0 and tokens.words[word] == term["word"]
+        ]
+        np.testing.assert_allclose(tokens.weights[pieces], term["weight"], atol=1e-4)
+        assert term["idf"] == pytest.approx(index.preprocessor.weigher.idf(term["word"]), abs=1e-4)
+    weights = {term["word"]: term["weight"] for term in terms}
+    assert weights["unseenword"] > weights["the"]
+
+
+def test_a_query_over_its_token_budget_says_so(http: httpx.Client, index: Index) -> None:
+    query = http.post("/search", json={"query": "honey bees " * 60}).json()["query"]
+    assert query["truncated"] is True
+    assert query["tokens"] == index.preprocessor.schema.query_tokens
+    assert http.post("/search", json={"query": "bees"}).json()["query"]["truncated"] is False
+
+
+def test_pages_join_to_the_whole(http: httpx.Client) -> None:
+    whole = http.post("/search", json={"query": QUERY, "top_k": 12}).json()["hits"]
+    pages = [
+        hit
+        for offset in (0, 5, 10)
+        for hit in http.post("/search", json={"query": QUERY, "top_k": 5, "offset": offset}).json()["hits"]
+    ]
+    assert pages[:12] == whole
+    assert [hit["rank"] for hit in pages] == list(range(1, 16))
+
+
+def test_a_page_beyond_the_last_hit_is_empty(http: httpx.Client) -> None:
+    response = http.post("/search", json={"query": QUERY, "offset": 500})
+    assert response.status_code == 200
+    assert response.json()["hits"] == []
+
+
+def test_only_the_fields_asked_for_come_back(http: httpx.Client) -> None:
+    hits = http.post("/search", json={"query": QUERY, "fields": ["url", "title"]}).json()["hits"]
+    assert all(list(hit["fields"]) == ["url", "title"] for hit in hits)
+    hits = http.post("/search", json={"query": QUERY, "fields": []}).json()["hits"]
+    assert all(hit["fields"] == {} and hit["metadata"] for hit in hits)
+
+
+def test_fields_with_many_values_are_lists_and_others_strings(http: httpx.Client) -> None:
+    fields = http.get("/documents/toy/0").json()["fields"]
+    assert fields["title"] == "Bees"
+    assert fields["anchor"] == ["about bees", "more on bees"]
+    assert fields["clicked_queries"] == ["what about bees"]
+    assert "anchor" not in http.get("/documents/toy/1").json()["fields"]
+
+
+def test_search_parameters_are_accepted(http: httpx.Client) -> None:
+    params = {"ef_search": 64, "nprobe": 16, "exact": True}
+    plain = http.post("/search", json={"query": QUERY}).json()["hits"]
+    body = {"query": QUERY, "params": params, "candidates": 20, "retriever": "dense", "explain": False}
+    assert http.post("/search", json=body).json()["hits"] == plain
+
+
+def test_an_answer_carries_its_headers(http: httpx.Client, index: Index) -> None:
+    response = http.post("/search", json={"query": QUERY})
+    assert response.headers["x-index-version"] == index.version == response.json()["index"]["version"]
+    assert response.json()["index"]["model"] == index.model
+    stages = [part.split(";")[0] for part in response.headers["server-timing"].split(", ")]
+    assert stages == ["queue", "preprocess", "encode", "search", "fetch", "total"]
+    assert response.headers["x-request-id"] == response.json()["request_id"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    assert not [name for name in response.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("path", ["/documents", "/v1/documents"])
+def test_every_document_is_found_by_its_id(http: httpx.Client, index: Index, path: str) -> None:
+    for row in range(0, len(index.dense), 7):
+        stored = index.documents.rows([row])[0]
+        found = DocumentBody.model_validate_json(http.get(f"{path}/{stored.id}").content)
+        assert found.id == stored.id
+        assert found.metadata == stored.metadata
+        assert found.fields["text"] == stored.fields["text"][0]
+
+
+@pytest.mark.parametrize(
+    "name", ["nope", "toy", "toy/", "toy/0/", "toy%2F0%00", "..%2F..%2Fetc%2Fpasswd", "%ff%fe", "'--"]
+)
+def test_an_unknown_id_is_a_404_that_names_it(http: httpx.Client, name: str) -> None:
+    response = http.get(f"/documents/{name}")
+    assert response.status_code == 404
+    assert response.json()["code"] == "document_not_found"
+
+
+def test_an_encoded_slash_in_an_id_counts_as_one(http: httpx.Client) -> None:
+    assert http.get("/documents/toy%2F0").json()["id"] == "toy/0"
+
+
+def test_requests_side_by_side_get_the_answers_that_they_get_alone(http: httpx.Client) -> None:
+    texts = [f"{word} and water" for word in ("bees", "tea", "moon", "train", "cache", "chess")]
+    alone = {text: http.post("/search", json={"query": text}).json()["hits"] for text in texts}
+    with ThreadPoolExecutor(8) as clients:
+        answers = list(
+            clients.map(lambda text: (text, http.post("/search", json={"query": text}).json()), texts * 20)
+        )
+    assert all(answer["hits"] == alone[text] for text, answer in answers)
+    assert len({answer["request_id"] for _, answer in answers}) == len(answers)

@@ -1,0 +1,107 @@
+"""Settings: one table of flags, variables and defaults."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner, Result
+
+from glow.errors import ConfigError
+from service.__main__ import command
+from service.settings import Settings, settings_table
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Result]:
+    """Runs the command line with these flags and variables, in this process."""
+
+    def invoke(*flags: str, **environment: str) -> Result:
+        return CliRunner().invoke(
+            command(), list(flags), env={"GLOW_INDEX_ROOT": str(tmp_path), **environment}
+        )
+
+    return invoke
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_default(run: Callable[..., Result]) -> None:
+    # What was chosen shows in the complaint about a limit that the chosen value breaks.
+    limits = {"GLOW_MAX_CANDIDATES": "50", "GLOW_MAX_TOP_K": "10"}
+    assert "default_candidates 100 exceeds" in run(**limits).stderr
+    limits["GLOW_DEFAULT_CANDIDATES"] = "60"
+    assert "default_candidates 60 exceeds" in run(**limits).stderr
+    assert "default_candidates 70 exceeds" in run("--default-candidates", "70", **limits).stderr
+
+
+def test_settings_that_are_not_valid_are_all_named_at_once(run: Callable[..., Result]) -> None:
+    done = run("--workers", "0", GLOW_MAX_TOP_K="-1")
+    assert done.exit_code == 2
+    assert "--workers (GLOW_WORKERS)" in done.stderr
+    assert "--max-top-k (GLOW_MAX_TOP_K)" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [["--nope"], ["--device", "tpu"], ["--port", "http"]])
+def test_a_wrong_command_line_is_a_usage_error(run: Callable[..., Result], flags: list[str]) -> None:
+    assert run(*flags).exit_code == 2
+
+
+def test_help_shows_every_flag_variable_and_default(run: Callable[..., Result]) -> None:
+    text = " ".join(run("--help", COLUMNS="200").stdout.split())
+    for row in settings_table():
+        assert f"{row.flag} " in text
+        assert row.env in text
+        assert row.help in text
+
+
+def test_the_environment_carries_every_setting_to_a_worker(tmp_path: Path) -> None:
+    settings = Settings(
+        index_root=tmp_path / "an index",
+        port=9,
+        page=False,
+        drain_s=1.5,
+        log_level="error",
+        workers=3,
+        device="cuda",
+    )
+    assert Settings.from_environment(settings.to_environment()) == settings
+
+
+def test_an_empty_variable_counts_as_absent(tmp_path: Path) -> None:
+    assert Settings.from_environment({"GLOW_INDEX_ROOT": str(tmp_path), "GLOW_PORT": ""}).port == 8080
+
+
+def test_faults_name_the_flag_the_variable_and_what_was_found() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings.from_environment({"GLOW_PORT": "ninety", "GLOW_WORKERS": "0"})
+    message = str(caught.value)
+    for part in (
+        "--index-root (GLOW_INDEX_ROOT)",
+        "--port (GLOW_PORT)",
+        "'ninety'",
+        "--workers (GLOW_WORKERS)",
+    ):
+        assert part in message
+
+
+def test_settings_cannot_be_changed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings(index_root=tmp_path).port = 1  # type: ignore[misc]
+
+
+def test_every_setting_has_a_sentence_and_a_name_of_its_own() -> None:
+    rows = settings_table()
+    assert all(row.help.endswith(".") for row in rows)
+    assert len({row.env for row in rows} | {row.flag for row in rows}) == 2 * len(rows)
+    for row in rows:
+        assert row.unit or not row.name.endswith(("_s", "_bytes", "_chars"))
+
+
+def test_what_info_shows_holds_neither_secrets_nor_paths(tmp_path: Path) -> None:
+    class WithSecret(Settings):
+        key: SecretStr = SecretStr("hunter2")
+
+    shown = str(WithSecret(index_root=tmp_path).public())
+    assert "port" in shown
+    assert "hunter2" not in shown
+    assert "key" not in shown
+    assert str(tmp_path) not in shown

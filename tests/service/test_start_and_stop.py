@@ -1,0 +1,186 @@
+"""Starting, refusing to start, getting ready, draining and stopping: real processes, real files."""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import onnxruntime
+import pytest
+from fastapi import FastAPI
+
+from glow.artifact import IndexRoot
+from glow.artifact.model import QUERY_TOWER
+from glow.errors import ArtifactError, IntegrityError, MismatchError
+from glow.search import Index
+from service.metrics import Metrics
+from service.resources import Resources
+from service.settings import Settings
+
+BODY = b'{"query": "honey bees"}'
+HEAD = (
+    b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    % len(BODY)
+)
+
+
+def live_folder(index_root: Path) -> Path:
+    root = IndexRoot(index_root)
+    return root.folder(root.current())
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    path.write_bytes(content)
+
+
+def reason(stderr: str) -> dict[str, Any]:
+    """The line that says why the service did not start."""
+    lines = [json.loads(line) for line in stderr.splitlines()]
+    return next(line for line in lines if line["level"] == "critical")
+
+
+def test_a_changed_byte_in_any_file_is_refused_by_name(index_copy: Path) -> None:
+    folder = live_folder(index_copy)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert len(files) >= 12
+    for path in files:
+        content = path.read_bytes()
+        flip(path)
+        with pytest.raises(ArtifactError, match=path.name):
+            Index.open(folder)
+        path.write_bytes(content)
+    Index.open(folder)
+
+
+@pytest.mark.parametrize(("workers", "name"), [(1, "vectors.faiss"), (2, f"model/{QUERY_TOWER}")])
+def test_the_service_does_not_start_on_a_damaged_index(
+    index_copy: Path, run_to_exit: Callable[..., Any], workers: int, name: str
+) -> None:
+    flip(live_folder(index_copy) / name)
+    done = run_to_exit("--index-root", index_copy, "--workers", workers)
+    assert done.returncode == 3, done.stderr
+    line = reason(done.stderr)
+    assert line["code"] == "artifact_damaged"
+    assert name in line["message"]
+    assert "Traceback" not in done.stderr
+
+
+def test_the_service_does_not_start_without_an_index(tmp_path: Path, run_to_exit: Callable[..., Any]) -> None:
+    done = run_to_exit("--index-root", tmp_path)
+    assert done.returncode == 3
+    assert reason(done.stderr)["code"] == "artifact_not_found"
+    assert "index_builder build" in reason(done.stderr)["message"]
+
+
+def test_a_tower_of_another_model_is_refused(index_copy: Path, index: Index) -> None:
+    folder = live_folder(index_copy)
+    parent = index.manifest.parents["model"]
+    files = {**parent["files"], QUERY_TOWER: "0" * 64}
+    other = index.manifest.model_copy(update={"parents": {"model": {**parent, "files": files}}})
+    (folder / "manifest.json").write_bytes(other.to_bytes())
+    with pytest.raises(MismatchError, match=QUERY_TOWER):
+        Resources(Settings(index_root=index_copy), Metrics()).load()
+
+
+def test_a_load_that_fails_leaves_the_live_index_as_it_was(index_copy: Path) -> None:
+    resources = Resources(Settings(index_root=index_copy), Metrics())
+    live = resources.load()
+    flip(live_folder(index_copy) / "vectors.faiss")
+    with pytest.raises(IntegrityError):
+        resources.load()
+    assert resources.live() is live
+
+
+def test_a_gpu_that_is_not_there_is_refused_and_never_replaced_by_the_cpu(
+    toy_index: Path, run_to_exit: Callable[..., Any]
+) -> None:
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime has the CUDA provider, which the test needs to be absent")
+    done = run_to_exit("--index-root", toy_index, "--device", "cuda")
+    assert done.returncode == 3
+    assert reason(done.stderr)["code"] == "device_unavailable"
+    assert "--device cpu" in reason(done.stderr)["message"]
+
+
+def test_a_port_that_is_taken_is_an_error_that_names_it(
+    toy_index: Path, run_to_exit: Callable[..., Any]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_to_exit("--index-root", toy_index, "--port", port)
+    assert done.returncode == 3
+    assert str(port) in done.stderr
+    assert "in use" in done.stderr
+
+
+def test_two_workers_serve_and_stop_together(toy_index: Path, run_server: Callable[..., Any]) -> None:
+    with run_server("--index-root", toy_index, "--workers", 2, "--max-top-k", 7) as server:
+        for _ in range(20):  # a new connection each time, so that both are met
+            response = httpx.post(f"{server.url}/search", json={"query": "bees", "top_k": 7})
+            assert response.status_code == 200, response.text
+            assert httpx.post(f"{server.url}/search", json={"query": "bees", "top_k": 8}).status_code == 422
+        assert server.stop() == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(server.url)
+    assert server.logged().count('"message":"ready"') == 2
+
+
+def test_while_draining_it_answers_and_is_not_ready(toy_index: Path, run_server: Callable[..., Any]) -> None:
+    with run_server("--index-root", toy_index, "--drain-s", "1.5") as server:
+        with httpx.Client(base_url=server.url) as client:
+            os.kill(server.process.pid, signal.SIGTERM)
+            deadline = time.monotonic() + 1
+            while client.get("/readyz").status_code == 200:
+                assert time.monotonic() < deadline
+            refused = client.get("/readyz")
+            assert (refused.status_code, refused.json()["code"]) == (503, "draining")
+            assert client.get("/healthz").status_code == 200
+            assert client.post("/search", content=BODY, headers={"Content-Type": "application/json"}).json()[
+                "hits"
+            ]
+            assert "glow_ready 0.0" in client.get("/metrics").text
+        assert server.process.wait(30) == 0
+
+
+def test_a_request_in_flight_is_finished_before_the_end(
+    toy_index: Path, run_server: Callable[..., Any]
+) -> None:
+    with run_server("--index-root", toy_index) as server:
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+            connection.sendall(HEAD + BODY[:5])
+            time.sleep(0.3)
+            os.kill(server.process.pid, signal.SIGTERM)
+            time.sleep(0.3)
+            connection.sendall(BODY[5:])
+            assert b"HTTP/1.1 200" in connection.recv(65_536)
+        assert server.process.wait(30) == 0
+
+
+def test_a_resource_that_stops_answering_is_named_by_readyz(
+    index_copy: Path, make_app: Callable[[Path], FastAPI], serve_app: Callable[..., Any]
+) -> None:
+    app = make_app(index_copy)
+    with serve_app(app) as client:
+        while client.get("/readyz").status_code != 200:
+            time.sleep(0.02)
+        documents = app.state.service.resources.live().documents
+        # As if its disk were gone: the file cannot be opened, and open connections to it are lost.
+        documents._uri = documents._uri.replace("documents.sqlite", "gone.sqlite")
+        documents._local = type(documents._local)()
+        refused = client.get("/readyz")
+        assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
+        assert "documents" in refused.json()["detail"]
+        assert "gone" not in refused.text
+        failed = client.post("/search", json={"query": "bees"})
+        assert (failed.status_code, failed.json()["code"]) == (500, "internal")
+        assert "sqlite" not in failed.text
+        assert client.get("/healthz").status_code == 200
