@@ -14,7 +14,7 @@ from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.training.checkpoint import load_checkpoint
-from model_export.from_model import read_towers
+from glow.training.from_model import read_towers
 from model_export.package import Source, export_model
 from model_export.quality import check_quality
 from model_export.quantise import Quantisation

@@ -1,7 +1,7 @@
 """One tower as an ONNX graph whose initialisers carry the names of the tower's parameters.
 
 `torch.onnx` keeps parameter names but for matrices, which it transposes under made-up names; they are renamed
-here to `NAME.weight^T`, so that a tower can be read back into torch (`from_model`).
+here to `NAME.weight^T`, so that a tower can be read back into torch (`glow.training.from_model`).
 """
 
 import logging
@@ -15,12 +15,12 @@ from onnx import ModelProto
 
 from glow.errors import ExportError
 from glow.nn.towers import Tower
+from glow.training.from_model import TRANSPOSED
 
-__all__ = ["INPUTS", "OUTPUT", "TRANSPOSED", "export_graph"]
+__all__ = ["INPUTS", "OUTPUT", "export_graph"]
 
 INPUTS = ("ids", "mask", "field_ids", "weights")
 OUTPUT = "vector"
-TRANSPOSED = "^T"
 _EXAMPLE = (3, 7)
 MAX_BATCH = 65_536
 

@@ -6,11 +6,11 @@ docs/results/quantisation.md has the comparison.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 from onnx import ModelProto
-from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
-from onnxruntime.transformers.float16 import convert_float_to_float16
 
 __all__ = ["Quantisation", "quantise_matrices"]
 
@@ -33,21 +33,39 @@ def quantise_matrices(model: ModelProto, how: Quantisation) -> ModelProto:
     if how == "int8":
         return _blockwise(model)
     if how == "fp16":
-        half: ModelProto = convert_float_to_float16(model, keep_io_types=True)
-        return half
+        return _half(model)
     return model
 
 
 def _blockwise(model: ModelProto, accuracy_level: int = INT8_ACCUMULATION) -> ModelProto:
-    log = logging.getLogger("onnxruntime.quantization.matmul_nbits_quantizer")
-    level = log.level
-    log.setLevel(logging.WARNING)  # it logs every node
-    try:
+    with _own_logging():
+        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
         quantiser = MatMulNBitsQuantizer(
             model, block_size=BLOCK, is_symmetric=True, bits=BITS, accuracy_level=accuracy_level
         )
         quantiser.process()
-    finally:
-        log.setLevel(level)
     quantised: ModelProto = quantiser.model.model
     return quantised
+
+
+def _half(model: ModelProto) -> ModelProto:
+    with _own_logging():
+        from onnxruntime.transformers.float16 import convert_float_to_float16
+
+        half: ModelProto = convert_float_to_float16(model, keep_io_types=True)
+    return half
+
+
+@contextmanager
+def _own_logging() -> Iterator[None]:
+    """Undoes what these tools do to the process's logging when they are imported, and mutes their notes."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        root.handlers[:] = handlers
+        root.setLevel(level)

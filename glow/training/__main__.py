@@ -12,8 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from glow.errors import GlowError
 from glow.nn.bert import minilm_folder
+from glow.schema import FieldSchema
 from glow.training.config import TrainConfig
 from glow.training.loop import Progress as TrainingProgress
+from glow.training.synthesise import synthesise
 from glow.training.train import train
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train GLOW's two towers.")
@@ -31,7 +33,11 @@ def train_command(
     out: Annotated[Path, typer.Option(help="Checkpoint folder to write; state and metrics go to OUT.run.")],
     split: Annotated[str, typer.Option(help="Split of the judgements to train on.")] = "train",
     init: Annotated[
-        Path | None, typer.Option(help="BERT-layout safetensors folder; default: all-MiniLM-L6-v2.")
+        Path | None,
+        typer.Option(help="BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2."),
+    ] = None,
+    teacher: Annotated[
+        Path | None, typer.Option(help="BERT-layout folder to distil from; default: all-MiniLM-L6-v2.")
     ] = None,
     max_steps: Annotated[int | None, typer.Option(help="Overrides the configuration's bound.")] = None,
     seed: Annotated[int | None, typer.Option(help="Overrides the configuration's seed.")] = None,
@@ -61,7 +67,8 @@ def train_command(
                 if not console.is_terminal:
                     console.print(name)
 
-            report = train(options, data, split, out, init or minilm_folder(), stage, show)
+            start, guide = init or minilm_folder(), teacher or minilm_folder()
+            report = train(options, data, split, out, start, guide, stage, show)
     except GlowError as error:
         console.print(f"[red]error[/red] ({error.code}): {error}")
         raise typer.Exit(2) from error
@@ -69,6 +76,23 @@ def train_command(
     if json_file:
         json_file.write_text(text + "\n", encoding="utf-8")
     sys.stdout.write(text + "\n")
+
+
+@app.command("synthesise")
+def synthesise_command(
+    corpus: Annotated[Path, typer.Option(help="JSON lines of documents.")],
+    out: Annotated[Path, typer.Option(help="Data folder to write.")],
+    fields: Annotated[str, typer.Option(help="Schema preset that names the text fields.")] = "glow-default",
+    max_queries: Annotated[int, typer.Option(help="Most queries a document.")] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of sentences.")] = 0,
+) -> None:
+    """Make training pairs from documents alone: clicked queries, anchors and sentences as queries."""
+    try:
+        pairs = synthesise(corpus, out, FieldSchema.preset(fields), seed, max_queries)
+    except GlowError as error:
+        Console(stderr=True).print(f"[red]error[/red] ({error.code}): {error}")
+        raise typer.Exit(2) from error
+    sys.stdout.write(f"{pairs} pairs in {out}\n")
 
 
 def _override(config: TrainConfig, max_steps: int | None, seed: int | None) -> TrainConfig:

@@ -58,11 +58,18 @@ def read_collection(folder: Path, split: str, schema: FieldSchema) -> Collection
 
 
 def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: WordPieces) -> TermTable:
-    """The term table of the training collection: all documents, and the queries' average length."""
+    """The term table of the training collection: all documents, and the queries' average length.
+
+    A document that several folders hold (a collection and the pairs synthesised from it) counts once.
+    """
     counter = TermCounter()
+    seen: set[int] = set()
     for collection in collections:
         for document in collection.documents:
-            counter.add(field_words(document, schema, pieces))
+            key = hash((document.id, tuple(document.fields.items())))
+            if key not in seen:
+                seen.add(key)
+                counter.add(field_words(document, schema, pieces))
         for query in collection.queries:
             counter.add_query(pieces.words(query))
     return counter.table()

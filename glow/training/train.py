@@ -5,13 +5,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from glow.artifact.model import QUERY_TOWER
+from glow.errors import MismatchError
 from glow.nn.bert import bert_config, init_from_bert
 from glow.nn.towers import TwoTowers
+from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, WordPieces
-from glow.training.checkpoint import save_checkpoint
+from glow.training.checkpoint import TOWERS_FILE, load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
+from glow.training.from_model import read_towers
 from glow.training.loop import Progress, Targets, Trainer
 from glow.training.teacher import joined_text, teacher_vectors
 
@@ -24,6 +28,7 @@ def train(
     split: str,
     out: Path,
     init: Path,
+    teacher: Path,
     on_stage: Callable[[str], None] = lambda stage: None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> dict[str, Any]:
@@ -36,7 +41,8 @@ def train(
         data: BEIR-style folders.
         split: of their judgements.
         out: the checkpoint folder to write.
-        init: BERT-layout folder of initial weights and vocabulary, also the teacher where one is asked for.
+        init: initial weights and vocabulary: a BERT-layout folder, a checkpoint, or a model to go on from.
+        teacher: BERT-layout folder of the encoder to distil, where the objective does.
         on_stage: told what is being done.
         on_progress: told of every step.
 
@@ -61,7 +67,7 @@ def train(
     if config.objective.distill_weight:
         on_stage("encoding with the teacher")
         targets = [
-            _targets(collection, init, pieces, run_folder.parent / "teacher") for collection in collections
+            _targets(collection, teacher, pieces, run_folder.parent / "teacher") for collection in collections
         ]
     towers = _initial_towers(config, schema, init)
     on_stage("training")
@@ -84,6 +90,10 @@ def train(
 
 def _initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoTowers:
     wanted = config.towers
+    if (init / QUERY_TOWER).is_file():
+        return _go_on(read_towers(Model.open(init)), config, schema)
+    if (init / TOWERS_FILE).is_file():
+        return _go_on(load_checkpoint(init).towers, config, schema)
     shape = bert_config(
         init,
         layers=len(wanted.init_layers),
@@ -93,6 +103,24 @@ def _initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> Two
     )
     towers = TwoTowers(shape, schema)
     init_from_bert(towers, init, wanted.init_layers)
+    return towers
+
+
+def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTowers:
+    """Trained towers, with the run's own weight side, pooling and dropout.
+
+    Raises:
+        MismatchError: they were trained for other fields or another depth.
+    """
+    depth = len(config.towers.init_layers)
+    if found.schema != schema or found.config.layers != depth:
+        raise MismatchError(
+            f"the initial towers have {found.config.layers} layers and schema {found.schema.name}, "
+            f"the configuration asks for {depth} and {schema.name}"
+        )
+    changed = config.towers.model_dump(include={"weight_side", "pooling", "dropout"})
+    towers = TwoTowers(found.config.model_copy(update=changed), schema)
+    towers.load_state_dict(found.state_dict(), strict=False)
     return towers
 
 

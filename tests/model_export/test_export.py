@@ -13,7 +13,7 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.runtime import Encoder, Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, Weighting, WordPieces
-from model_export.from_model import read_towers
+from glow.training.from_model import read_towers
 from model_export.graph import export_graph
 from model_export.package import Source, export_model
 from model_export.parity import invariance, torch_vectors

@@ -7,7 +7,7 @@ import torch
 from glow.nn import WeightedSelfAttention, weighted_attention
 from glow.nn.attention import MASKED_LOGIT, WeightSide
 
-# G1 of the design notes: computed with numpy, logits already scaled.
+# Computed with numpy, independently of torch, logits already scaled.
 LOGITS = torch.tensor([[1.0, 0, 2], [0, 1, -1], [2, 1, 0]])
 WEIGHTS = torch.tensor([[1.0, 2, 0.5]])
 VALUES = torch.tensor([[1.0, 0], [0, 1], [1, 1]])
@@ -90,7 +90,7 @@ def test_the_sides_differ_and_are_equal_only_for_constant_weights() -> None:
 
 
 def test_content_weights_reach_cls_in_one_layer_on_the_key_side_only() -> None:
-    """On the row side [CLS] attends by its own weight alone (seed-facts 5, row 1)."""
+    """On the row side [CLS] attends by its own weight alone (docs/papers.md, row 1)."""
     outputs = {}
     for side in ("key", "row"):
         torch.manual_seed(1)

@@ -16,12 +16,15 @@ from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER
 from glow.errors import FormatError
 from glow.nn.towers import Tower, TowerConfig, TwoTowers
 from glow.runtime import Model
-from model_export.graph import TRANSPOSED
-from model_export.quantise import BITS
-from model_export.word_table import SCALES, TABLE
 
-__all__ = ["read_towers"]
+__all__ = ["SCALES", "TABLE", "TRANSPOSED", "ZERO_POINT", "read_towers"]
 
+TABLE, SCALES = "words.weight", "words.scale"
+"""The word table in a graph, and the scales of its rows where it is int8."""
+TRANSPOSED = "^T"
+"""Behind the name of a matrix that a graph holds transposed."""
+ZERO_POINT = 128
+"""Of the 8-bit blocks of matrices."""
 Arrays = Mapping[str, NDArray[np.generic]]
 _CODES, _BLOCK_SCALES = "_Q8", "_scales"
 
@@ -30,7 +33,7 @@ def read_towers(model: Model) -> TwoTowers:
     """Reads both towers of a model artefact into torch, in evaluation mode.
 
     Args:
-        model: an open model, exported by this package in any precision.
+        model: an open model, exported by `model_export` in any precision.
 
     Raises:
         FormatError: a graph lacks a parameter of the towers.
@@ -67,7 +70,7 @@ def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
 
 def _dequantise(codes: NDArray[np.generic], scales: NDArray[np.generic]) -> NDArray[np.float32]:
     """MatMulNBits blocks to a matrix: codes uint8 [out, blocks, block], scales float [out, blocks]; zero is 128."""
-    centred = codes.astype(np.float32) - np.float32(1 << (BITS - 1))
+    centred = codes.astype(np.float32) - np.float32(ZERO_POINT)
     blocks = centred * scales.reshape(codes.shape[0], -1, 1).astype(np.float32)
     return blocks.reshape(codes.shape[0], -1)
 
