@@ -220,7 +220,9 @@ TEXT_SUFFIXES = set(
     ".py .md .toml .yml .yaml .json .jsonl .txt .sh .cfg .ini .html .js .css .svg .tsv".split()
 ) | {""}
 # Docs may show a made-up home; nobody's checkout lies there.
-MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|Users)/(?!(?:user|someone|you|me|app|glow)\b)\w+|\b[A-Z]:\\Users\\")
+MACHINE_PATH = re.compile(
+    r"(?<![\w.])/(?:home|Users)/(?!(?:user|someone|you|me|app|glow)\b)\w+|\b[A-Z]:\\Users\\"
+)
 
 
 def machine_paths(text: str, checkout: Path) -> list[str]:

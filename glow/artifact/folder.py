@@ -73,10 +73,14 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
 
 
 def _exchange(folder: Path, target: Path) -> None:
-    """Moves the old folder aside, the new one in; the old one goes with the temporary name."""
+    """Moves the old folder aside, the new one in, and removes the old one."""
     aside = folder.with_name(folder.name + "-old")
     target.rename(aside)
-    folder.rename(target)
+    try:
+        folder.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
     shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -50,11 +50,11 @@ class Manifest(StrictModel):
     name: str
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     tool: str = f"glow {__version__}"
-    hashes: dict[str, str] = {}
-    parents: dict[str, Any] = {}
-    parameters: dict[str, Any] = {}
-    counts: dict[str, int] = {}
-    files: dict[str, FileRecord] = {}
+    hashes: dict[str, str] = Field(default_factory=dict)
+    parents: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    counts: dict[str, int] = Field(default_factory=dict)
+    files: dict[str, FileRecord] = Field(default_factory=dict)
 
     @field_validator("files")
     @classmethod
@@ -102,19 +102,23 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         manifest = Manifest.model_validate(body)
     except ValidationError as error:
         raise FormatError(f"{folder.name}/{MANIFEST_FILE} is not valid: {describe(error)}") from error
-    except (ValueError, AttributeError) as error:
-        raise IntegrityError(f"{folder.name}/{MANIFEST_FILE} is damaged: {error}; restore the folder") from error
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise IntegrityError(
+            f"{folder.name}/{MANIFEST_FILE} is damaged: {error}; restore the folder"
+        ) from error
     if manifest.to_bytes() != raw:
         raise IntegrityError(
             f"{folder.name}/{MANIFEST_FILE} is damaged: its checksum does not match its content; restore the folder"
         )
     if manifest.kind != kind:
-        raise MismatchError(f"{folder.name} is a {manifest.kind}, expected a {kind}")
+        raise MismatchError(f"{folder.name} is of kind {manifest.kind}, expected {kind}")
     return manifest
 
 
 def verify(folder: Path, kind: Kind) -> Manifest:
     """Reads the manifest and checks size and SHA-256 of every file it names.
+
+    A file that it does not name is no part of the artefact (a model card may lie there) and must not be read.
 
     Raises:
         IntegrityError: a file is missing, has another size or other content; the message names the first.
@@ -123,7 +127,7 @@ def verify(folder: Path, kind: Kind) -> Manifest:
     manifest = read_manifest(folder, kind)
     for name, record in sorted(manifest.files.items()):
         path = folder / name
-        if path.is_symlink() or not path.is_file():
+        if _through_link(folder, name) or not path.is_file():
             raise IntegrityError(f"{folder.name}/{name} is missing or no plain file; restore the folder")
         size = path.stat().st_size
         if size != record.size_bytes:
@@ -137,6 +141,14 @@ def verify(folder: Path, kind: Kind) -> Manifest:
                 "restore the folder"
             )
     return manifest
+
+
+def _through_link(folder: Path, name: str) -> bool:
+    """Whether a file or a folder on the way to it is a symbolic link, which could change after the check."""
+    path = folder / name
+    return any(
+        part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(folder) and part != folder
+    )
 
 
 def file_records(folder: Path) -> dict[str, FileRecord]:
@@ -168,4 +180,4 @@ def _canonical(body: dict[str, Any]) -> bytes:
 def _format_message(kind: str, folder: Path, found: Any) -> str:
     newer = isinstance(found, int) and found > FORMAT_VERSION
     remedy = "a newer GLOW may read it" if newer else "build it again with this GLOW"
-    return f"{kind} {folder.name} has format {found!r}, expected {FORMAT_VERSION}; {remedy}"
+    return f"{kind} {folder.name}: {MANIFEST_FILE} has format {found!r}, expected {FORMAT_VERSION}; {remedy}"

@@ -1,8 +1,10 @@
 """Index parts and their file formats: dense vectors, document store, and a version as a whole."""
 
-from glow.search.dense import KINDS, DenseIndex, IndexKind, SearchParams, build_dense, choose_kind
+from glow.search.dense import DenseIndex, SearchParams, require_device, set_threads
+from glow.search.dense_build import build_dense
 from glow.search.documents import DocumentStore, DocumentWriter
 from glow.search.index import Index
+from glow.search.kinds import KINDS, IndexKind, choose_kind, index_bytes, require_buildable
 
 __all__ = [
     "KINDS",
@@ -14,4 +16,8 @@ __all__ = [
     "SearchParams",
     "build_dense",
     "choose_kind",
+    "index_bytes",
+    "require_buildable",
+    "require_device",
+    "set_threads",
 ]

@@ -1,39 +1,42 @@
 """The dense index: FAISS over L2-normalised vectors, inner product = cosine.
 
-    n   queries     k   hits a query    D   dimensions
-
-Kinds: `flat` compares with every vector, exactly; `hnsw` walks a graph; `ivf-flat` and `ivf-pq` look into the nearest
-of many lists, the latter over compressed vectors.
+n   queries     k   hits a query    D   dimensions
 """
 
+import re
+import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import faiss
+import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.errors import ConfigError, DeviceError, FormatError, QueryError
+from glow.errors import BuildError, DeviceError, FormatError, QueryError
+from glow.search.kinds import IndexKind
 
-__all__ = ["KINDS", "DenseIndex", "IndexKind", "SearchParams", "build_dense", "choose_kind"]
+__all__ = [
+    "DenseIndex",
+    "SearchParams",
+    "require_device",
+    "set_threads",
+    "to_gpu",
+]
 
-IndexKind = Literal["flat", "hnsw", "ivf-flat", "ivf-pq"]
-KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat", "ivf-pq")
+faiss: Any = _faiss  # its type stubs lack much of what it has
 
 # docs/results/dense-index.md has the measurements behind these figures.
-FLAT_MAX_VECTORS = 10_000
-DEFAULT_MEMORY_BYTES = 4 << 30
-HNSW_LINKS = 32
-HNSW_EF_CONSTRUCTION = 200
 HNSW_EF_SEARCH = 96
-DEFAULT_NPROBE = 32
-PQ_BITS = 8
-PQ_DIMENSIONS_PER_CODE = 4
-TRAIN_VECTORS_PER_LIST = 64
-MAX_TRAIN_VECTORS = 262_144
+DEFAULT_NPROBE = 64
 MIN_READ_LIMIT_BYTES = 2 << 30
+WRITE_BYTES = 1 << 20
+# FAISS's own limits on a GPU.
+GPU_MAX_HITS = 2048
+GPU_MAX_PROBES = 2048
+_SIGNATURE = re.compile(r"^Error in .*? at \S+:\d+: (Error: )?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class SearchParams:
 
 
 class DenseIndex:
-    """A FAISS index of one kind on one device.
+    """A FAISS index of one kind on one device; safe to search from many threads.
 
     Args:
         index: the FAISS index.
@@ -65,6 +68,8 @@ class DenseIndex:
         self.kind = kind
         self.device = device
         self.dimensions = int(index.d)
+        # FAISS allows one search at a time on a GPU's resources, and any number on the CPU.
+        self._turn: Any = threading.Lock() if device == "cuda" else nullcontext()
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -81,7 +86,8 @@ class DenseIndex:
 
         Returns:
             scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, vectors); ties
-            go to the smaller row. Where an approximate search found fewer, row -1 and score -inf fill up.
+            go to the smaller row, in an approximate search among those it met. Where it met fewer than k', row -1
+            and score -inf fill up.
 
         Raises:
             QueryError: `exact` was asked of an index that has no exact vectors.
@@ -91,10 +97,36 @@ class DenseIndex:
             return np.empty((len(vectors), 0), np.float32), np.empty((len(vectors), 0), np.int64)
         params = params or SearchParams()
         index, options = self._plan(params)
-        scores, rows = index.search(vectors, k, params=options) if options else index.search(vectors, k)
-        scores = np.where(rows < 0, np.float32(-np.inf), scores)
-        order = np.lexsort((rows, -scores), axis=-1)
+        if params.exact or self.kind == "flat":
+            scores, rows = self._search_exactly(index, options, vectors, k)
+        else:
+            scores, rows = self._run(index, options, vectors, k)
+            scores = np.where(rows < 0, np.float32(-np.inf), scores)
+        order = np.lexsort((rows, -scores), axis=-1)[:, :k]
         return np.take_along_axis(scores, order, -1), np.take_along_axis(rows, order, -1)
+
+    def _search_exactly(
+        self, index: Any, options: Any, vectors: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """At least k hits a query, and with the last of them every other of the same score.
+
+        FAISS keeps any of several rows that tie for the last place. Without this, pages of one query could
+        overlap, and documents with the same text would come and go.
+        """
+        most = min(len(self), GPU_MAX_HITS) if self.device == "cuda" else len(self)
+        fetched = min(k + 1, most)
+        while True:
+            scores, rows = self._run(index, options, vectors, fetched)
+            if fetched == most or not (scores[:, k - 1] == scores[:, -1]).any():
+                return scores, rows
+            fetched = min(max(2 * fetched, 64), most)
+
+    def _run(
+        self, index: Any, options: Any, vectors: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        with self._turn:
+            found: tuple[NDArray[np.float32], NDArray[np.int64]] = index.search(vectors, k, params=options)
+        return found
 
     def _plan(self, params: SearchParams) -> tuple[Any, Any]:
         """Which FAISS object to search, with which FAISS parameters."""
@@ -106,19 +138,31 @@ class DenseIndex:
             return self._index, faiss.SearchParametersHNSW(efSearch=params.ef_search or HNSW_EF_SEARCH)
         if params.exact and self.kind == "ivf-pq":
             raise QueryError("this index holds compressed vectors (ivf-pq) and cannot search exactly")
-        if self.device == "cuda":
-            self._index.nprobe = self._probes(params)
-            return self._index, None
         return self._index, faiss.SearchParametersIVF(nprobe=self._probes(params))
 
     def _probes(self, params: SearchParams) -> int:
         lists = int(self._index.nlist)
-        return lists if params.exact else min(params.nprobe or DEFAULT_NPROBE, lists)
+        wanted = lists if params.exact else min(params.nprobe or DEFAULT_NPROBE, lists)
+        if self.device == "cuda" and wanted > GPU_MAX_PROBES:
+            raise QueryError(
+                f"this index has {lists} lists, and a GPU looks into at most {GPU_MAX_PROBES}; "
+                "ask for a smaller nprobe, not for exact"
+            )
+        return wanted
 
     def save(self, path: Path) -> None:
-        """Writes the index in CPU form, whatever device it is on."""
+        """Writes the index in CPU form, whatever device it is on.
+
+        Raises:
+            BuildError: it cannot be written, for example because the disk is full.
+        """
         index = faiss.index_gpu_to_cpu(self._index) if self.device == "cuda" else self._index
-        faiss.write_index(index, str(path))
+        try:
+            # FAISS's own writer only prints when closing the file fails, as it does on a full disk.
+            with path.open("wb") as file:
+                faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, WRITE_BYTES))
+        except OSError as error:
+            raise BuildError(f"cannot write {path.name}: {error.strerror}; the index is not built") from error
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> "DenseIndex":
@@ -133,86 +177,25 @@ class DenseIndex:
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
-            raise FormatError(f"FAISS cannot read {path.name}: {error}") from error
+            raise FormatError(f"FAISS cannot read {path.name}: {_reason(error)}") from error
         kind = _kind_of(index)
         if device == "cuda":
-            return cls(_to_gpu(index, kind), kind, "cuda")
+            return cls(to_gpu(index, kind), kind, "cuda")
         return cls(index, kind)
 
 
-def choose_kind(count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> IndexKind:
-    """The kind that suits a size: exact while that is fast, a graph while it fits, compressed beyond.
+def require_device(kind: str, device: str) -> None:
+    """Refuses a device that is not there or cannot hold a kind, before any long work.
 
     Args:
-        count: vectors.
-        dimensions: D.
-        memory_bytes: what the index may take in memory.
-    """
-    if count <= FLAT_MAX_VECTORS:
-        return "flat"
-    graph_bytes = count * (4 * dimensions + 8 * HNSW_LINKS)
-    return "hnsw" if graph_bytes <= memory_bytes else "ivf-pq"
-
-
-def build_dense(vectors: NDArray[np.float32], kind: IndexKind, device: str = "cpu") -> DenseIndex:
-    """Builds an index over vectors; row i is vector i.
-
-    Args:
-        vectors: float32 [count, D], L2-normalised; may be memory-mapped.
-        kind: one of `KINDS`.
-        device: `cpu`, or `cuda` to build on the GPU (`save` writes the CPU form).
+        kind: one of `KINDS`, or `auto`.
+        device: `cpu` or `cuda`.
 
     Raises:
-        ConfigError: unknown kind, or too few vectors for a kind that must be trained.
-        DeviceError: no GPU, or `hnsw` on one.
+        DeviceError: this FAISS sees no GPU, or the kind is `hnsw` on one.
     """
-    count, dimensions = vectors.shape
-    index = _empty(kind, count, dimensions)
-    if device == "cuda":
-        index = _to_gpu(index, kind)
-    if not index.is_trained:
-        index.train(_sample(vectors, kind, count))
-    for start in range(0, count, 65_536):  # a memory-mapped array is read block by block
-        index.add(np.ascontiguousarray(vectors[start : start + 65_536], np.float32))
-    return DenseIndex(index, kind, device)
-
-
-def list_count(count: int) -> int:
-    """Lists of an IVF index: 4·sqrt(count), bounded by what its training set can fill."""
-    return int(min(max(4 * count**0.5, 1), max(count // TRAIN_VECTORS_PER_LIST, 1)))
-
-
-def _empty(kind: IndexKind, count: int, dimensions: int) -> Any:
-    metric = faiss.METRIC_INNER_PRODUCT
-    if kind == "flat":
-        return faiss.IndexFlatIP(dimensions)
-    if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, metric)
-        index.hnsw.efConstruction = HNSW_EF_CONSTRUCTION
-        return index
-    if kind not in KINDS:
-        raise ConfigError(f"unknown index kind {kind!r}; known: auto, {', '.join(KINDS)}")
-    lists = list_count(count)
-    quantizer = faiss.IndexFlatIP(dimensions)
-    if kind == "ivf-flat":
-        index = faiss.IndexIVFFlat(quantizer, dimensions, lists, metric)
-    else:
-        if count < 1 << PQ_BITS:
-            raise ConfigError(f"ivf-pq needs at least {1 << PQ_BITS} vectors to train, found {count}")
-        codes = max(dimensions // PQ_DIMENSIONS_PER_CODE, 1)
-        index = faiss.IndexIVFPQ(quantizer, dimensions, lists, codes, PQ_BITS, metric)
-    index.own_fields = True
-    quantizer.this.disown()
-    return index
-
-
-def _sample(vectors: NDArray[np.float32], kind: IndexKind, count: int) -> NDArray[np.float32]:
-    wanted = min(count, MAX_TRAIN_VECTORS, max(list_count(count) * TRAIN_VECTORS_PER_LIST, 1 << 14))
-    rows = np.sort(np.random.default_rng(0).choice(count, wanted, replace=False))
-    return np.ascontiguousarray(vectors[rows], np.float32)
-
-
-def _to_gpu(index: Any, kind: IndexKind) -> Any:
+    if device == "cpu":
+        return
     devices = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
     if devices < 1:
         raise DeviceError(
@@ -220,7 +203,24 @@ def _to_gpu(index: Any, kind: IndexKind) -> Any:
         )
     if kind == "hnsw":
         raise DeviceError("an hnsw index cannot run on a GPU; choose flat, ivf-flat or ivf-pq")
-    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+
+
+def set_threads(threads: int) -> None:
+    """Sets how many threads FAISS uses in this process to build and search, >= 1."""
+    faiss.omp_set_num_threads(threads)
+
+
+def to_gpu(index: Any, kind: IndexKind) -> Any:
+    """A FAISS index's copy on the first GPU.
+
+    Raises:
+        DeviceError: as `require_device`.
+    """
+    require_device(kind, "cuda")
+    options = faiss.GpuClonerOptions()
+    # The tables of 96 codes exceed a block's shared memory in single precision.
+    options.useFloat16 = kind == "ivf-pq"
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index, options)
 
 
 def _kind_of(index: Any) -> IndexKind:
@@ -231,6 +231,14 @@ def _kind_of(index: Any) -> IndexKind:
         ("IndexFlat", "flat"),
     )
     for name, kind in kinds:
-        if isinstance(index, getattr(faiss, name)):
+        if isinstance(index, getattr(faiss, name)) and index.metric_type == faiss.METRIC_INNER_PRODUCT:
             return kind
-    raise FormatError(f"the index file holds a {type(index).__name__}, which GLOW does not write")
+    raise FormatError(
+        f"the index file holds a {type(index).__name__} of metric {index.metric_type}, "
+        "which GLOW does not write; rebuild the index"
+    )
+
+
+def _reason(error: RuntimeError) -> str:
+    """What FAISS says is wrong, without the C++ signature in front."""
+    return " ".join(_SIGNATURE.sub("", str(error)).split())

@@ -6,7 +6,7 @@ A document's row is its position in the FAISS index, so hits need no further map
 import json
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -63,7 +63,9 @@ class DocumentWriter:
                 (self.count, document.id, _dump(fields), _dump(document.metadata)),
             )
         except sqlite3.IntegrityError as error:
-            raise RecordError(f"duplicate '_id' {document.id!r}; the first one is kept") from error
+            raise RecordError(
+                f"duplicate '_id': {document.id!r} came before, the first one is kept"
+            ) from error
         self.count += 1
         return self.count - 1
 
@@ -104,6 +106,16 @@ class DocumentStore:
         query = f"SELECT row, id, fields, metadata FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
         found = {row: rest for row, *rest in self._connect().execute(query, [int(row) for row in rows])}
         return [_document(found[int(row)]) for row in rows]
+
+    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+        """Yields the documents of rows `start` to `stop` (not included; None: to the end) in order.
+
+        They are read as they are asked for, so memory does not grow with the store.
+        """
+        stop = self.count if stop is None else stop
+        query = "SELECT id, fields, metadata FROM documents WHERE row >= ? AND row < ? ORDER BY row"
+        for found in self._connect().execute(query, (start, stop)):
+            yield _document(found)
 
     def _connect(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)

@@ -19,6 +19,7 @@ DOCUMENTS_FILE = "documents.sqlite"
 MODEL_FOLDER = "model"
 TERMS_FOLDER = "terms"
 REPORT_FILE = "report.json"
+TERM_FILES = ("terms.json", "words.bin", "offsets.npy", "dfs.npy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Index:
             DeviceError: the device is not there.
         """
         manifest = verify(folder, "index")
+        _check_files(manifest)
         _check_model_files(manifest)
         terms = TermTable.load(folder / TERMS_FOLDER)
         if terms.hash != manifest.hashes.get("terms"):
@@ -75,13 +77,20 @@ class Index:
     @property
     def model(self) -> str:
         """Name and short hash of the model that built it: `glow-mini@sha256:ab12cd34`."""
-        name: Any = self.manifest.parents.get("model", {})
-        return f"{name.get('name', 'unknown')}@sha256:{self.manifest.hashes.get('model', '')[:8]}"
+        name = _model_parent(self.manifest).get("name", "unknown")
+        return f"{name}@sha256:{self.manifest.hashes.get('model', '')[:8]}"
+
+
+def _check_files(manifest: Manifest) -> None:
+    """Every file that is opened below is one whose checksum was verified: others in the folder are never read."""
+    for name in (DENSE_FILE, DOCUMENTS_FILE, *(f"{TERMS_FOLDER}/{file}" for file in TERM_FILES)):
+        if name not in manifest.files:
+            raise MismatchError(f"index {manifest.name}: its manifest lacks {name}; rebuild the index")
 
 
 def _check_model_files(manifest: Manifest) -> None:
     """The query side copied into the index is that of the model whose hash it carries."""
-    parent: Any = manifest.parents.get("model", {})
+    parent = _model_parent(manifest)
     recorded = parent.get("files", {})
     for name in QUERY_SIDE_FILES:
         copied = manifest.files.get(f"{MODEL_FOLDER}/{name}")
@@ -92,9 +101,14 @@ def _check_model_files(manifest: Manifest) -> None:
             )
 
 
-def _check_shapes(
-    manifest: Manifest, encoder: Encoder, dense: DenseIndex, documents: DocumentStore
-) -> None:
+def _model_parent(manifest: Manifest) -> dict[str, Any]:
+    parent = manifest.parents.get("model")
+    if not isinstance(parent, dict) or not isinstance(parent.get("files"), dict):
+        raise MismatchError(f"index {manifest.name} does not say which model built it; rebuild the index")
+    return parent
+
+
+def _check_shapes(manifest: Manifest, encoder: Encoder, dense: DenseIndex, documents: DocumentStore) -> None:
     expected = manifest.counts.get("documents")
     if not len(dense) == documents.count == expected:
         raise MismatchError(

@@ -1,0 +1,91 @@
+"""Which kinds of dense index there are, and which one suits a size.
+
+`flat` compares with every vector, exactly; `hnsw` walks a graph; `ivf-flat` and `ivf-pq` look into the nearest of many
+lists, the latter over compressed vectors.
+"""
+
+from typing import Literal
+
+from glow.errors import ConfigError
+
+__all__ = [
+    "KINDS",
+    "IndexKind",
+    "choose_kind",
+    "code_count",
+    "index_bytes",
+    "list_count",
+    "require_buildable",
+]
+
+IndexKind = Literal["flat", "hnsw", "ivf-flat", "ivf-pq"]
+KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat", "ivf-pq")
+
+# docs/results/dense-index.md has the measurements behind these figures.
+FLAT_MAX_VECTORS = 10_000
+DEFAULT_MEMORY_BYTES = 4 << 30
+HNSW_LINKS = 32
+PQ_BITS = 8
+PQ_DIMENSIONS_PER_CODE = 4
+TRAIN_VECTORS_PER_LIST = 64
+
+
+def choose_kind(
+    count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_BYTES, device: str = "cpu"
+) -> IndexKind:
+    """The kind that suits a size: exact while that is fast, approximate while it fits, compressed beyond.
+
+    Args:
+        count: vectors.
+        dimensions: D.
+        memory_bytes: what the index may take in memory.
+        device: where it is built; `cuda` cannot build a graph, so lists take its place.
+    """
+    if count <= FLAT_MAX_VECTORS:
+        return "flat"
+    if index_bytes("hnsw", count, dimensions) > memory_bytes:
+        return "ivf-pq"
+    return "hnsw" if device == "cpu" else "ivf-flat"
+
+
+def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
+    """About how many bytes an index takes in memory and on disk.
+
+    Args:
+        kind: one of `KINDS`.
+        count: vectors.
+        dimensions: D.
+    """
+    whole = 4 * dimensions
+    lists = whole * list_count(count)
+    if kind == "flat":
+        return count * whole
+    if kind == "hnsw":
+        return count * (whole + 8 * HNSW_LINKS + 20)  # 2M links of 4 bytes, upper levels and offsets
+    return lists + count * (8 + (whole if kind == "ivf-flat" else code_count(dimensions)))
+
+
+def require_buildable(kind: IndexKind, count: int) -> None:
+    """Refuses a kind that so few vectors cannot train.
+
+    Raises:
+        ConfigError: unknown kind, or too few vectors; the message has both numbers.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"unknown index kind {kind!r}; known: auto, {', '.join(KINDS)}")
+    least = {"ivf-flat": 1, "ivf-pq": 1 << PQ_BITS}.get(kind, 0)
+    if count < least:
+        raise ConfigError(
+            f"an {kind} index needs at least {least} vectors to train, found {count}; choose flat"
+        )
+
+
+def list_count(count: int) -> int:
+    """Lists of an IVF index: 4·sqrt(count), bounded by what its training set can fill."""
+    return int(min(max(4 * count**0.5, 1), max(count // TRAIN_VECTORS_PER_LIST, 1)))
+
+
+def code_count(dimensions: int) -> int:
+    """Codes of a compressed vector: the most that divide D into parts of at least 4 dimensions."""
+    most = max(dimensions // PQ_DIMENSIONS_PER_CODE, 1)
+    return next(codes for codes in range(most, 0, -1) if dimensions % codes == 0)

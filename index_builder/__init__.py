@@ -1,0 +1,1 @@
+"""Building index versions: documents in, a verified and published version out."""

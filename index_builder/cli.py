@@ -1,0 +1,228 @@
+"""The commands: build, publish, verify.
+
+Exit codes: 0 done; 1 a bug; 2 wrong options or input; 3 a model or index is missing, damaged or does not fit;
+4 the build failed; 5 the device or an optional package is not there; 130 and 143 interrupted.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from glow.artifact import IndexRoot, default_model
+from glow.errors import (
+    ArtifactError,
+    ArtifactNotFoundError,
+    BuildError,
+    DependencyError,
+    DeviceError,
+    GlowError,
+    InputError,
+)
+from glow.search import Index
+from index_builder.build import BuildResult, build
+from index_builder.options import BuildOptions, parse_rename
+from index_builder.progress import Stages
+from index_builder.report import failure_report, require_writable, write_json
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Builds, verifies and publishes index versions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+EXIT_CODES: tuple[tuple[type[GlowError], int], ...] = (
+    (InputError, 2),
+    (ArtifactError, 3),
+    (BuildError, 4),
+    (DeviceError, 5),
+    (DependencyError, 5),
+)
+SIGNALLED = 128
+EXIT_INTERRUPTED = SIGNALLED + signal.SIGINT
+
+
+class IndexChoice(StrEnum):
+    """`--index`."""
+
+    AUTO = "auto"
+    FLAT = "flat"
+    HNSW = "hnsw"
+    IVF_FLAT = "ivf-flat"
+    IVF_PQ = "ivf-pq"
+
+
+class DeviceChoice(StrEnum):
+    """`--device`."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class TermStatsChoice(StrEnum):
+    """`--term-stats`."""
+
+    CORPUS = "corpus"
+    MODEL = "model"
+    BLEND = "blend"
+
+
+Output = Annotated[Path, typer.Option("--output", help="Index root: the folder of all versions.")]
+Version = Annotated[str | None, typer.Argument(help="Version name.", show_default=False)]
+Json = Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")]
+
+
+@app.command("build")
+def build_command(
+    source: Annotated[str, typer.Option("--input", help="FILE.jsonl, a folder, or - for standard input.")],
+    output: Output,
+    model: Annotated[
+        Path | None, typer.Option(help="Model folder; default: what models/DEFAULT names.")
+    ] = None,
+    publish: Annotated[bool, typer.Option(help="Make the new version the live one.")] = True,
+    index: Annotated[IndexChoice, typer.Option(help="Kind of dense index.")] = IndexChoice.AUTO,
+    device: Annotated[DeviceChoice, typer.Option(help="Where to encode and build.")] = DeviceChoice.CPU,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option("--map", help="FOUND=WANTED renames a key; may be repeated.")
+    ] = None,
+    term_stats: Annotated[
+        TermStatsChoice, typer.Option(help="Documents that idf comes from.")
+    ] = TermStatsChoice.CORPUS,
+    max_words: Annotated[int, typer.Option(min=1, help="Most words in the term table.")] = 2_000_000,
+    max_line_bytes: Annotated[int, typer.Option(min=1, help="Longest line that is read.")] = 1_000_000,
+    max_reject_share: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of bad lines that fails the build.")
+    ] = 0.2,
+    memory_mb: Annotated[int, typer.Option(min=1, help="MiB the served index may take, for auto.")] = 4096,
+    json: Json = None,
+) -> None:
+    """Builds a version from documents, and publishes it."""
+    with _reporting(json):
+        options = BuildOptions(
+            model=model or default_model(),
+            source=source,
+            output=output,
+            publish=publish,
+            index=index.value,
+            device=device.value,
+            threads=threads or _all_cores(),
+            rename=parse_rename(rename or []),
+            term_stats=term_stats.value,
+            max_words=max_words,
+            max_line_bytes=max_line_bytes,
+            max_reject_share=max_reject_share,
+            memory_mb=memory_mb,
+        )
+        result = build(options, Stages(sys.stderr))
+        if json:
+            _write_report(json, result)
+        _say(_summary(result, output))
+
+
+@app.command("publish")
+def publish_command(output: Output, version: Version = None) -> None:
+    """Makes a version the live one (default: the newest), after verifying it whole."""
+    with _reporting(None):
+        root = IndexRoot(output)
+        chosen = version or _newest(root)
+        root.publish(chosen)
+        _say(f"published {chosen}")
+
+
+@app.command("verify")
+def verify_command(output: Output, version: Version = None, json: Json = None) -> None:
+    """Checks every file of a version (default: the live one) and opens it."""
+    with _reporting(json):
+        root = IndexRoot(output)
+        chosen = version or root.current()
+        index = Index.open(root.folder(chosen))
+        if json:
+            write_json(json, {"status": "sound", "version": chosen, "counts": index.manifest.counts})
+        _say(f"{chosen} is sound: {len(index.dense)} documents, {index.dense.kind}, {index.model}")
+
+
+@contextmanager
+def _reporting(json: Path | None) -> Iterator[None]:
+    """Ends a command that cannot do its work with one line on stderr and the exit code for it."""
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        require_writable(json)
+        yield
+    except KeyboardInterrupt:
+        _fail("interrupted; no unfinished version was left behind", _signal_code(received))
+    except GlowError as error:
+        if json:
+            with suppress(OSError):  # the message below still comes
+                write_json(json, failure_report(error))
+        _fail(
+            f"error ({error.code}): {error}",
+            next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1),
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _write_report(json: Path, result: BuildResult) -> None:
+    try:
+        write_json(json, result.report)
+    except OSError as error:
+        raise BuildError(f"version {result.version} is built, but not its report {json}: {error}") from error
+
+
+def _signal_code(received: list[int]) -> int:
+    return SIGNALLED + received[0] if received else EXIT_INTERRUPTED
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    sys.stderr.write(f"index_builder: {' '.join(message.split())}\n")
+    raise typer.Exit(code)
+
+
+def _all_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _say(message: str) -> None:
+    sys.stdout.write(message + "\n")
+
+
+def _newest(root: IndexRoot) -> str:
+    versions = root.versions()
+    if not versions:
+        raise ArtifactNotFoundError(f"no version in {root.path}; run `python -m index_builder build` first")
+    return versions[-1]
+
+
+def _summary(result: BuildResult, output: Path) -> str:
+    report = result.report
+    counts, index, recall = report["counts"], report["index"], report["recall"]
+    lines = [
+        f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "
+        f"recall@{recall['depth']} {recall['recall']:.3f}, {report['seconds']['total']:.1f} s"
+    ]
+    if result.rejects_file:
+        faults = ", ".join(f"{count} x {fault}" for fault, count in report["rejects"].items())
+        lines.append(f"{counts['rejects']} lines rejected: {faults}; see {result.rejects_file}")
+    if report["published"]:
+        lines.append(f"published {result.version} in {output}")
+    else:
+        lines.append(f"built {result.version}; publish it: python -m index_builder publish --output {output}")
+    return "\n".join(lines)

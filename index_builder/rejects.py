@@ -1,0 +1,98 @@
+"""The lines that are no documents: written to a file as they come, counted by what is wrong with them."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from glow.errors import BuildError
+
+__all__ = ["REJECTS_FILE", "RejectLog"]
+
+REJECTS_FILE = "rejects.jsonl"
+START_CHARACTERS = 200
+REASON_CHARACTERS = 500
+SHOWN = 3
+# The reasons come from code, so there are few; a bound keeps even a surprise from growing without end.
+MAX_FAULTS = 50
+OTHER = "other"
+_DETAILS = re.compile(r"(: |, found|, expected|; ).*", re.DOTALL)
+_FIGURES = re.compile(r"-?\d[\d.e+-]*")
+
+
+class RejectLog:
+    """Writes `rejects.jsonl`: file, line, id if known, reason, start of the line. Use as a context manager.
+
+    Args:
+        path: the file to make; it is removed again where nothing was rejected.
+
+    Attributes:
+        count: rejected lines.
+        faults: what is wrong -> number of lines.
+        first: the first few, for people.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self.faults: Counter[str] = Counter()
+        self.first: list[str] = []
+        # What UTF-8 cannot hold (a lone surrogate in a bad id) becomes JSON's own escape.
+        self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if not self.count:
+            self.path.unlink(missing_ok=True)
+
+    def add(self, file: str, line: int, reason: str, data: bytes, identifier: str | None = None) -> None:
+        """Records one line.
+
+        Args:
+            file: the input file's name.
+            line: its number there, from 1.
+            reason: what is wrong, with details.
+            data: the line, or its start.
+            identifier: the document's id, where it could be read.
+        """
+        reason = reason[:REASON_CHARACTERS]
+        start = data[: 4 * START_CHARACTERS].decode(errors="replace")[:START_CHARACTERS]
+        record = {"file": file, "line": line, "id": identifier, "reason": reason, "start": start}
+        self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        self.count += 1
+        fault = _FIGURES.sub("…", _DETAILS.sub("", reason))
+        self.faults[fault if fault in self.faults or len(self.faults) < MAX_FAULTS else OTHER] += 1
+        if len(self.first) < SHOWN:
+            self.first.append(f"{file} line {line}: {reason}")
+
+    def require_share(self, documents: int, max_share: float, keep_as: Path) -> None:
+        """Fails a build whose input is bad; its rejects then lie at `keep_as`.
+
+        Args:
+            documents: good documents.
+            max_share: share of rejects that is allowed, in [0, 1].
+            keep_as: where the file goes, on the same disk.
+
+        Raises:
+            BuildError: too many rejects or no document; the message has counts, the first reasons and the path.
+        """
+        lines = documents + self.count
+        if documents and self.count <= max_share * lines:
+            return
+        if not lines:
+            raise BuildError("the input holds no document: every line is empty; the live index is unchanged")
+        self._file.flush()
+        self.path.replace(keep_as)
+        limit = f"more than the {max_share:.0%} that --max-reject-share allows"
+        faults = ", ".join(f"{count} x {fault}" for fault, count in self.faults.most_common(5))
+        raise BuildError(
+            f"{self.count} of {lines} lines are no documents, {limit if documents else 'so there is none'}: "
+            f"{faults}. First: {' | '.join(self.first)}. All are in {keep_as}; the live index is unchanged"
+        )

@@ -1,0 +1,140 @@
+"""The build report: what came in, what came out, how long it took; in the version and for `--json`."""
+
+import json
+import resource
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from glow import __version__
+from glow.errors import ConfigError, GlowError
+from glow.runtime import Model
+from glow.search import IndexKind, index_bytes
+from glow.text import TermTable
+from index_builder.corpus import CorpusStats
+from index_builder.options import BuildOptions
+from index_builder.recall import Recall
+from index_builder.rejects import RejectLog
+
+__all__ = [
+    "build_report",
+    "describe_index",
+    "failure_report",
+    "require_writable",
+    "stage_seconds",
+    "write_json",
+]
+
+
+def build_report(
+    version: str,
+    options: BuildOptions,
+    model: Model,
+    corpus: CorpusStats,
+    rejects: RejectLog,
+    terms: TermTable,
+    truncated: dict[str, int],
+    index: dict[str, Any],
+    recall: Recall,
+    seconds: dict[str, float],
+) -> dict[str, Any]:
+    """The report as JSON values; docs/indexing.md describes every key."""
+    total = sum(seconds.values())
+    return {
+        "status": "built",
+        "version": version,
+        "tool": f"glow {__version__}",
+        "model": {"name": model.manifest.name, "hash": model.hash},
+        "options": options.parameters(),
+        "counts": {
+            "documents": corpus.documents,
+            "rejects": rejects.count,
+            "lines": corpus.documents + rejects.count,
+            "read_bytes": corpus.read_bytes,
+        },
+        "rejects": dict(rejects.faults.most_common()),
+        "truncated": truncated,
+        "terms": {
+            "source": options.term_stats,
+            "hash": terms.hash,
+            "documents": terms.documents,
+            "words": len(terms),
+            "dropped_words": terms.dropped_words,
+            "average_lengths": terms.lengths,
+        },
+        "index": index,
+        "recall": asdict(recall),
+        "seconds": stage_seconds(seconds),
+        "documents_per_second": {
+            "encode": _rate(corpus.documents, seconds["encode"]),
+            "total": _rate(corpus.documents, total),
+        },
+        "peak_memory_bytes": peak_memory_bytes(),
+    }
+
+
+def describe_index(
+    kind: IndexKind, options: BuildOptions, corpus: CorpusStats, dimensions: int, size_bytes: int
+) -> dict[str, Any]:
+    """Kind, reason and size of the dense index."""
+    count = corpus.documents
+    if options.index != "auto":
+        why = "asked for by --index"
+    elif kind == "flat":
+        why = f"{count} documents are few enough to compare with every one"
+    else:
+        graph_mb = index_bytes("hnsw", count, dimensions) / 2**20
+        fits = "fits" if graph_mb <= options.memory_mb else "does not fit"
+        why = (
+            f"{count} documents are too many to compare with every one, and with its vectors whole the index of "
+            f"about {graph_mb:.0f} MiB {fits} into --memory-mb {options.memory_mb}"
+        )
+    return {
+        "kind": kind,
+        "why": why,
+        "device": options.device,
+        "dimensions": dimensions,
+        "size_bytes": size_bytes,
+    }
+
+
+def stage_seconds(seconds: dict[str, float]) -> dict[str, float]:
+    """Seconds of each stage and in all, rounded to milliseconds."""
+    stages = {name: round(took, 3) for name, took in seconds.items()}
+    return {**stages, "total": round(sum(seconds.values()), 3)}
+
+
+def failure_report(error: GlowError) -> dict[str, Any]:
+    """What `--json` gets from a command that failed."""
+    return {"status": "failed", "code": error.code, "error": str(error)}
+
+
+def require_writable(path: Path | None) -> None:
+    """Refuses a report path before the work rather than after it.
+
+    Raises:
+        ConfigError: its folder is not there.
+    """
+    if path and not path.parent.is_dir():
+        raise ConfigError(f"--json {path}: there is no folder {path.parent}")
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Writes JSON values, indented."""
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process held so far."""
+    try:
+        # ru_maxrss also counts the process that started this one, before exec.
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _rate(documents: int, seconds: float) -> float:
+    return round(documents / max(seconds, 1e-9), 1)

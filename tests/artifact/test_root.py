@@ -1,0 +1,106 @@
+"""An index root holds versions; CURRENT names the live one and is switched in one step."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glow.artifact import IndexRoot, write_artifact
+from glow.errors import ArtifactError, ArtifactNotFoundError, IntegrityError, MismatchError
+
+KILL = Path(__file__).with_name("kill_points.py")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> IndexRoot:
+    for version in ("20260101T000000Z-aaaa", "20260102T000000Z-bbbb"):
+        with write_artifact(tmp_path / "root" / version, "index") as writer:
+            (writer.folder / "vectors.bin").write_text(version)
+    return IndexRoot(tmp_path / "root")
+
+
+def test_versions_are_listed_oldest_first_and_half_made_ones_are_not(root: IndexRoot) -> None:
+    (root.path / ".20260103T000000Z-cccc-tmp").mkdir()
+    (root.path / "20260104T000000Z-dddd").mkdir()
+    (root.path / "notes.txt").write_text("x")
+    assert root.versions() == ["20260101T000000Z-aaaa", "20260102T000000Z-bbbb"]
+    assert IndexRoot(root.path / "nowhere").versions() == []
+
+
+def test_a_new_version_sorts_after_older_ones_and_can_name_a_folder() -> None:
+    version = IndexRoot.new_version()
+    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{4}", version)
+    assert version > "20260101T000000Z-aaaa"
+
+
+def test_publish_makes_a_version_the_live_one(root: IndexRoot) -> None:
+    for version in root.versions():
+        assert root.publish(version).name == version
+        assert root.current() == version
+    assert sorted(path.name for path in root.path.iterdir()) == [
+        "20260101T000000Z-aaaa",
+        "20260102T000000Z-bbbb",
+        "CURRENT",
+    ]
+
+
+def test_a_damaged_version_is_not_published_and_the_live_one_stays(root: IndexRoot) -> None:
+    old, new = root.versions()
+    root.publish(old)
+    (root.path / new / "vectors.bin").write_text("20260102T000000Z-bbbB")
+    with pytest.raises(IntegrityError, match=r"vectors\.bin"):
+        root.publish(new)
+    assert root.current() == old
+    assert not list(root.path.glob(".CURRENT*"))
+
+
+def test_a_folder_of_another_kind_is_not_published(root: IndexRoot) -> None:
+    with write_artifact(root.path / "model-1", "model"):
+        pass
+    with pytest.raises(MismatchError):
+        root.publish("model-1")
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "/etc", ".hidden", "a/b", "a\n", "x" * 200])
+def test_a_name_that_could_leave_the_root_is_refused(root: IndexRoot, name: str) -> None:
+    with pytest.raises(ArtifactNotFoundError):
+        root.publish(name)
+
+
+@pytest.mark.parametrize(
+    "content", [b"20990101T000000Z-ffff\n", b"../root/20260101T000000Z-aaaa", b"", b"\xff"]
+)
+def test_a_current_file_that_names_no_version_is_refused_with_what_there_is(
+    root: IndexRoot, content: bytes
+) -> None:
+    (root.path / "CURRENT").write_bytes(content)
+    with pytest.raises(ArtifactNotFoundError, match="publish"):
+        root.current()
+
+
+def test_nothing_published_says_what_to_run(root: IndexRoot) -> None:
+    with pytest.raises(ArtifactNotFoundError, match="index_builder build"):
+        root.current()
+
+
+def test_a_kill_at_any_step_leaves_the_old_version_live_or_the_new_one(tmp_path: Path) -> None:
+    """The process dies before and after every rename, replace and sync of writing and publishing a version."""
+    done = subprocess.run(
+        [sys.executable, str(KILL), str(tmp_path)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    states = json.loads(done.stdout)
+    assert len(states) >= 16
+    for state in states:
+        assert state["died"], state
+        root = IndexRoot(Path(state["root"]))
+        assert root.current() in ("v1", "v2"), state
+        for version in root.versions():
+            try:
+                root.publish(version)
+            except ArtifactError as error:
+                pytest.fail(f"{state}: version {version} is visible and not whole: {error}")
+    assert {state["live"] for state in states} == {"v1", "v2"}

@@ -1,0 +1,216 @@
+"""A build makes a version that opens, answers, says how it was made, and is live."""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import click.testing
+import numpy as np
+import onnxruntime
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.artifact.model import QUERY_SIDE_FILES
+from glow.collection import read_documents
+from glow.runtime import Model
+from glow.search import Index
+from glow.text import TermTable
+from index_builder.build import CPU_BATCH_TOKENS
+
+Run = Callable[..., click.testing.Result]
+Spawn = Callable[..., subprocess.Popen[bytes]]
+Live = Callable[[], Index]
+LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
+HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def published(path: Path) -> Index:
+    root = IndexRoot(path)
+    return Index.open(root.folder(root.current()))
+
+
+def search(index: Index, query: str, k: int = 5) -> list[str]:
+    rows = index.dense.search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
+    return [document.id for document in index.documents.rows(rows.tolist())]
+
+
+def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, live: Live) -> None:
+    done = build(toy_corpus)
+    assert done.exit_code == 0, done.stderr
+    index = live()
+    assert search(index, "how do bees find the way home")[0] == "toy/0"
+    assert names(output) == sorted(["CURRENT", index.version])
+    assert names(output / index.version) == [
+        "documents.sqlite",
+        "manifest.json",
+        "model",
+        "report.json",
+        "terms",
+        "vectors.faiss",
+    ]
+    assert f"published {index.version}" in done.stdout
+
+
+def test_vectors_are_those_of_the_model_under_the_index_s_own_term_table(
+    build: Run, toy_model: Path, toy_corpus: Path, lines_file: LinesFile, live: Live
+) -> None:
+    lines = toy_corpus.read_bytes().splitlines()[:12]
+    assert build(lines_file([*lines])).exit_code == 0
+    index, model = live(), Model.open(toy_model)
+    documents = list(index.documents.scan())
+    assert [document.id for document in documents] == [f"toy/{number}" for number in range(12)]
+    stored = index.dense._index.reconstruct_n(0, 12)
+    # The same batches give the same bits; the toy's towers hardly feel weights, so nothing less would tell.
+    encoder = model.encoder("document", batch_tokens=CPU_BATCH_TOKENS)
+    for preprocessor, belongs in (
+        (model.with_terms(index.preprocessor.terms), True),
+        (model.preprocessor, False),
+    ):
+        expected = encoder.encode([preprocessor.document(document) for document in documents])
+        np.testing.assert_allclose(stored, expected, atol=1e-4)
+        assert np.array_equal(stored, expected) is belongs
+
+
+def test_documents_are_stored_as_they_came(toy_index: Path, toy_model: Path, toy_corpus: Path) -> None:
+    names_of_fields = Model.open(toy_model).preprocessor.schema.names
+    for stored, given in zip(
+        published(toy_index).documents.scan(), read_documents(toy_corpus, names_of_fields), strict=True
+    ):
+        assert (stored.id, stored.metadata) == (given.id, given.metadata)
+        assert stored.fields == {name: values for name, values in given.fields.items() if values}
+
+
+def test_the_manifest_binds_model_and_term_table(toy_index: Path, toy_model: Path) -> None:
+    manifest, model = published(toy_index).manifest, Model.open(toy_model)
+    assert manifest.hashes["model"] == model.hash
+    assert manifest.hashes["terms"] == TermTable.load(toy_index / manifest.name / "terms").hash
+    files = {name: hashlib.sha256((toy_model / name).read_bytes()).hexdigest() for name in QUERY_SIDE_FILES}
+    assert manifest.parents == {"model": {"name": "toy-model", "hash": model.hash, "files": files}}
+    assert manifest.counts == {"documents": 50, "dimensions": 32, "rejects": 0}
+    assert manifest.parameters["kind"] == "flat"
+    assert manifest.parameters["term_stats"] == "corpus"
+
+
+def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
+    build: Run, output: Path, toy_corpus: Path, tmp_path: Path, live: Live
+) -> None:
+    assert build(toy_corpus, "--json", tmp_path / "report.json").exit_code == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    stored = json.loads((output / report["version"] / "report.json").read_text())
+    assert report["published"] is True
+    assert {key: value for key, value in report.items() if key not in ("published", "seconds")} == {
+        key: value for key, value in stored.items() if key != "seconds"
+    }
+    assert report["status"] == "built"
+    assert report["model"] == {"name": "toy-model", "hash": live().manifest.hashes["model"]}
+    assert report["counts"] == {
+        "documents": 50,
+        "rejects": 0,
+        "lines": 50,
+        "read_bytes": toy_corpus.stat().st_size,
+    }
+    assert (report["rejects"], report["truncated"]["url"]) == ({}, 50)
+    assert (report["terms"]["source"], report["terms"]["documents"]) == ("corpus", 50)
+    assert report["index"]["kind"] == "flat"
+    assert "50 documents are few enough" in report["index"]["why"]
+    assert report["index"]["size_bytes"] == (output / report["version"] / "vectors.faiss").stat().st_size
+    assert report["recall"] == {"recall": 1.0, "depth": 10, "queries": 50, "seed": 0}
+    assert list(report["seconds"]) == ["read", "terms", "encode", "index", "recall", "check", "total"]
+    assert all(took >= 0 for took in report["seconds"].values())
+    assert report["documents_per_second"]["total"] > 0
+    assert report["peak_memory_bytes"] > 10_000_000
+
+
+def test_the_same_input_gives_the_same_files(build: Run, output: Path, toy_corpus: Path) -> None:
+    for threads in (1, 2):
+        assert build(toy_corpus, "--threads", threads).exit_code == 0
+    first, second = (IndexRoot(output).manifest(version).files for version in IndexRoot(output).versions())
+    assert {name for name in first if first[name] != second[name]} == {"report.json"}
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf-flat"])
+def test_a_kind_that_was_asked_for_is_built(
+    build: Run, toy_corpus: Path, kind: str, tmp_path: Path, live: Live
+) -> None:
+    assert build(toy_corpus, "--index", kind, "--json", tmp_path / "r.json").exit_code == 0
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert live().dense.kind == report["index"]["kind"] == kind
+    assert report["index"]["why"] == "asked for by --index"
+    assert report["recall"]["recall"] > 0.9
+
+
+def test_an_index_that_is_compressed_for_memory_says_so(
+    build: Run, lines_file: LinesFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, live: Live
+) -> None:
+    monkeypatch.setattr("glow.search.kinds.FLAT_MAX_VECTORS", 100)
+    file = lines_file([{"_id": str(number), "title": f"bees {number}"} for number in range(2700)])
+    assert build(file, "--memory-mb", 1, "--json", tmp_path / "r.json").exit_code == 0
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["index"]["kind"] == live().dense.kind == "ivf-pq"
+    assert "about 1 MiB does not fit into --memory-mb 1" in report["index"]["why"]
+
+
+def test_term_statistics_come_from_where_they_are_asked_from(
+    build: Run, lines_file: LinesFile, toy_model: Path, live: Live
+) -> None:
+    file = lines_file([{"_id": "a", "title": "bees bees"}, {"_id": "b", "title": "bees and robots"}])
+    model = Model.open(toy_model).preprocessor.terms
+    expected = {
+        "corpus": (2, 2, 1),
+        "model": (50, model.df("bees"), 0),
+        "blend": (52, model.df("bees") + 2, 1),
+    }
+    for source, (documents, bees, robots) in expected.items():
+        assert build(file, "--term-stats", source).exit_code == 0
+        terms = live().preprocessor.terms
+        assert (terms.documents, terms.df("bees"), terms.df("robots")) == (documents, bees, robots), source
+        assert terms.average_length("query") == model.average_length("query")
+
+
+def test_a_build_that_is_not_published_is_there_and_not_live(
+    build: Run, run: Run, output: Path, toy_corpus: Path, live: Live
+) -> None:
+    done = build(toy_corpus, "--no-publish")
+    (version,) = IndexRoot(output).versions()
+    assert names(output) == [version]
+    assert f"built {version}; publish it" in done.stdout
+    assert run("publish", "--output", output).exit_code == 0
+    assert live().version == version
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_CUDA, reason="this machine has no CUDA provider")
+@pytest.mark.parametrize("kind", ["auto", "flat", "ivf-flat"])
+def test_an_index_built_on_the_gpu_is_served_by_the_cpu(
+    build: Run, toy_corpus: Path, toy_index: Path, kind: str, live: Live
+) -> None:
+    done = build(toy_corpus, "--device", "cuda", "--index", kind)
+    assert done.exit_code == 0, done.stderr
+    query = "how do bees find the way home"
+    assert search(live(), query) == search(published(toy_index), query)
+
+
+def test_the_default_model_is_the_one_that_models_default_names(
+    run: Run, output: Path, toy_corpus: Path, toy_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("build", "--input", toy_corpus.resolve(), "--output", output)
+    assert (done.exit_code, "no default model" in done.stderr) == (3, True)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "DEFAULT").write_text("toy\n")
+    (tmp_path / "models" / "toy").symlink_to(toy_model.resolve())
+    assert run("build", "--input", toy_corpus.resolve(), "--output", output).exit_code == 0
+
+
+def test_files_are_readable_by_others(toy_index: Path) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in toy_index.rglob("*"):
+        assert path.stat().st_mode & 0o044 == 0o044 & ~umask, path

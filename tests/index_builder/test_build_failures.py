@@ -1,0 +1,172 @@
+"""A build that cannot be finished says why in one line and changes nothing."""
+
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click.testing
+import numpy as np
+import onnxruntime
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.search import DenseIndex, Index
+
+Run = Callable[..., click.testing.Result]
+Spawn = Callable[..., subprocess.Popen[bytes]]
+Live = Callable[[], Index]
+LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
+HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def search(index: Index, query: str, k: int = 5) -> list[str]:
+    rows = index.dense.search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
+    return [document.id for document in index.documents.rows(rows.tolist())]
+
+
+def test_a_kind_that_needs_more_documents_is_refused_before_encoding(
+    build: Run, output: Path, toy_corpus: Path
+) -> None:
+    done = build(toy_corpus, "--index", "ivf-pq")
+    assert done.exit_code == 2
+    assert "an ivf-pq index needs at least 256 vectors to train, found 50" in done.stderr
+    assert "encode" not in done.stderr
+    assert names(output) == []
+
+
+@pytest.mark.skipif(HAS_CUDA, reason="this machine has the CUDA provider")
+def test_a_device_that_is_not_there_is_refused_before_any_work(
+    build: Run, output: Path, toy_corpus: Path
+) -> None:
+    for kind in ("auto", "flat", "hnsw"):
+        done = build(toy_corpus, "--device", "cuda", "--index", kind)
+        assert done.exit_code == 5
+        assert "cuda" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert names(output) == []
+
+
+def test_a_damaged_or_missing_model_is_refused(
+    run: Run, output: Path, toy_corpus: Path, toy_model: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(toy_model, tmp_path / "model"))
+    with (model / "document.onnx").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"\xff\xff")
+    for folder, found in ((model, "model/document.onnx is damaged"), (tmp_path / "none", "no model at")):
+        done = run("build", "--model", folder, "--input", toy_corpus, "--output", output)
+        assert done.exit_code == 3
+        assert found in done.stderr
+        assert names(output) == []
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "nothing happened in time"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_build_leaves_nothing_but_a_message(
+    spawn: Spawn, output: Path, toy_model: Path, number: signal.Signals
+) -> None:
+    process = spawn("build", "--model", toy_model, "--input", "-", "--output", output)
+    process.stdin.write(b'{"_id": "1", "title": "bees"}\n')
+    process.stdin.flush()
+    wait_for(lambda: any(path.name.startswith(".") for path in output.glob("*")))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert errors.decode().splitlines() == [
+        "index_builder: interrupted; no unfinished version was left behind"
+    ]
+    assert names(output) == []
+
+
+def test_a_killed_build_is_never_taken_for_a_version(
+    spawn: Spawn, build: Run, output: Path, toy_model: Path, toy_corpus: Path, live: Live
+) -> None:
+    assert build(toy_corpus).exit_code == 0
+    version = live().version
+    process = spawn("build", "--model", toy_model, "--input", "-", "--output", output)
+    wait_for(lambda: any(path.name.startswith(".2") for path in output.glob("*")))
+    process.kill()
+    process.communicate(timeout=60)
+    assert IndexRoot(output).versions() == [version]
+    assert live().version == version
+
+
+@pytest.fixture
+def disk_of() -> Iterator[Callable[[int], None]]:
+    """A limit on the size of a file stands for a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size_bytes: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "stages"),
+    [
+        (1 << 10, []),  # the document store
+        (300 * 32 * 4 - 1, ["read", "terms"]),  # the vectors
+        (300 * 32 * 4, ["read", "terms", "encode"]),  # FAISS's file, a little larger
+        (60 << 10, ["read", "terms", "encode", "index", "recall"]),  # the model's copy
+    ],
+)
+def test_a_full_disk_fails_clearly_in_any_stage_and_leaves_the_live_version(
+    build: Run,
+    output: Path,
+    live: Live,
+    toy_corpus: Path,
+    lines_file: LinesFile,
+    disk_of: Callable[[int], None],
+    size_bytes: int,
+    stages: list[str],
+) -> None:
+    assert build(toy_corpus).exit_code == 0
+    before = names(output)
+    file = lines_file([{"_id": str(number), "title": "bees"} for number in range(300)])
+    disk_of(size_bytes)
+    done = build(file)
+    assert done.exit_code == 4, done.stderr
+    *told, last = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in told] == stages
+    assert last.startswith("index_builder: ")
+    assert "cannot write" in last
+    assert names(output) == before
+    live()
+
+
+def test_an_output_that_cannot_be_a_folder_fails_clearly(
+    run: Run, toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    done = run("build", "--model", toy_model, "--input", toy_corpus, "--output", tmp_path / "file" / "index")
+    assert done.exit_code == 4
+    assert "cannot write the index below" in done.stderr
+
+
+def test_a_finished_version_that_cannot_be_opened_is_removed(
+    build: Run, output: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is built is opened before it is published: here the dense index is written one vector short."""
+    save = DenseIndex.save
+
+    def save_short(self: DenseIndex, path: Path) -> None:
+        self._index.remove_ids(np.array([49]))
+        save(self, path)
+
+    monkeypatch.setattr(DenseIndex, "save", save_short)
+    done = build(toy_corpus)
+    assert done.exit_code == 4
+    assert "49 vectors, 50 stored documents" in done.stderr
+    assert names(output) == []

@@ -1,0 +1,241 @@
+"""The dense index finds what comparing with every vector finds, exactly or nearly, kind by kind."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from glow.errors import BuildError, ConfigError, DeviceError, FormatError, QueryError
+from glow.search import KINDS, DenseIndex, IndexKind, SearchParams, build_dense, index_bytes, set_threads
+
+Vectors = NDArray[np.float32]
+EXACT = SearchParams(exact=True)
+
+
+@pytest.fixture(scope="session")
+def indexes(vectors: Vectors) -> dict[IndexKind, DenseIndex]:
+    set_threads(1)
+    return {kind: build_dense(vectors, kind) for kind in KINDS}
+
+
+def brute_force(vectors: Vectors, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
+    """The reference: every product, sorted by score and then by row."""
+    scores = queries @ vectors.T
+    rows = np.broadcast_to(np.arange(len(vectors)), scores.shape)
+    order = np.lexsort((rows, -scores), axis=-1)[:, :k]
+    return np.take_along_axis(scores, order, -1), order
+
+
+@pytest.mark.parametrize("k", [1, 10, 250])
+def test_flat_equals_brute_force(
+    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors, k: int
+) -> None:
+    scores, rows = indexes["flat"].search(queries, k)
+    expected_scores, expected_rows = brute_force(vectors, queries, k)
+    np.testing.assert_allclose(scores, expected_scores, atol=2e-6)
+    np.testing.assert_array_equal(rows, expected_rows)
+    assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf-flat"])
+def test_exact_search_of_an_approximate_kind_equals_brute_force(
+    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors, kind: IndexKind
+) -> None:
+    _, rows = indexes[kind].search(queries, 20, EXACT)
+    np.testing.assert_array_equal(rows, brute_force(vectors, queries, 20)[1])
+
+
+@pytest.mark.parametrize(("kind", "least"), [("hnsw", 0.98), ("ivf-flat", 0.98), ("ivf-pq", 0.5)])
+def test_an_approximate_kind_finds_most_of_the_nearest(
+    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors, kind: IndexKind, least: float
+) -> None:
+    scores, rows = indexes[kind].search(queries, 10)
+    expected = brute_force(vectors, queries, 10)[1]
+    recall = np.mean(
+        [len(set(found) & set(wanted)) / 10 for found, wanted in zip(rows, expected, strict=True)]
+    )
+    assert recall >= least
+    assert (np.diff(scores, axis=1) <= 0).all()
+    if kind != "ivf-pq":  # its scores are those of compressed vectors
+        np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", queries, vectors[rows]), atol=2e-6)
+
+
+def test_looking_harder_finds_more(
+    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors
+) -> None:
+    expected = brute_force(vectors, queries, 10)[1]
+
+    def found(kind: IndexKind, params: SearchParams) -> int:
+        rows = indexes[kind].search(queries, 10, params)[1]
+        return sum(len(set(row) & set(wanted)) for row, wanted in zip(rows, expected, strict=True))
+
+    assert found("hnsw", SearchParams(ef_search=10)) < found("hnsw", SearchParams(ef_search=400))
+    assert found("ivf-flat", SearchParams(nprobe=1)) < found("ivf-flat", SearchParams(nprobe=16))
+    assert found("ivf-flat", SearchParams(nprobe=60_000)) == expected.size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_hits_than_vectors_gives_them_all(kind: IndexKind, vectors: Vectors) -> None:
+    few = vectors[:300]
+    scores, rows = build_dense(few, kind).search(few[:2], 1000, SearchParams(ef_search=600, nprobe=64))
+    assert scores.shape == rows.shape == (2, 300)
+    for row in rows:
+        assert sorted(row[row >= 0]) == sorted(set(row[row >= 0]))
+    assert (rows >= 0).mean() > 0.98
+
+
+def test_where_too_few_are_found_row_minus_one_fills_up(
+    indexes: dict[IndexKind, DenseIndex], queries: Vectors
+) -> None:
+    scores, rows = indexes["ivf-flat"].search(queries, 1000, SearchParams(nprobe=1))
+    missing = rows == -1
+    assert missing.any() and not missing[:, 0].any()
+    assert (scores[missing] == -np.inf).all() and np.isfinite(scores[~missing]).all()
+    assert (np.diff(missing.astype(int), axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_an_empty_index_finds_nothing(kind: IndexKind) -> None:
+    index = build_dense(np.empty((0, 8), np.float32), kind)
+    scores, rows = index.search(np.ones((3, 8), np.float32), 10)
+    assert len(index) == 0 and scores.shape == rows.shape == (3, 0)
+
+
+def test_no_query_gives_no_row(indexes: dict[IndexKind, DenseIndex], vectors: Vectors) -> None:
+    scores, rows = indexes["flat"].search(vectors[:0], 5)
+    assert scores.shape == rows.shape == (0, 5)
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf-flat"])
+def test_ties_go_to_the_smaller_row_also_at_the_end_of_the_list(kind: IndexKind) -> None:
+    """Documents with the same text have the same vector: pages of a query must not overlap for that."""
+    vectors = np.zeros((400, 4), np.float32)
+    vectors[:, 0] = 0.5
+    vectors[[7, 300]] = [1.0, 0, 0, 0]
+    query = np.array([[1.0, 0, 0, 0]], np.float32)
+    index = build_dense(vectors, kind)
+    expected = [7, 300, *(row for row in range(400) if row not in (7, 300))]
+    for k in (1, 2, 3, 10, 130, 400):
+        assert index.search(query, k, EXACT)[1][0].tolist() == expected[:k]
+
+
+def test_many_queries_at_once_find_what_each_finds_alone(
+    indexes: dict[IndexKind, DenseIndex], queries: Vectors
+) -> None:
+    for index in indexes.values():
+        together = index.search(queries, 10)[1]
+        alone = np.concatenate([index.search(queries[row : row + 1], 10)[1] for row in range(len(queries))])
+        np.testing.assert_array_equal(together, alone)
+
+
+def test_threads_search_side_by_side(indexes: dict[IndexKind, DenseIndex], queries: Vectors) -> None:
+    for index in indexes.values():
+        expected = index.search(queries, 10)[1]
+        with ThreadPoolExecutor(8) as pool:
+            for rows in pool.map(lambda _, found=index: found.search(queries, 10)[1], range(24)):
+                np.testing.assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_is_read_as_it_was_written(
+    indexes: dict[IndexKind, DenseIndex], queries: Vectors, tmp_path: Path, kind: IndexKind
+) -> None:
+    indexes[kind].save(tmp_path / "vectors.faiss")
+    found = DenseIndex.load(tmp_path / "vectors.faiss")
+    assert (found.kind, len(found), found.dimensions, found.device) == (kind, 3000, 32, "cpu")
+    for old, new in zip(indexes[kind].search(queries, 10), found.search(queries, 10), strict=True):
+        np.testing.assert_array_equal(old, new)
+    if kind in ("hnsw", "ivf-flat"):
+        old, new = (index.search(queries, 10, EXACT)[1] for index in (indexes[kind], found))
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_estimate_of_an_index_is_near_its_file(
+    indexes: dict[IndexKind, DenseIndex], tmp_path: Path, kind: IndexKind
+) -> None:
+    indexes[kind].save(tmp_path / "vectors.faiss")
+    # Codebooks of ivf-pq (32 KiB here) do not grow with the corpus and are left out.
+    size = (tmp_path / "vectors.faiss").stat().st_size - (32 * 256 * 4 if kind == "ivf-pq" else 0)
+    assert index_bytes(kind, 3000, 32) == pytest.approx(size, rel=0.05)
+
+
+def test_the_same_vectors_give_the_same_file(vectors: Vectors, tmp_path: Path) -> None:
+    set_threads(1)
+    for kind in ("flat", "ivf-flat", "ivf-pq"):
+        for name in ("a", "b"):
+            build_dense(vectors[:1000], kind).save(tmp_path / name)
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes(), kind
+
+
+def test_lists_are_trained_on_the_same_sample_every_time(tmp_path: Path) -> None:
+    """Beyond 16,384 vectors only some train; they are drawn with a seed."""
+    many = np.random.default_rng(0).standard_normal((17_000, 2)).astype(np.float32)
+    for name in ("a", "b"):
+        build_dense(many, "ivf-flat").save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_compressed_vectors_cannot_be_searched_exactly(
+    indexes: dict[IndexKind, DenseIndex], queries: Vectors
+) -> None:
+    with pytest.raises(QueryError, match="ivf-pq"):
+        indexes["ivf-pq"].search(queries, 10, EXACT)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("ivf-pq", 255), ("ivf-pq", 0), ("ivf-flat", 0)])
+def test_too_few_vectors_to_train_are_refused_with_both_numbers(kind: IndexKind, count: int) -> None:
+    with pytest.raises(ConfigError, match=rf"at least \d+ vectors to train, found {count}"):
+        build_dense(np.ones((count, 8), np.float32), kind)
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown index kind 'lsh'; known: auto, flat"):
+        build_dense(np.ones((3, 8), np.float32), "lsh")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dimensions", [3, 7, 30, 33])
+def test_any_number_of_dimensions_can_be_compressed(dimensions: int) -> None:
+    vectors = np.random.default_rng(0).standard_normal((300, dimensions)).astype(np.float32)
+    assert len(build_dense(vectors, "ivf-pq")) == 300
+
+
+@pytest.mark.skipif(hasattr(faiss, "StandardGpuResources"), reason="this faiss may see a GPU")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpu_that_is_not_there_is_refused(kind: IndexKind, vectors: Vectors, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="sees no GPU"):
+        build_dense(vectors[:300], kind, "cuda")
+    build_dense(vectors[:300], kind).save(tmp_path / "vectors.faiss")
+    with pytest.raises(DeviceError, match="sees no GPU"):
+        DenseIndex.load(tmp_path / "vectors.faiss", "cuda")
+
+
+def test_a_truncated_or_foreign_file_is_refused_and_never_crashes(
+    indexes: dict[IndexKind, DenseIndex], tmp_path: Path
+) -> None:
+    path = tmp_path / "vectors.faiss"
+    for index in indexes.values():
+        index.save(path)
+        whole = path.read_bytes()
+        for length in (0, 3, 40, len(whole) // 2):  # the last few bytes are the manifest's to guard
+            path.write_bytes(whole[:length])
+            with pytest.raises(FormatError, match=r"vectors\.faiss"):
+                DenseIndex.load(path)
+    path.write_bytes(b"not an index at all" * 100)
+    with pytest.raises(FormatError, match=r"vectors\.faiss"):
+        DenseIndex.load(path)
+
+
+@pytest.mark.parametrize("foreign", [faiss.IndexFlatL2(8), faiss.IndexLSH(8, 16)])
+def test_an_index_of_another_metric_or_kind_is_refused(foreign: faiss.Index, tmp_path: Path) -> None:
+    faiss.write_index(foreign, str(tmp_path / "vectors.faiss"))
+    with pytest.raises(FormatError, match="GLOW does not write"):
+        DenseIndex.load(tmp_path / "vectors.faiss")
+
+
+def test_a_file_that_cannot_be_written_says_so(indexes: dict[IndexKind, DenseIndex], tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"cannot write vectors\.faiss"):
+        indexes["flat"].save(tmp_path / "missing" / "vectors.faiss")

@@ -1,0 +1,166 @@
+"""An index version opens only where all its parts belong together."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.errors import ArtifactError, DeviceError, FormatError, IntegrityError, MismatchError
+from glow.records import Document
+from glow.search import DenseIndex, DocumentWriter, Index, build_dense
+from glow.text import TermTable
+
+
+@pytest.fixture
+def version(toy_index: Path, tmp_path: Path) -> Path:
+    """A copy of the toy index's version, to be damaged."""
+    root = IndexRoot(toy_index)
+    return Path(shutil.copytree(root.folder(root.current()), tmp_path / root.current()))
+
+
+def remake(folder: Path, change: Callable[[dict[str, Any]], None] = lambda body: None) -> None:
+    """Gives a changed folder a manifest that fits its files, as somebody who mixes indexes by hand would."""
+    path = folder / "manifest.json"
+    body = json.loads(path.read_bytes())
+    del body["checksum"]
+    for name in list(body["files"]):
+        data = (folder / name).read_bytes()
+        body["files"][name] = {"size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    change(body)
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    body["checksum"] = hashlib.sha256(canonical).hexdigest()
+    path.write_bytes(json.dumps(body, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def test_an_open_index_answers_with_documents(version: Path) -> None:
+    index = Index.open(version)
+    vectors = index.encoder.encode([index.preprocessor.query("how do bees find the way home")])
+    rows = index.dense.search(vectors, 3)[1][0]
+    found = index.documents.rows(rows.tolist())
+    assert len(index.dense) == index.documents.count == 50
+    assert "toy/0" in [document.id for document in found]
+    assert index.version == version.name
+    assert index.model.startswith("toy-model@sha256:")
+
+
+def test_a_changed_byte_in_any_file_is_refused_by_name(version: Path) -> None:
+    for path in sorted(version.rglob("*")):
+        if path.is_file():
+            whole = path.read_bytes()
+            for position in {0, len(whole) // 2, len(whole) - 1}:
+                changed = bytearray(whole)
+                changed[position] ^= 0x40
+                path.write_bytes(changed)
+                with pytest.raises(ArtifactError, match=path.name.replace(".", r"\.")):
+                    Index.open(version)
+            path.write_bytes(whole)
+    Index.open(version)
+
+
+def test_a_missing_file_is_refused_by_name(version: Path) -> None:
+    names = [path.relative_to(version).as_posix() for path in version.rglob("*") if path.is_file()]
+    assert len(names) >= 13
+    for name in names:
+        shutil.move(version / name, version.parent / "aside")
+        with pytest.raises(ArtifactError, match=name.replace(".", r"\.")):
+            Index.open(version)
+        shutil.move(version.parent / "aside", version / name)
+
+
+def test_the_term_table_of_another_index_is_refused(version: Path) -> None:
+    shutil.rmtree(version / "terms")
+    TermTable.from_counts({"bees": 3, "honey": 1}, 4, {"query": 3.0}).save(version / "terms")
+    with pytest.raises(IntegrityError, match="terms/"):
+        Index.open(version)
+    remake(version)
+    with pytest.raises(MismatchError, match=r"term table .* has hash \w+, its manifest expects \w+"):
+        Index.open(version)
+
+
+@pytest.mark.parametrize("name", ["query.onnx", "vocab.txt", "schema.json", "weighting.json", "towers.json"])
+def test_the_query_side_of_another_model_is_refused(version: Path, name: str) -> None:
+    with (version / "model" / name).open("ab") as file:
+        file.write(b"\n")
+    remake(version)
+    with pytest.raises(MismatchError, match=f"model/{name} is not the file of the model"):
+        Index.open(version)
+
+
+def test_vectors_of_another_number_than_documents_are_refused(version: Path) -> None:
+    vectors = np.eye(49, 32, dtype=np.float32)
+    build_dense(vectors, "flat").save(version / "vectors.faiss")
+    remake(version)
+    with pytest.raises(MismatchError, match="49 vectors, 50 stored documents, 50 in the manifest"):
+        Index.open(version)
+
+
+def test_vectors_of_other_dimensions_than_the_tower_are_refused(version: Path) -> None:
+    build_dense(np.eye(50, 16, dtype=np.float32), "flat").save(version / "vectors.faiss")
+    remake(version)
+    with pytest.raises(MismatchError, match="vectors of 16 dimensions, a query tower of 32"):
+        Index.open(version)
+
+
+def test_a_store_of_another_number_of_documents_is_refused(version: Path) -> None:
+    (version / "documents.sqlite").unlink()
+    with DocumentWriter(version / "documents.sqlite") as writer:
+        writer.add(Document("only", {"text": ("x",)}))
+    remake(version)
+    with pytest.raises(MismatchError, match="50 vectors, 1 stored documents"):
+        Index.open(version)
+
+
+@pytest.mark.parametrize("name", ["vectors.faiss", "documents.sqlite", "terms/dfs.npy", "model/query.onnx"])
+def test_a_file_that_the_manifest_does_not_vouch_for_is_never_opened(version: Path, name: str) -> None:
+    remake(version, lambda body: body["files"].pop(name))
+    (version / name).write_bytes(b"anything")
+    with pytest.raises(MismatchError, match=name):
+        Index.open(version)
+
+
+@pytest.mark.parametrize("parents", [{}, {"model": "toy"}, {"model": {}}, {"model": {"files": []}}])
+def test_an_index_that_does_not_say_which_model_built_it_is_refused(version: Path, parents: object) -> None:
+    remake(version, lambda body: body.update(parents=parents))
+    with pytest.raises(MismatchError, match="which model built it"):
+        Index.open(version)
+
+
+def test_content_that_is_no_index_is_refused_even_with_a_manifest_that_fits(version: Path) -> None:
+    for name in ("vectors.faiss", "documents.sqlite"):
+        whole = (version / name).read_bytes()
+        (version / name).write_bytes(b"garbage" * 1000)
+        remake(version)
+        with pytest.raises(FormatError, match=name):
+            Index.open(version)
+        (version / name).write_bytes(whole)
+
+
+def test_a_model_folder_is_no_index(toy_model: Path) -> None:
+    with pytest.raises(MismatchError, match="of kind model"):
+        Index.open(toy_model)
+
+
+def test_a_device_that_is_not_there_is_refused(version: Path) -> None:
+    import onnxruntime
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this machine has the CUDA provider")
+    with pytest.raises(DeviceError, match="cuda"):
+        Index.open(version, "cuda")
+
+
+def test_vectors_are_read_from_the_folder_that_was_verified(version: Path) -> None:
+    """Loading maps the file into memory: replacing it by rename must not change an open index."""
+    index = Index.open(version)
+    query = index.encoder.encode([index.preprocessor.query("bees")])
+    before = index.dense.search(query, 5)[1].tolist()
+    build_dense(np.eye(50, 32, dtype=np.float32), "flat").save(version / "new")
+    (version / "new").replace(version / "vectors.faiss")
+    assert index.dense.search(query, 5)[1].tolist() == before
+    assert isinstance(index.dense, DenseIndex)
