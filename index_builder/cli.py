@@ -30,6 +30,7 @@ from glow.search import Index
 from index_builder.build import BuildResult, build
 from index_builder.options import BuildOptions, parse_rename
 from index_builder.progress import Stages
+from index_builder.recall import RECALL_FLOOR
 from index_builder.report import failure_report, require_writable, write_json
 
 __all__ = ["app"]
@@ -218,6 +219,11 @@ def _summary(result: BuildResult, output: Path) -> str:
         f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "
         f"recall@{recall['depth']} {recall['recall']:.3f}, {report['seconds']['total']:.1f} s"
     ]
+    if recall["recall"] < RECALL_FLOOR:
+        lines.append(
+            f"that recall is under {RECALL_FLOOR}: it grows with ef_search (hnsw) or nprobe (ivf-*) of a search, "
+            "and --index flat has no loss"
+        )
     if result.rejects_file:
         faults = ", ".join(f"{count} x {fault}" for fault, count in report["rejects"].items())
         lines.append(f"{counts['rejects']} lines rejected: {faults}; see {result.rejects_file}")

@@ -14,10 +14,12 @@ from glow.runtime import Encoder
 from glow.search import DenseIndex, DocumentStore
 from glow.text import Preprocessor
 
-__all__ = ["Recall", "measure_recall"]
+__all__ = ["RECALL_FLOOR", "Recall", "measure_recall"]
 
 SAMPLED_QUERIES = 200
 DEPTH = 10
+RECALL_FLOOR = 0.95
+"""Below this an index misses so much that its builder should know."""
 SEED = 0
 QUERY_FIELDS = ("title", "clicked_queries")
 BLOCK_VECTORS = 16_384

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click.testing
@@ -105,12 +106,15 @@ def test_a_killed_build_is_never_taken_for_a_version(
     assert live().version == version
 
 
-@pytest.fixture
-def disk_of() -> Iterator[Callable[[int], None]]:
-    """A limit on the size of a file stands for a full disk."""
+@contextmanager
+def disk_of(size_bytes: int) -> Iterator[None]:
+    """A limit on the size of a file stands for a full disk; pytest's own log may be a file, and stays outside."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size_bytes: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize(
@@ -128,15 +132,14 @@ def test_a_full_disk_fails_clearly_in_any_stage_and_leaves_the_live_version(
     live: Live,
     toy_corpus: Path,
     lines_file: LinesFile,
-    disk_of: Callable[[int], None],
     size_bytes: int,
     stages: list[str],
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     before = names(output)
     file = lines_file([{"_id": str(number), "title": "bees"} for number in range(300)])
-    disk_of(size_bytes)
-    done = build(file)
+    with disk_of(size_bytes):
+        done = build(file)
     assert done.exit_code == 4, done.stderr
     *told, last = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in told] == stages
