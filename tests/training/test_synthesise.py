@@ -21,7 +21,7 @@ SCHEMA = FieldSchema.preset("glow-default")
 def test_the_result_is_a_data_folder_that_training_reads(toy_corpus: Path, tmp_path: Path) -> None:
     pairs = synthesise(toy_corpus, tmp_path, SCHEMA)
     collection = read_collection(tmp_path, "train", SCHEMA)
-    assert len(collection.pairs) == pairs > 50
+    assert len(collection.pairs) == pairs >= len(collection.documents)
     for query, document in collection.pairs:
         texts = " ".join(text for values in collection.documents[document].fields.values() for text in values)
         assert " ".join(collection.queries[query].split()) in " ".join(texts.split())
