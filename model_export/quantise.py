@@ -16,7 +16,7 @@ __all__ = ["Quantisation", "quantise_matrices"]
 
 Quantisation = Literal["none", "int8", "fp16"]
 BITS = 8
-BLOCK = 128
+BLOCK = 32
 INT8_ACCUMULATION = 4
 
 
@@ -25,7 +25,7 @@ def quantise_matrices(model: ModelProto, how: Quantisation) -> ModelProto:
 
     Args:
         model: float32 tower; its word table is treated apart (`word_table`).
-        how: `none`, `int8` (8-bit blocks of 128, int8 accumulation), or `fp16` (inputs and output stay float32).
+        how: `none`, `int8` (8-bit blocks of 32, int8 accumulation), or `fp16` (inputs and output stay float32).
 
     Returns:
         The quantised model; the input may be changed.
