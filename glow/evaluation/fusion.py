@@ -7,9 +7,10 @@ sum of 1 / (k + rank) over the rankings that hold it, rank counted from 1.
 from collections.abc import Sequence
 from math import fsum
 
+from glow.evaluation.runs import Run
 from glow.records import Hit
 
-__all__ = ["RRF_K", "rrf"]
+__all__ = ["RRF_K", "fuse", "rrf"]
 
 RRF_K = 60
 
@@ -35,3 +36,21 @@ def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
     # fsum rounds once: a plain sum would depend on the order of the rankings in its last bit, and so would ties.
     hits = [Hit(document, fsum(parts)) for document, parts in shares.items()]
     return sorted(hits, key=lambda hit: (-hit.score, hit.document_id))
+
+
+def fuse(runs: Sequence[Run], top_k: int, k: int = RRF_K) -> Run:
+    """Fuses runs query by query.
+
+    Args:
+        runs: at least one; a query that only some of them answer is fused from those.
+        top_k: hits of each run that are fused, and hits that are kept, >= 1.
+        k: as for `rrf`.
+
+    Returns:
+        The queries in the order in which the runs first name them.
+    """
+    queries = dict.fromkeys(query for run in runs for query in run)
+    return {
+        query: rrf([[hit.document_id for hit in run.get(query, ())[:top_k]] for run in runs], k)[:top_k]
+        for query in queries
+    }

@@ -1,4 +1,4 @@
-"""Measures of a run, in the names of `ir-measures`, with our NCG beside them.
+"""Measures of a run, in the names of `ir-measures`, with our NCG and ERR beside them.
 
 A run is measured in the order in which the retriever returned it; trec_eval would sort equal scores anew by document
 id, which is no order that a user ever sees. Every query of the judgements counts: one without hits scores 0, and so
@@ -6,7 +6,7 @@ does one without a relevant document.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import ConfigError, DependencyError, InputError
+from glow.evaluation.err import ERR_MAX_GRADE, err
 from glow.evaluation.ncg import ncg
 from glow.evaluation.runs import Run
 from glow.records import Qrel
 
-__all__ = ["DEFAULT_MEASURES", "Evaluation", "check_measures", "evaluate", "grades_by_query"]
+__all__ = [
+    "DEFAULT_MEASURES",
+    "MEASURE_SETS",
+    "Evaluation",
+    "check_measures",
+    "evaluate",
+    "grades_by_query",
+    "measure_names",
+]
 
 DEFAULT_MEASURES = ("RR@10", "nDCG@10", "R@100", "NCG@10", "NCG@20", "NCG@50")
+MEASURE_SETS = {
+    "papers": tuple(
+        "RR@10 RR@20 nDCG@1 nDCG@3 nDCG@10 NCG@10 NCG@20 NCG@50 R@100 P@20 ERR@20".split(),
+    )
+}
+"""Words that stand for several measures: `papers` is what GLOW and BISON report, and R@100."""
 _NCG = re.compile(r"NCG@([1-9]\d{0,5})")
+_ERR = re.compile(r"ERR(?:\(g_max=([1-9]|[1-5]\d)\))?@([1-9]\d{0,5})")
+_HELP = f"try {' '.join(DEFAULT_MEASURES)}, P@5, Success@1, AP, ERR@20, ERR(g_max=3)@20"
+Judge = Callable[[Sequence[str], Mapping[str, int]], float]
+"""Value of one query, from its ranking and the grades of its documents."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +57,8 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, float]:
-        """Measure name -> mean over all judged queries."""
-        return {name: float(values.mean()) for name, values in self.values.items()}
+        """Measure name -> mean over all judged queries; empty where there is none."""
+        return {name: float(values.mean()) for name, values in self.values.items() if len(values)}
 
     @property
     def per_query(self) -> dict[str, dict[str, float]]:
@@ -49,12 +68,24 @@ class Evaluation:
             for name, values in self.values.items()
         }
 
+    def only(self, queries: Collection[str]) -> "Evaluation":
+        """The values of some of the queries, in the same order."""
+        rows = [row for row, query in enumerate(self.queries) if query in queries]
+        kept = {name: values[rows] for name, values in self.values.items()}
+        return Evaluation(tuple(self.queries[row] for row in rows), kept)
+
+
+def measure_names(words: Sequence[str]) -> list[str]:
+    """Measures as they were asked for, one or several in a string, with the names of sets replaced by their measures."""
+    names = [name for word in words for part in word.split() for name in MEASURE_SETS.get(part, (part,))]
+    return list(dict.fromkeys(names))
+
 
 def check_measures(names: Sequence[str], rel: int, depth: int | None = None) -> None:
     """Checks measures before the work whose result they shall measure.
 
     Args:
-        names: as `ir-measures` spells them, or NCG@k.
+        names: as `ir-measures` spells them, NCG@k, ERR@k or ERR(g_max=3)@k.
         rel: lowest relevant grade.
         depth: hits a query that the run will hold; None where that is not known.
 
@@ -67,8 +98,8 @@ def check_measures(names: Sequence[str], rel: int, depth: int | None = None) -> 
     if not names:
         raise ConfigError(f"no measure was asked for; try {' '.join(DEFAULT_MEASURES)}")
     for name in names:
-        match = _NCG.fullmatch(name)
-        cutoff = int(match[1]) if match else _parse(name, rel).params.get("cutoff")
+        own = _own(name)
+        cutoff = own[0] if own else _parse(name, rel).params.get("cutoff")
         if depth is not None and cutoff is not None and cutoff > depth:
             raise ConfigError(f"{name} looks at {cutoff} hits, and the run holds {depth}; raise --top-k")
 
@@ -81,13 +112,13 @@ def evaluate(
     Args:
         run: hits of each query; queries that are not judged are passed over.
         qrels: all judgements of a split.
-        names: measures, as `ir-measures` spells them, or NCG@k.
+        names: measures, as `ir-measures` spells them, NCG@k, ERR@k (of a scale up to 4) or ERR(g_max=3)@k.
         rel: lowest grade that is relevant, for each measure that knows such a level and does not name its own
-            (RR, R, P, Success, AP, …); nDCG and NCG take the grades as gains.
+            (RR, R, P, Success, AP, …); nDCG, NCG and ERR go by the grades.
 
     Raises:
         ConfigError: as `check_measures`.
-        InputError: there is no judgement.
+        InputError: there is no judgement, or a grade is above what ERR counts to.
         DependencyError: `ir-measures` is not installed.
     """
     check_measures(names, rel)
@@ -96,10 +127,10 @@ def evaluate(
         raise InputError("there is no judgement to measure by: the qrels are empty")
     names = list(dict.fromkeys(names))
     ranked = {query: [hit.document_id for hit in run.get(query, ())] for query in grades}
-    values = _library_values(ranked, grades, [name for name in names if not _NCG.fullmatch(name)], rel)
+    values = _library_values(ranked, grades, [name for name in names if not _own(name)], rel)
     for name in names:
-        if match := _NCG.fullmatch(name):
-            values[name] = {query: ncg(ranked[query], grades[query], int(match[1])) for query in grades}
+        if own := _own(name):
+            values[name] = {query: own[1](ranked[query], grades[query]) for query in grades}
     arrays = {name: np.array([values[name][query] for query in grades], np.float64) for name in names}
     return Evaluation(tuple(grades), arrays)
 
@@ -119,6 +150,17 @@ def grades_by_query(qrels: Sequence[Qrel]) -> dict[str, dict[str, int]]:
                 f"{judged[qrel.document_id]} and as {qrel.grade}; keep one"
             )
     return grades
+
+
+def _own(name: str) -> tuple[int, Judge] | None:
+    """Cut-off and function of a measure that is ours; None for the library's."""
+    if match := _NCG.fullmatch(name):
+        k = int(match[1])
+        return k, lambda ranking, grades: ncg(ranking, grades, k)
+    if match := _ERR.fullmatch(name):
+        k, g_max = int(match[2]), int(match[1] or ERR_MAX_GRADE)
+        return k, lambda ranking, grades: err(ranking, grades, k, g_max)
+    return None
 
 
 def _library_values(
@@ -148,12 +190,15 @@ def _parse(name: str, rel: int) -> Any:
     library = _ir_measures()
     try:
         measure = library.parse_measure(name)
-    except (NameError, ValueError, SyntaxError, TypeError) as error:
-        raise ConfigError(
-            f"unknown measure {name!r}: {error}; try {' '.join(DEFAULT_MEASURES)}, P@5, Success@1, AP"
-        ) from error
-    if "rel" in measure.SUPPORTED_PARAMS and "rel" not in measure.params:
-        return measure(rel=rel)
+        if "rel" in measure.SUPPORTED_PARAMS and "rel" not in measure.params:
+            measure = measure(rel=rel)
+        # gdeval is a perl program that the library starts: it may not be there, and fails on grades that it does not know.
+        providers = [found for key, found in library.providers.registry.items() if key != "gdeval"]
+        known = any(found.is_available() and found.supports(measure) for found in providers)
+    except (NameError, ValueError, SyntaxError, TypeError, AssertionError) as error:
+        raise ConfigError(f"unknown measure {name!r}: {error}; {_HELP}") from error
+    if not known:
+        raise ConfigError(f"measure {name!r} needs a program that is not installed; {_HELP}")
     return measure
 
 

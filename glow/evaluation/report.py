@@ -1,4 +1,4 @@
-"""What an evaluation reports: JSON for programs, a table for people."""
+"""What an evaluation reports: JSON for programs, a table for people. Markdown is in `glow.evaluation.markdown`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,78 +6,114 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
+from glow.evaluation.failures import Analysis
 from glow.evaluation.measures import Evaluation
-from glow.evaluation.significance import Comparison
-from glow.evaluation.task import Task
+from glow.evaluation.significance import Comparison, Test
+from glow.evaluation.unseen import Unseen
 
-__all__ = ["Report", "comparison_json", "comparison_table", "report_table", "reports_json"]
+__all__ = ["Report", "analysis_json", "comparison_json", "comparison_table", "report_table", "reports_json"]
 
 DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """One retriever over one task.
+    """One run over one set of judgements.
 
     Attributes:
-        model: name and short hash of the model; None for the lexical baseline.
-        task: corpus and split.
-        retriever: dense, lexical or hybrid.
+        about: what was measured, as the first keys of the JSON (model, data, split, retriever; or run and qrels).
+        head: the same as the head of a column.
         evaluation: the values.
         options: what else decides the figures (rel, depth, term statistics, …).
+        unseen: the queries apart whose documents another split did not show; None where that was not asked for.
     """
 
-    model: str | None
-    task: Task
-    retriever: str
+    about: Mapping[str, str | None]
+    head: str
     evaluation: Evaluation
     options: Mapping[str, Any]
+    unseen: Unseen | None = None
 
     def as_json(self, *, per_query: bool) -> dict[str, Any]:
         """The report as JSON values (ARCHITECTURE.md section 4), on wish with each query's values."""
-        body: dict[str, Any] = {
-            "model": self.model,
-            "data": self.task.data,
-            "split": self.task.split,
-            "retriever": self.retriever,
-            "queries": len(self.evaluation.queries),
-            "measures": {name: round(mean, DIGITS) for name, mean in self.evaluation.means.items()},
-            "options": dict(self.options),
-        }
+        body = {**self.about, **_means(self.evaluation), "options": dict(self.options)}
+        if self.unseen is not None:
+            body["unseen"] = {"split": self.unseen.split, **_means(self.unseen.evaluation)}
         if per_query:
             body["per_query"] = self.evaluation.per_query
+            if self.unseen is not None:
+                body["unseen"]["ids"] = list(self.unseen.evaluation.queries)
         return body
+
+    @property
+    def columns(self) -> list[tuple[str, Evaluation]]:
+        """Heads and values of the columns that show the report in a table."""
+        columns = [(self.head, self.evaluation)]
+        if self.unseen is not None:
+            columns.append((f"{self.head}\nunseen in {self.unseen.split}", self.unseen.evaluation))
+        return columns
+
+
+def _means(evaluation: Evaluation) -> dict[str, Any]:
+    measures = {name: round(mean, DIGITS) for name, mean in evaluation.means.items()}
+    return {"queries": len(evaluation.queries), "measures": measures}
 
 
 def reports_json(reports: Sequence[Report], *, per_query: bool) -> str:
     """One JSON object for one report, a list for several; indented, with a line end."""
     bodies = [report.as_json(per_query=per_query) for report in reports]
-    return json.dumps(bodies[0] if len(bodies) == 1 else bodies, indent=2, ensure_ascii=False) + "\n"
+    return _dump(bodies[0] if len(bodies) == 1 else bodies)
 
 
 def report_table(reports: Sequence[Report]) -> Table:
     """Reports as a table: a row for each measure, a column for each report, so that figures fit any terminal."""
-    names = list(dict.fromkeys(name for report in reports for name in report.evaluation.values))
-    heads = [f"{report.task.data} {report.task.split}\n{report.retriever}" for report in reports]
-    table = Table("measure", *heads)
-    table.add_row("queries", *(str(len(report.evaluation.queries)) for report in reports))
-    means = [report.evaluation.means for report in reports]
+    columns = [column for report in reports for column in report.columns]
+    names = list(dict.fromkeys(name for _, evaluation in columns for name in evaluation.values))
+    table = Table()
+    for head in ("measure", *(head for head, _ in columns)):
+        # Text, as a file's name may hold what rich takes for markup; folded, as no figure may be cut.
+        table.add_column(Text(head), overflow="fold")
+    table.add_row("queries", *(str(len(evaluation.queries)) for _, evaluation in columns))
+    means = [evaluation.means for _, evaluation in columns]
     for name in names:
-        table.add_row(name, *(f"{found[name]:.4f}" for found in means))
+        table.add_row(name, *(f"{found[name]:.4f}" if name in found else "-" for found in means))
     return table
 
 
-def comparison_json(comparisons: Mapping[str, Comparison]) -> str:
-    """Measure name -> comparison, as indented JSON with a line end."""
-    return json.dumps({name: asdict(item) for name, item in comparisons.items()}, indent=2) + "\n"
+def comparison_json(systems: Mapping[str, Mapping[str, Comparison]]) -> str:
+    """Measure name -> comparison for one system, system -> such an object for several; as indented JSON."""
+    bodies = {label: {name: asdict(item) for name, item in found.items()} for label, found in systems.items()}
+    return _dump(next(iter(bodies.values())) if len(bodies) == 1 else bodies)
 
 
-def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
-    """Comparisons as a table, a row for each measure."""
-    table = Table("measure", "queries", "A", "B", "B - A", "95 % interval", "p")
+def comparison_table(label: str, comparisons: Mapping[str, Comparison], baseline: str, test: Test) -> Table:
+    """One system beside the baseline, a row for each measure.
+
+    Args:
+        label: the system, B.
+        comparisons: measure name -> comparison.
+        baseline: name of the baseline, A.
+        test: `randomisation` or `t`, whose p-values are shown, as they are and corrected.
+    """
+    queries = max(item.queries for item in comparisons.values())
+    table = Table(
+        *("measure", "A", "B", "B - A", "95 % interval", "p", "Holm"),
+        title=Text(f"A {baseline}, B {label}, {queries} queries, {test} test"),
+    )
     for name, item in comparisons.items():
+        p, corrected = item.by_test(test)
         means = (f"{item.mean_a:.4f}", f"{item.mean_b:.4f}", f"{item.difference:+.4f}")
         interval = f"{item.low:+.4f} to {item.high:+.4f}"
-        table.add_row(name, str(item.queries), *means, interval, f"{item.p_value:.4f}")
+        table.add_row(name, *means, interval, f"{p:.4f}", f"{corrected:.4f}")
     return table
+
+
+def analysis_json(analysis: Analysis, options: Mapping[str, Any]) -> str:
+    """A failure analysis as indented JSON, with what it was made from."""
+    return _dump({**options, **asdict(analysis)})
+
+
+def _dump(body: Any) -> str:
+    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from glow.errors import ConfigError, InputError
 from glow.evaluation.dense import DenseOptions, DenseRetriever, Progress
-from glow.evaluation.fusion import rrf
+from glow.evaluation.fusion import fuse
 from glow.evaluation.lexical import LexicalRetriever
 from glow.evaluation.runs import Run
 from glow.evaluation.task import Corpus
@@ -42,11 +42,7 @@ class HybridRetriever:
 
     def search(self, queries: Sequence[Query], k: int) -> Run:
         """At most k hits of each query, best first; scores are sums of reciprocal ranks."""
-        runs = [part.search(queries, k) for part in self._parts]
-        return {
-            query.id: rrf([[hit.document_id for hit in run[query.id]] for run in runs])[:k]
-            for query in queries
-        }
+        return fuse([part.search(queries, k) for part in self._parts], k)
 
 
 def open_retriever(

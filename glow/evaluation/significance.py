@@ -1,18 +1,26 @@
-"""Paired comparison of two runs: is a difference more than luck in the choice of queries?
+"""Paired comparison of runs: is a difference more than luck in the choice of queries?
 
-Both methods look at the difference of each query's value, so that hard queries are hard for both runs.
+All methods look at the difference of each query's value, so that hard queries are hard for both runs. Who makes many
+comparisons finds some differences by chance alone; Holm's correction keeps the chance of even one such find at the level
+(S. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979).
 
     n   queries     s   samples
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import InputError
+from glow.evaluation.measures import Evaluation
+from glow.evaluation.student import paired_t_test
 
-__all__ = ["SAMPLES", "Comparison", "compare"]
+__all__ = ["SAMPLES", "Comparison", "Test", "compare", "compare_all", "holm"]
+
+Test = Literal["randomisation", "t"]
 
 SAMPLES = 10_000
 LEVEL = 0.95
@@ -30,6 +38,8 @@ class Comparison:
         difference: mean_b - mean_a.
         low, high: ends of the 95 % interval of the difference (percentile bootstrap over queries).
         p_value: two-sided paired randomisation test, in (0, 1]; 1 where the runs are alike.
+        t_p_value: two-sided paired t-test, in [0, 1]; 1 where the runs are alike.
+        p_holm, t_p_holm: the same, corrected for all comparisons that were made together.
     """
 
     queries: int
@@ -39,12 +49,19 @@ class Comparison:
     low: float
     high: float
     p_value: float
+    t_p_value: float
+    p_holm: float
+    t_p_holm: float
+
+    def by_test(self, test: Test) -> tuple[float, float]:
+        """The p-value of one test, as it is and corrected."""
+        return (self.t_p_value, self.t_p_holm) if test == "t" else (self.p_value, self.p_holm)
 
 
 def compare(
     a: NDArray[np.float64], b: NDArray[np.float64], samples: int = SAMPLES, seed: int = 0
 ) -> Comparison:
-    """Compares two runs over the same queries.
+    """Compares two runs over the same queries, as the only comparison that is made.
 
     Args:
         a: float64 [n], run A's value of each query.
@@ -62,8 +79,67 @@ def compare(
     differences = b - a
     low, high = _bootstrap(differences, samples, np.random.default_rng(seed))
     p_value = _randomisation(differences, samples, np.random.default_rng(seed))
-    mean_a, mean_b = float(a.mean()), float(b.mean())
-    return Comparison(len(a), mean_a, mean_b, float(differences.mean()), low, high, p_value)
+    t_p_value = paired_t_test(differences)
+    means = (float(a.mean()), float(b.mean()), float(differences.mean()))
+    return Comparison(len(a), *means, low, high, p_value, t_p_value, p_value, t_p_value)
+
+
+def compare_all(
+    baseline: Evaluation, systems: Sequence[Evaluation], samples: int = SAMPLES, seed: int = 0
+) -> list[dict[str, Comparison]]:
+    """Compares each of several systems with a baseline in every measure.
+
+    Args:
+        baseline: run A.
+        systems: each is a run B, with the baseline's queries and measures.
+        samples: resamples of each method, >= 1.
+        seed: of every comparison, so that one does not depend on which others are made.
+
+    Returns:
+        For each system: measure name -> comparison, corrected over all systems and measures together.
+
+    Raises:
+        InputError: the queries differ, or there is none.
+    """
+    for system in systems:
+        if system.queries != baseline.queries:
+            raise InputError("expected the same queries in all runs: measure them by the same judgements")
+    found = [
+        {
+            name: compare(values, system.values[name], samples, seed)
+            for name, values in baseline.values.items()
+        }
+        for system in systems
+    ]
+    every = [item for comparisons in found for item in comparisons.values()]
+    corrected = zip(
+        holm([item.p_value for item in every]), holm([item.t_p_value for item in every]), strict=True
+    )
+    return [
+        {name: _corrected(item, *next(corrected)) for name, item in comparisons.items()}
+        for comparisons in found
+    ]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Corrects p-values for being many: the i-th smallest of m times m - i + 1, never below a smaller one's, at most 1.
+
+    Args:
+        p_values: any number, in [0, 1].
+
+    Returns:
+        Corrected values in the same order.
+    """
+    corrected = [1.0] * len(p_values)
+    highest = 0.0
+    for place, row in enumerate(sorted(range(len(p_values)), key=lambda row: p_values[row])):
+        highest = max(highest, p_values[row] * (len(p_values) - place))
+        corrected[row] = min(highest, 1.0)
+    return corrected
+
+
+def _corrected(item: Comparison, p_holm: float, t_p_holm: float) -> Comparison:
+    return replace(item, p_holm=p_holm, t_p_holm=t_p_holm)
 
 
 def _bootstrap(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.evaluation import rrf
+from glow.evaluation import fuse, rrf
+from glow.records import Hit
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), max_size=4)
 
@@ -60,3 +61,23 @@ def test_every_document_comes_once_in_descending_order(rankings: list[list[str]]
 @given(st.lists(st.sampled_from("abcdefgh"), unique=True))
 def test_a_single_ranking_keeps_its_order(ranking: list[str]) -> None:
     assert [hit.document_id for hit in rrf([ranking])] == ranking
+
+
+def test_runs_are_fused_query_by_query() -> None:
+    one = {"q1": [Hit("a", 9.0), Hit("b", 8.0)], "q2": [Hit("c", 1.0)]}
+    two = {"q3": [Hit("d", 0.5)], "q1": [Hit("b", 0.9)]}
+    fused = fuse([one, two], top_k=10, k=1)
+    assert list(fused) == ["q1", "q2", "q3"]
+    assert fused["q1"] == [Hit("b", pytest.approx(1 / 3 + 1 / 2)), Hit("a", 1 / 2)]
+    assert (fused["q2"], fused["q3"]) == ([Hit("c", 0.5)], [Hit("d", 0.5)])
+
+
+def test_top_k_bounds_what_is_fused_and_what_is_kept() -> None:
+    one, two = (
+        {"q": [Hit(name, -float(rank)) for rank, name in enumerate(names)]} for names in ("abc", "dca")
+    )
+    assert [hit.document_id for hit in fuse([one, two], top_k=2)["q"]] == [
+        "a",
+        "d",
+    ]  # without c, which both have
+    assert [hit.document_id for hit in fuse([one, two], top_k=3)["q"]] == ["a", "c", "d"]

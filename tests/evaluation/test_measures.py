@@ -5,8 +5,8 @@ import math
 import pytest
 
 from glow.errors import ConfigError, InputError
-from glow.evaluation import DEFAULT_MEASURES, Run, evaluate
-from glow.evaluation.measures import check_measures
+from glow.evaluation import DEFAULT_MEASURES, MEASURE_SETS, Run, evaluate
+from glow.evaluation.measures import check_measures, measure_names
 from glow.records import Hit, Qrel
 
 QRELS = [
@@ -112,15 +112,65 @@ def test_two_grades_for_one_document_are_refused() -> None:
     assert evaluate(RUN, [*QRELS, Qrel("q1", "d1", 3)]).queries == ("q1", "q2", "q3")
 
 
-@pytest.mark.parametrize("name", ["nDCG@", "NCG@0", "NCG", "NoSuch@10", "__import__('os')", ""])
+@pytest.mark.parametrize(
+    "name", ["nDCG@", "NCG@0", "NCG", "ERR(g_max=0)@20", "NoSuch@10", "__import__('os')", "Compat@10", ""]
+)
 def test_an_unknown_measure_is_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigError, match="unknown measure"):
         check_measures([name], rel=1)
 
 
+@pytest.mark.parametrize("name", ["ERR", "ERR@0", "nDCG(dcg='exp-log2')@10", "alpha_nDCG@20"])
+def test_what_the_library_would_start_another_program_for_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"needs a program that is not installed; try .*ERR@20"):
+        check_measures([name], rel=1)
+
+
+def test_the_measures_of_the_papers_on_a_hand_made_run() -> None:
+    """q1 has grades 3 and 1 at ranks 3 and 2, q2 grade 1 at rank 4, q3 nothing."""
+    dcg, ideal = 1 / math.log2(3) + 3 / math.log2(4), 3 + 1 / math.log2(3)
+    err_q1 = (1 / 16) / 2 + (15 / 16) * (7 / 16) / 3
+    expected = {
+        "RR@10": [1 / 2, 1 / 4],
+        "RR@20": [1 / 2, 1 / 4],
+        "nDCG@1": [0, 0],
+        "nDCG@3": [dcg / ideal, 0],
+        "nDCG@10": [dcg / ideal, 1 / math.log2(5)],
+        "NCG@10": [1, 1],
+        "NCG@20": [1, 1],
+        "NCG@50": [1, 1],
+        "R@100": [1, 1],
+        "P@20": [2 / 20, 1 / 20],
+        "ERR@20": [err_q1, (1 / 16) / 4],
+    }
+    found = evaluate(RUN, QRELS, measure_names(["papers"]))
+    assert list(found.values) == list(expected) == list(MEASURE_SETS["papers"])
+    for name, values in expected.items():
+        assert found.values[name].tolist() == pytest.approx([*values, 0], abs=1e-9), name
+
+
+def test_cut_offs_of_rr_10_and_20_differ() -> None:
+    late = made(q2=[*(f"x{n}" for n in range(14)), "d4"])
+    found = evaluate(late, QRELS, ["RR@10", "RR@20"])
+    assert found.per_query["RR@10"]["q2"] == 0.0
+    assert found.per_query["RR@20"]["q2"] == pytest.approx(1 / 15)
+
+
+def test_err_takes_its_scale_from_its_name_and_ignores_rel() -> None:
+    found = evaluate(made(q2=["d4"]), QRELS, ["ERR@20", "ERR(g_max=3)@20"], rel=2)
+    assert [values[1] for values in found.values.values()] == [1 / 16, 1 / 8]
+    with pytest.raises(InputError, match="ask for ERR"):
+        evaluate(RUN, QRELS, ["ERR(g_max=2)@20"])
+
+
+def test_names_are_split_and_sets_are_opened_once() -> None:
+    assert measure_names(["RR@10 P@5", "RR@10"]) == ["RR@10", "P@5"]
+    assert measure_names(["P@5 papers"]) == ["P@5", *MEASURE_SETS["papers"]]
+
+
 def test_a_cutoff_deeper_than_the_run_is_refused() -> None:
-    check_measures(["R@100", "NCG@50", "AP"], rel=1, depth=100)
-    for name in ("R@101", "NCG@101"):
+    check_measures(["R@100", "NCG@50", "ERR@20", "AP"], rel=1, depth=100)
+    for name in ("R@101", "NCG@101", "ERR@101"):
         with pytest.raises(ConfigError, match="looks at 101 hits, and the run holds 100"):
             check_measures([name], rel=1, depth=100)
 
