@@ -88,12 +88,14 @@ class FieldSchema(StrictModel):
         document_tokens: most tokens of a document in all; a field gets what the ones before it left, up to
             its own budget, and every later field keeps room for its [SEP].
         fields: in the order in which the document tower reads them.
+        one_field_id: every token has field id 0 (GLOW's ablation `us`); fields keep order and budgets.
     """
 
     name: str
     query_tokens: int = Field(ge=3)
     document_tokens: int = Field(ge=3)
     fields: tuple[FieldSpec, ...] = Field(min_length=1)
+    one_field_id: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -138,6 +140,18 @@ PRESETS = {
                 FieldSpec(name="text", tokens=160),
             ),
         ),
+        # BISON's fields without the body, in the default preset's budgets.
+        FieldSchema(
+            name="bison-default",
+            query_tokens=64,
+            document_tokens=120,
+            fields=(
+                FieldSpec(name="title", tokens=32),
+                FieldSpec(name="anchor", tokens=24, max_values=8),
+                FieldSpec(name="clicked_queries", tokens=48, max_values=5),
+                FieldSpec(name="url", tokens=16, kind="url"),
+            ),
+        ),
         # GLOW section 3.7: anchor, url and title 20 each, five clicked queries in 68.
         FieldSchema(
             name="glow-paper",
@@ -158,6 +172,17 @@ PRESETS = {
             fields=(
                 FieldSpec(name="url", tokens=30, kind="url"),
                 FieldSpec(name="title", tokens=30),
+            ),
+        ),
+        # GLOW Table 1 reads url, title and body of MS MARCO; limits of the released code.
+        FieldSchema(
+            name="glow-msmarco",
+            query_tokens=20,
+            document_tokens=188,
+            fields=(
+                FieldSpec(name="url", tokens=30, kind="url"),
+                FieldSpec(name="title", tokens=30),
+                FieldSpec(name="text", tokens=128),
             ),
         ),
     )

@@ -1,6 +1,6 @@
 """Torch modules: weighted attention and the two towers; they take plain arguments."""
 
-from glow.nn.attention import WeightedSelfAttention, WeightSide, weighted_attention
+from glow.nn.attention import WeightedSelfAttention, WeightForm, WeightSide, weighted_attention
 from glow.nn.bert import bert_config, init_from_bert, minilm_folder
 from glow.nn.towers import Pooling, Tower, TowerConfig, TwoTowers
 
@@ -9,6 +9,7 @@ __all__ = [
     "Tower",
     "TowerConfig",
     "TwoTowers",
+    "WeightForm",
     "WeightSide",
     "WeightedSelfAttention",
     "bert_config",

@@ -1,8 +1,11 @@
-"""Global weighted self-attention: attention logits multiplied by a word's BM25 weight.
+"""Global weighted self-attention: attention logits merged with a word's BM25 weight.
 
 Source: GLOW section 3.3, Eq. 2-4 (BISON Eq. 1). Eq. 2 weights the key's column, A_ij = w_j q_i·k_j / sqrt(d); Eq. 4
 and the released code weight the row, w_i. Both are offered. Since w_j (q_i·k_j) = q_i·(w_j k_j), scaling K (or Q)
 by w and then attending as usual is exact, so fused kernels apply and GLOW costs what BERT costs.
+
+Beyond the papers, the form `log` adds g_h log w_j to the logits of head h, which multiplies its attention by
+w_j ** g_h: a learned gain g_h a head, 0 for plain attention. `mlp` is the paper's ablation `wt`.
 
     B   sequences       L   tokens      H   hidden size
     n   heads           d   H / n
@@ -14,11 +17,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["MASKED_LOGIT", "WeightSide", "WeightedSelfAttention", "weighted_attention"]
+__all__ = [
+    "MASKED_LOGIT",
+    "MIN_WEIGHT",
+    "MergeMlp",
+    "WeightForm",
+    "WeightSide",
+    "WeightedSelfAttention",
+    "weighted_attention",
+]
 
 WeightSide = Literal["key", "row"]
+WeightForm = Literal["multiply", "log", "mlp"]
 MASKED_LOGIT = -10_000.0
 """Added to the logits of padded keys after weighting, as in BERT; softmax gives them exactly 0 in fp32."""
+MIN_WEIGHT = 1e-3
+"""Floor of a weight whose logarithm is taken."""
+MLP_HIDDEN = 4
 
 
 def weighted_attention(
@@ -42,6 +57,23 @@ def weighted_attention(
     return probabilities @ v, probabilities
 
 
+class MergeMlp(nn.Module):
+    """The ablation `wt`: a small MLP merges each logit with its weight (GLOW section 4.4; its shape is ours).
+
+    It starts as plain attention: the MLP's output is added to the logit, and its last layer starts at 0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, MLP_HIDDEN)
+        self.outer = nn.Linear(MLP_HIDDEN, 1)
+
+    def forward(self, logits: Tensor, weights: Tensor) -> Tensor:
+        """Logits float [B, n, L, L] and weights, float, broadcast to them -> merged logits of the same shape."""
+        pairs = torch.stack([logits, weights.expand_as(logits)], -1)
+        return logits + self.outer(functional.gelu(self.inner(pairs))).squeeze(-1)  # type: ignore[no-any-return]
+
+
 class WeightedSelfAttention(nn.Module):
     """Multi-head self-attention with a global weight a token.
 
@@ -50,43 +82,94 @@ class WeightedSelfAttention(nn.Module):
         heads: n; divides H.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4, the released code).
         dropout: of attention probabilities, in [0, 1).
+        form: how weights merge with logits.
+        gain: at the start, of every head; read by the form `log` alone.
     """
 
-    def __init__(self, hidden: int, heads: int, weight_side: WeightSide, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        hidden: int,
+        heads: int,
+        weight_side: WeightSide,
+        dropout: float = 0.0,
+        form: WeightForm = "multiply",
+        gain: float = 1.0,
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.head_size = hidden // heads
         self.weight_side = weight_side
         self.dropout = dropout
+        self.form = form
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.output = nn.Linear(hidden, hidden)
+        self.gain = nn.Parameter(torch.full((heads,), gain)) if form == "log" else None
+        self.merge = MergeMlp() if form == "mlp" else None
 
     def forward(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         """Attends.
 
         Args:
             x: float [B, L, H].
-            weights: float [B, L], >= 0; all ones give plain self-attention.
+            weights: float [B, L], >= 0; all ones give plain self-attention (but for a trained `mlp`).
             bias: float [B, 1, 1, L], 0 for tokens and `MASKED_LOGIT` for padding.
 
         Returns:
             float [B, L, H].
         """
-        q, k, v = self.qkv(x).chunk(3, dim=-1)  # [B, L, H] each
-        if torch.onnx.is_in_onnx_export():
-            scale = weights * self.head_size**-0.5  # one small product in place of two large ones
-            q, k, v = (self._split(part) for part in self._weigh(q, k, v, scale))
+        q, k, v, bias = self._inputs(x, weights, bias)
+        if self.merge is not None:
+            logits = self.merge(q @ k.transpose(-1, -2), self._columns(weights))
+            attended = self._drop((logits + bias).softmax(-1)) @ v
+        elif torch.onnx.is_in_onnx_export():
             attended = (q @ k.transpose(-1, -2) + bias).softmax(-1) @ v
-        else:
-            q, k, v = (self._split(part) for part in self._weigh(q, k, v, weights))  # [B, n, L, d]
+        elif x.is_cuda or q.dtype == torch.float32:
             dropout = self.dropout if self.training else 0.0
-            attended = functional.scaled_dot_product_attention(q, k, v, bias.to(q.dtype), dropout)
+            attended = functional.scaled_dot_product_attention(q, k, v, bias.to(q.dtype), dropout, scale=1.0)
+        else:
+            attended = self._written_out(q, k, v, bias)
         return self.output(self._join(attended))  # type: ignore[no-any-return]
 
-    def _weigh(self, q: Tensor, k: Tensor, v: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scales keys or queries, float [B, L, H], by `scale`, float [B, L]."""
-        scale = scale.unsqueeze(-1)
-        return (q, k * scale, v) if self.weight_side == "key" else (q * scale, k, v)
+    def probabilities(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+        """Attention probabilities float [B, n, L, L] of the same inputs as `forward`."""
+        q, k, _, bias = self._inputs(x, weights, bias)
+        logits = q @ k.transpose(-1, -2)
+        if self.merge is not None:
+            logits = self.merge(logits, self._columns(weights))
+        return (logits + bias).softmax(-1)
+
+    def _inputs(self, x: Tensor, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries (scaled), keys, values [B, n, L, d], and what is added to the logits, [B, 1 or n, 1, L]."""
+        q, k, v = self.qkv(x).chunk(3, dim=-1)  # [B, L, H] each
+        scale = self.head_size**-0.5
+        if self.gain is not None:
+            logs = weights.clamp(min=MIN_WEIGHT).log()[:, None, None, :]
+            bias = bias + self.gain[None, :, None, None] * logs
+        if self.form != "multiply":
+            q = q * scale
+        elif self.weight_side == "key":  # one small product carries weight and scale
+            k = k * (weights * scale).unsqueeze(-1).to(k.dtype)
+        else:
+            q = q * (weights * scale).unsqueeze(-1).to(q.dtype)
+        return self._split(q), self._split(k), self._split(v), bias
+
+    def _written_out(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+        """Attention in bf16 on a CPU, where the fused kernel takes four times as long at head size 32."""
+        heads, length = q.shape[1], q.shape[2]
+        with torch.autocast(q.device.type, enabled=False):
+            flat = bias.to(q.dtype).expand(-1, heads, -1, -1).flatten(0, 1)  # [B n, 1, L]
+            logits = torch.baddbmm(flat, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+            attended = torch.bmm(self._drop(logits.softmax(-1)), v.flatten(0, 1))
+        return attended.reshape(-1, heads, length, self.head_size)
+
+    def _drop(self, probabilities: Tensor) -> Tensor:
+        return (
+            functional.dropout(probabilities, self.dropout, self.training) if self.dropout else probabilities
+        )
+
+    def _columns(self, weights: Tensor) -> Tensor:
+        """Weights [B, L] as they lie beside the logits, [B, 1, 1, L] or [B, 1, L, 1]."""
+        return weights[:, None, None, :] if self.weight_side == "key" else weights[:, None, :, None]
 
     def _split(self, x: Tensor) -> Tensor:
         """[B, L, H] -> [B, n, L, d]."""

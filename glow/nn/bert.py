@@ -89,6 +89,15 @@ def init_from_bert(towers: TwoTowers, folder: Path, layers: Sequence[int]) -> No
         init_tower(tower, weights, layers)
 
 
+def init_words(towers: TwoTowers, folder: Path) -> None:
+    """Fills the shared word table alone, as a stock BERT checkpoint does for the released code.
+
+    Raises:
+        ConfigError: the folder cannot be read, or its table has another shape.
+    """
+    _copy(towers.words.weight, load_weights(folder), "embeddings.word_embeddings.weight")
+
+
 def load_weights(folder: Path) -> dict[str, Tensor]:
     """A BERT folder's tensors, float32, without a `bert.` prefix."""
     try:

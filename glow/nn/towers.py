@@ -6,19 +6,26 @@ only, post-norm layers, learned absolute positions, a field embedding in place o
     B   sequences       L   tokens      H   hidden size = dimensions of the vector
 """
 
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention, WeightSide
+from glow.nn.attention import (
+    MASKED_LOGIT,
+    MIN_WEIGHT,
+    MergeMlp,
+    WeightedSelfAttention,
+    WeightForm,
+    WeightSide,
+)
 from glow.schema import FieldSchema, StrictModel
 
 __all__ = ["EncoderLayer", "Pooling", "Tower", "TowerConfig", "TwoTowers"]
 
-Pooling = Literal["cls", "tanh", "mean"]
+Pooling = Literal["cls", "tanh", "mean", "weighted"]
 
 
 class TowerConfig(StrictModel):
@@ -29,7 +36,11 @@ class TowerConfig(StrictModel):
         hidden: H, the size of the vector.
         layers, heads, intermediate: of the encoder; `heads` divides H.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4).
-        pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), or the `mean` of all tokens.
+        weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
+            added, times a learned gain a head; key side) or `mlp` (the ablation `wt`).
+        gain: of the form `log`, and the exponent of `weighted` pooling, where they start; 0 is plain attention.
+        pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all
+            tokens, or `weighted`: their mean weighted by w ** gain, the gain learned.
         dropout: hidden and attention dropout in training.
         layer_norm_eps: BERT's 1e-12.
     """
@@ -40,9 +51,19 @@ class TowerConfig(StrictModel):
     heads: int = Field(default=12, ge=1)
     intermediate: int = Field(default=1536, ge=1)
     weight_side: WeightSide = "key"
+    weight_form: WeightForm = "multiply"
+    gain: float = 0.0
     pooling: Pooling = "mean"
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     layer_norm_eps: float = Field(default=1e-12, gt=0.0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.weight_form == "log" and self.weight_side == "row":
+            raise ValueError(
+                "weight_form 'log' on the row side changes nothing: softmax ignores what a row shares"
+            )
+        return self
 
 
 class EncoderLayer(nn.Module):
@@ -51,7 +72,9 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TowerConfig) -> None:
         super().__init__()
         hidden = config.hidden
-        self.attention = WeightedSelfAttention(hidden, config.heads, config.weight_side, config.dropout)
+        self.attention = WeightedSelfAttention(
+            hidden, config.heads, config.weight_side, config.dropout, config.weight_form, config.gain
+        )
         self.attention_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
         self.inner = nn.Linear(hidden, config.intermediate)
         self.outer = nn.Linear(config.intermediate, hidden)
@@ -85,6 +108,7 @@ class Tower(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.pooler = nn.Linear(config.hidden, config.hidden) if config.pooling == "tanh" else None
+        self.gain = nn.Parameter(torch.full((1,), config.gain)) if config.pooling == "weighted" else None
 
     def states(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
         """Last hidden states, float [B, L, H]; arguments as `forward`."""
@@ -94,6 +118,21 @@ class Tower(nn.Module):
         for layer in self.layers:
             x = layer(x, weights, bias)
         return x  # type: ignore[no-any-return]
+
+    def attention(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
+        """Attention of the last layer as `states` computes it, float32 [B, n, L, L]; arguments as `forward`.
+
+        Row i of head h says how token i shares its attention out: rows sum to 1, padded columns are 0.
+        """
+        last: WeightedSelfAttention = self.layers[-1].attention  # type: ignore[assignment]
+        inputs: list[tuple[Tensor, ...]] = []
+        # Caught on their way in, so that the loop of `states`, which is what gets exported, stays as it is.
+        hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given))
+        try:
+            self.states(ids, mask, field_ids, weights)
+        finally:
+            hook.remove()
+        return last.probabilities(*inputs[0]).float()
 
     def forward(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
         """Encodes a batch.
@@ -107,14 +146,18 @@ class Tower(nn.Module):
             float32 [B, H], L2-normalised.
         """
         x = self.states(ids, mask, field_ids, weights).float()
-        if self.pooling == "mean":
-            share = mask.to(x.dtype) / mask.sum(1, keepdim=True)  # [B, L]
-            pooled = torch.matmul(share.unsqueeze(1), x).squeeze(1)
-        else:
-            pooled = x[:, 0]
-            if self.pooler is not None:
-                pooled = torch.tanh(self.pooler(pooled))
-        return functional.normalize(pooled, dim=-1)
+        return functional.normalize(self._pool(x, mask, weights), dim=-1)
+
+    def _pool(self, x: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+        """States float32 [B, L, H] -> float32 [B, H]."""
+        if self.pooling in ("mean", "weighted"):
+            share = mask.to(x.dtype)  # [B, L]
+            if self.gain is not None:
+                share = share * torch.exp(self.gain * weights.clamp(min=MIN_WEIGHT).log())
+            share = share / share.sum(1, keepdim=True)
+            return torch.matmul(share.unsqueeze(1), x).squeeze(1)
+        first = x[:, 0]
+        return first if self.pooler is None else torch.tanh(self.pooler(first))
 
 
 class TwoTowers(nn.Module):
@@ -141,3 +184,5 @@ def _initialise(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
+    if isinstance(module, MergeMlp):  # comes after its own parts: attention starts as it would be without
+        nn.init.zeros_(module.outer.weight)

@@ -22,6 +22,7 @@ __all__ = [
     "normalise",
     "query_weight",
     "released_weight",
+    "soften",
 ]
 
 Number = TypeVar("Number", float, NDArray[np.float64])
@@ -96,3 +97,18 @@ def normalise(weights: NDArray[np.float32], how: Normalisation) -> NDArray[np.fl
         return weights
     scaled = np.divide(weights, total / weights.size, dtype=np.float64).astype(np.float32)
     return np.sqrt(scaled) if how == "sqrt" else scaled
+
+
+def soften(weights: NDArray[np.float32], strength: float) -> NDArray[np.float32]:
+    """Interpolates weights towards 1, those of plain attention: 1 + strength (w - 1). Not in the papers.
+
+    Args:
+        weights: float32 [tokens], non-negative.
+        strength: in [0, 1]; 1 leaves the weights as they are.
+
+    Returns:
+        float32 [tokens], non-negative and finite.
+    """
+    if strength == 1.0:
+        return weights
+    return (1.0 + strength * (weights - 1.0)).astype(np.float32)

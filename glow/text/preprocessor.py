@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
-from glow.text.bm25 import normalise
+from glow.text.bm25 import normalise, soften
 from glow.text.terms import TermTable
 from glow.text.urls import url_words
 from glow.text.weighting import Weighting, WordWeigher, WordWeights
@@ -100,7 +100,7 @@ class _Layout:
             ids,
             np.array(self.field_ids, np.int64),
             word_ids,
-            normalise(token_weights, weighting.normalise),
+            soften(normalise(token_weights, weighting.normalise), weighting.strength),
             tuple(self.words),
             self.dropped_words,
         )
@@ -140,7 +140,8 @@ class Preprocessor:
             later = len(self.schema.fields) - field_id - 1  # every later field keeps room for its [SEP]
             start = 0 if field_id == 0 else len(layout.ids)
             limit = min(start + spec.tokens, self.schema.document_tokens - later) - 1
-            layout.add(spec.name, field_id, fields[spec.name], limit)
+            seen_id = 0 if self.schema.one_field_id else field_id
+            layout.add(spec.name, seen_id, fields[spec.name], limit)
         return layout.finish(self.weigher.document(fields, layout.words), self.weighting)
 
 
@@ -167,9 +168,10 @@ def load_preprocessor(folder: Path, terms: TermTable | None = None) -> Preproces
         ConfigError: schema or weighting are not valid.
         FormatError: vocabulary or term table cannot be read.
     """
+    weighting = Weighting.load(folder / "weighting.json")
     return Preprocessor(
-        WordPieces(folder / VOCABULARY_FILE),
+        WordPieces(folder / VOCABULARY_FILE, weighting.unit),
         FieldSchema.load(folder / "schema.json"),
-        Weighting.load(folder / "weighting.json"),
+        weighting,
         terms if terms is not None else TermTable.load(folder / "terms"),
     )

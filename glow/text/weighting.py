@@ -21,7 +21,7 @@ from glow.text.bm25 import (
     released_weight,
 )
 from glow.text.terms import MAX_WORD_CHARACTERS, QUERY, TermTable
-from glow.text.words import is_punctuation
+from glow.text.words import Unit, is_punctuation
 
 __all__ = ["Weighting", "WordWeigher", "WordWeights"]
 
@@ -45,6 +45,8 @@ class Weighting(StrictModel):
         saturate_specials: whether [CLS] and [SEP] go through the formula as a word of idf 1 that occurs
             once (the released code does so); otherwise their weight is 1.
         normalise: see `glow.text.bm25.normalise`.
+        strength: see `glow.text.bm25.soften`.
+        unit: what counts and carries a weight: whole `word`s (GLOW section 3.6) or each `piece` (its ablation `tw`).
     """
 
     formula: Literal["paper", "released", "idf", "none"] = "paper"
@@ -54,6 +56,8 @@ class Weighting(StrictModel):
     document_k1: float = Field(default=2.0, gt=0.0, le=MAX_K1)
     saturate_specials: bool = True
     normalise: Literal["none", "mean", "sqrt"] = "mean"
+    strength: float = Field(default=1.0, ge=0.0, le=1.0)
+    unit: Unit = "word"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ import string
 import unicodedata
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from tokenizers import models, normalizers, pre_tokenizers
 
 from glow.errors import FormatError
 
-__all__ = ["WordPieces", "is_punctuation"]
+__all__ = ["Unit", "WordPieces", "is_punctuation"]
 
+Unit = Literal["word", "piece"]
 VOCABULARY_FILE = "vocab.txt"
 # Longer words are rare and may be a whole hostile query: caching them would only hold memory.
 CACHED_WORDS, CACHED_CHARACTERS = 100_000, 32
@@ -32,6 +34,7 @@ class WordPieces:
 
     Args:
         vocabulary: one piece a line, its line number (from 0) is its id; holds [PAD], [UNK], [CLS], [SEP].
+        unit: what counts as a word: a `word`, or each `piece` of it (GLOW's ablation `tw`).
 
     Attributes:
         cls_id, sep_id, pad_id: ids of the special pieces.
@@ -41,7 +44,7 @@ class WordPieces:
         FormatError: the file cannot be read or lacks a special piece.
     """
 
-    def __init__(self, vocabulary: Path) -> None:
+    def __init__(self, vocabulary: Path, unit: Unit = "word") -> None:
         try:
             # Not splitlines(): a piece may be one of the Unicode line separators.
             pieces = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -58,9 +61,21 @@ class WordPieces:
         self._splitter = pre_tokenizers.BertPreTokenizer()
         self._model = models.WordPiece(vocab=ids, unk_token="[UNK]")  # noqa: S106 - a piece, no password
         self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(self._pieces)
+        self._unit = unit
+        self._names = pieces
+        self._ids = ids
 
     def words(self, text: str) -> list[str]:
         """Words of a text in order; any Unicode string is accepted, lone surrogates count as white space."""
+        if self._unit == "piece":
+            return [self._names[number] for word in self._words(text) for number in self._of_word(word)]
+        return self._words(text)
+
+    def pieces(self, word: str) -> tuple[int, ...]:
+        """Ids of a word's pieces, one [UNK] where the vocabulary cannot spell it; never empty."""
+        return (self._ids[word],) if self._unit == "piece" else self._of_word(word)
+
+    def _words(self, text: str) -> list[str]:
         if text.isascii():
             return _ascii_words(text)
         words: list[str] = []
@@ -69,8 +84,7 @@ class WordPieces:
             words += _ascii_words(chunk) if chunk.isascii() else self._unicode_words(chunk)
         return words
 
-    def pieces(self, word: str) -> tuple[int, ...]:
-        """Ids of a word's pieces, one [UNK] where the vocabulary cannot spell it; never empty."""
+    def _of_word(self, word: str) -> tuple[int, ...]:
         return self._cached_pieces(word) if len(word) <= CACHED_CHARACTERS else self._pieces(word)
 
     def _unicode_words(self, text: str) -> list[str]:

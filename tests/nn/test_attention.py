@@ -102,3 +102,71 @@ def test_content_weights_reach_cls_in_one_layer_on_the_key_side_only() -> None:
         outputs[side] = (module(x, weights, bias)[0, 0], module(x, changed, bias)[0, 0])
     assert torch.equal(*outputs["row"])
     assert not torch.allclose(*outputs["key"], atol=1e-4)
+
+
+def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Three sequences of nine tokens, the second padded after five."""
+    torch.manual_seed(0)
+    bias = torch.zeros(3, 1, 1, 9)
+    bias[1, ..., 5:] = MASKED_LOGIT
+    return torch.randn(3, 9, 48), torch.rand(3, 9) * 4 + 0.1, bias
+
+
+def test_logarithms_multiply_attention_by_a_power_of_the_weight() -> None:
+    """softmax(a + g log w) is softmax(a) times w ** g, brought back to a sum of 1."""
+    module = WeightedSelfAttention(48, 4, "key", form="log", gain=0.5).eval()
+    x, weights, bias = inputs()
+    plain = module.probabilities(x, torch.ones_like(weights), bias)
+    expected = plain * weights.sqrt()[:, None, None, :]
+    expected = expected / expected.sum(-1, keepdim=True)
+    torch.testing.assert_close(module.probabilities(x, weights, bias), expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["log", "mlp"])
+def test_new_forms_start_as_plain_attention(form: str) -> None:
+    plain = WeightedSelfAttention(48, 4, "key").eval()
+    module = WeightedSelfAttention(48, 4, "key", form=form, gain=0.0).eval()  # type: ignore[arg-type]
+    module.load_state_dict(plain.state_dict(), strict=False)
+    if module.merge is not None:
+        torch.nn.init.zeros_(module.merge.outer.weight)
+        torch.nn.init.zeros_(module.merge.outer.bias)
+    x, weights, bias = inputs()
+    expected = plain(x, torch.ones_like(weights), bias)
+    torch.testing.assert_close(module(x, weights, bias), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_weight_of_zero_has_a_finite_logarithm() -> None:
+    module = WeightedSelfAttention(48, 4, "key", form="log", gain=1.0).eval()
+    x, weights, bias = inputs()
+    weights[:, 2] = 0.0
+    found = module.probabilities(x, weights, bias)
+    assert torch.isfinite(found).all()
+    assert (found[..., 2] < 0.02).all()
+
+
+@pytest.mark.parametrize("form", ["multiply", "log"])
+@pytest.mark.parametrize("side", ["key", "row"])
+def test_the_written_out_form_of_bf16_equals_the_fused_one(side: WeightSide, form: str) -> None:
+    if (side, form) == ("row", "log"):
+        return  # refused by the towers' configuration
+    module = WeightedSelfAttention(48, 4, side, form=form, gain=0.5)  # type: ignore[arg-type]
+    x, weights, bias = inputs()
+    fused = module(x, weights, bias)
+    with torch.autocast("cpu", torch.bfloat16):
+        written = module(x, weights, bias)
+    assert written.dtype == torch.bfloat16
+    torch.testing.assert_close(written.float(), fused, atol=0.02, rtol=0.05)
+    gradients = [
+        torch.autograd.grad(out.float().square().sum(), module.qkv.weight)[0] for out in (fused, written)
+    ]
+    cosine = torch.nn.functional.cosine_similarity(gradients[0].flatten(), gradients[1].flatten(), dim=0)
+    assert cosine > 0.999
+
+
+@pytest.mark.parametrize("form", ["multiply", "log", "mlp"])
+def test_probabilities_are_those_of_the_forward_pass(form: str) -> None:
+    module = WeightedSelfAttention(48, 4, "key", form=form, gain=0.5).eval()  # type: ignore[arg-type]
+    x, weights, bias = inputs()
+    v = module._split(module.qkv(x).chunk(3, -1)[2])
+    expected = module.output(module._join(module.probabilities(x, weights, bias) @ v))
+    torch.testing.assert_close(module(x, weights, bias), expected, atol=1e-5, rtol=1e-5)

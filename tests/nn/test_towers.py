@@ -1,12 +1,16 @@
 """Towers: equality with BERT, what is shared and what is not, padding, pooling."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from pydantic import ValidationError
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from glow.errors import ConfigError
 from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, minilm_folder
-from glow.nn.bert import MINILM_SHA256, init_tower, load_weights
+from glow.nn.bert import MINILM_SHA256, init_tower, init_words, load_weights
 from glow.nn.towers import Tower
 from glow.schema import FieldSchema
 
@@ -52,10 +56,15 @@ def test_towers_share_the_word_table_and_nothing_else() -> None:
     assert towers.document.fields.num_embeddings == len(SCHEMA.fields)
 
 
-@pytest.mark.parametrize("pooling", ["cls", "tanh", "mean"])
-@pytest.mark.parametrize("side", ["key", "row"])
-def test_padding_never_changes_a_vector(pooling: str, side: str) -> None:
-    config = SMALL.model_copy(update={"pooling": pooling, "weight_side": side})
+@pytest.mark.parametrize("pooling", ["cls", "tanh", "mean", "weighted"])
+@pytest.mark.parametrize(
+    ("side", "form"),
+    [("key", "multiply"), ("row", "multiply"), ("key", "log"), ("key", "mlp"), ("row", "mlp")],
+)
+def test_padding_never_changes_a_vector(pooling: str, side: str, form: str) -> None:
+    config = SMALL.model_copy(
+        update={"pooling": pooling, "weight_side": side, "weight_form": form, "gain": 0.7}
+    )
     tower = TwoTowers(config, SCHEMA).eval().query
     ids, mask, field_ids, _ = batch()
     weights = torch.rand(ids.shape) + 0.3
@@ -118,3 +127,38 @@ def test_a_wrong_number_of_layers_and_an_absent_layer_are_refused() -> None:
 def test_initial_weights_are_the_known_ones() -> None:
     assert len(MINILM_SHA256) == 64
     assert (minilm_folder() / "vocab.txt").is_file()
+
+
+def test_weighted_pooling_is_a_mean_weighted_by_a_power_of_w() -> None:
+    config = SMALL.model_copy(update={"pooling": "weighted", "gain": 0.5})
+    tower = TwoTowers(config, SCHEMA).eval().query
+    ids, mask, field_ids, _ = batch()
+    weights = torch.rand(ids.shape) + 0.3
+    with torch.no_grad():
+        states = tower.states(ids, mask, field_ids, weights)
+        share = weights.sqrt() * mask
+        pooled = (states * share[:, :, None]).sum(1) / share.sum(1, keepdim=True)
+        torch.testing.assert_close(
+            tower(ids, mask, field_ids, weights),
+            nn.functional.normalize(pooled, dim=-1),
+            atol=1e-5,
+            rtol=1e-5,
+        )
+
+
+def test_logarithms_on_the_row_side_are_refused() -> None:
+    with pytest.raises(ValidationError, match="changes nothing"):
+        TowerConfig(vocabulary=60, weight_form="log", weight_side="row")
+
+
+def test_initial_words_leave_the_layers_as_they_were_drawn(tmp_path: Path) -> None:
+    """The released code starts from the word table alone."""
+    torch.manual_seed(0)
+    towers = TwoTowers(SMALL, SCHEMA)
+    before = {name: tensor.clone() for name, tensor in towers.state_dict().items()}
+    table = torch.randn(60, 24)
+    save_file({"embeddings.word_embeddings.weight": table}, tmp_path / "model.safetensors")
+    init_words(towers, tmp_path)
+    assert torch.equal(towers.words.weight, table)
+    for name, tensor in towers.state_dict().items():
+        assert name.endswith("words.weight") or torch.equal(tensor, before[name])

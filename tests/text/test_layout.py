@@ -1,13 +1,14 @@
 """Field layout of the presets: which tokens a document gets, in which order, with which field ids."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
-from glow.text import Preprocessor, WeightedTokens
+from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces
 
 Make = Callable[..., Preprocessor]
 LONG = ("bee " * 300,)
@@ -77,3 +78,32 @@ def test_default_gives_the_body_what_the_other_fields_leave(make: Make) -> None:
 @pytest.mark.parametrize(("preset", "low", "high"), [("glow-default", 128, 192), ("glow-paper", 128, 128)])
 def test_document_budgets_of_presets(preset: str, low: int, high: int) -> None:
     assert low <= FieldSchema.preset(preset).document_tokens <= high
+
+
+def test_one_field_id_changes_nothing_but_the_field_ids(make: Make) -> None:
+    """The ablation `us`."""
+    schema = FieldSchema.preset("glow-default")
+    document = Document("d", {"title": ("what is",), "text": ("the bee home",)})
+    plain = make(schema).document(document)
+    one = make(schema.model_copy(update={"one_field_id": True})).document(document)
+    assert one.ids.tolist() == plain.ids.tolist()
+    np.testing.assert_array_equal(one.weights, plain.weights)
+    assert set(plain.field_ids.tolist()) == {0, 1, 2, 3, 4}
+    assert set(one.field_ids.tolist()) == {0}
+
+
+def test_pieces_as_units_keep_the_ids_and_weigh_each_piece(small_vocabulary: Path) -> None:
+    """The ablation `tw`: "being" is b ##e ##ing; whole words give it one weight, pieces one each."""
+    text = "the being"
+    counts = {"the": 90, "b": 50, "##e": 20, "##ing": 5}
+    found = []
+    for unit in ("word", "piece"):
+        pieces = WordPieces(small_vocabulary, unit)  # type: ignore[arg-type]
+        table = TermTable.from_counts(counts, 100, {"query": 3.0})
+        weighting = Weighting(unit=unit, normalise="none")  # type: ignore[arg-type]
+        found.append(Preprocessor(pieces, FieldSchema.preset("glow-default"), weighting, table).query(text))
+    whole, by_piece = found
+    assert by_piece.ids.tolist() == whole.ids.tolist()
+    assert by_piece.words == ("the", "b", "##e", "##ing")
+    assert len(set(whole.weights[2:5].tolist())) == 1
+    assert by_piece.weights[2] < by_piece.weights[3] < by_piece.weights[4]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from glow.records import Document
 from glow.schema import PRESETS, FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, Weighting, WordWeigher
-from glow.text.bm25 import normalise
+from glow.text.bm25 import normalise, soften
 
 Make = Callable[..., Preprocessor]
 IDFS = st.sampled_from(["smooth", "bm25"])
@@ -163,3 +163,16 @@ def test_equal_weights_of_any_size_become_1() -> None:
 def test_options_outside_their_range_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         Weighting(**options)
+
+
+@given(st.lists(st.floats(0.0, 50.0, width=32), min_size=1, max_size=20), st.floats(0.0, 1.0))
+def test_strength_interpolates_between_plain_attention_and_the_weights(
+    values: list[float], strength: float
+) -> None:
+    weights = np.array(values, np.float32)
+    found = soften(weights, strength)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, (1 - strength) + strength * weights, rtol=1e-5, atol=1e-5)
+    assert (soften(weights, 0.0) == 1.0).all()
+    assert soften(weights, 1.0) is weights
+    assert (found >= 0).all()
