@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TOP_ROOMS = ("glow", "model_export", "index_builder", "service", "demo")
+TOP_ROOMS = ("glow", "model_export", "index_builder", "service", "demo", "scripts")
 """Packages of the checkout; tests and benchmarks may import anything and be imported by none of these."""
 
 
@@ -85,6 +85,7 @@ ROOMS = {
         f"{PLAIN} fastapi starlette uvicorn anyio redis httpx orjson prometheus_client opentelemetry {COMMAND_LINE}",
         "serving needs no torch, no exporter and no builder",
     ),
+    "scripts": room(BASE, COMMAND_LINE, "programs that make data folders; nothing imports them"),
     "demo": room(BASE, "", "standard library and glow's base; builder and service are started as commands"),
 }
 WITH_TORCH = ("glow.nn", "glow.training", "model_export")

@@ -1,0 +1,150 @@
+"""Writes a data folder: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv` (docs/data.md), and the bad records beside it.
+
+The converters of public releases share it. The folder appears under its name when it is whole.
+"""
+
+import hashlib
+import json
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+import typer
+
+from glow.errors import GlowError, InputError
+
+__all__ = ["DataFolder", "collapsed", "fail", "share", "split_of"]
+
+REJECTS = "rejects.jsonl"
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+class DataFolder:
+    """A data folder in the making; use as a context manager.
+
+    Args:
+        out: the folder to make; it must not be there yet.
+
+    Attributes:
+        counts: documents, queries, rejects, and judgements by split.
+
+    Raises:
+        InputError: there is something at `out` already.
+    """
+
+    def __init__(self, out: Path) -> None:
+        if out.exists():
+            raise InputError(f"there is a {out} already; remove it or choose another --out")
+        self._out = out
+        self._part = out.with_name(f".{out.name}.part")
+        self._files: dict[str, TextIO] = {}
+        self._ids: dict[str, set[str]] = {"corpus.jsonl": set(), "queries.jsonl": set()}
+        self.counts: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        shutil.rmtree(self._part, ignore_errors=True)
+        (self._part / "qrels").mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files.values():
+            file.close()
+        if kind is None and self.counts["documents"] and self.counts["queries"]:
+            self._part.rename(self._out)
+            return
+        shutil.rmtree(self._part)
+        if kind is None:
+            found = f"{self.counts['documents']} documents and {self.counts['queries']} queries"
+            raise InputError(f"the source holds {found}; expected some of both: is it the right folder?")
+
+    def add_document(
+        self,
+        identifier: str,
+        text: str,
+        url: str = "",
+        title: str = "",
+        anchor: Sequence[str] = (),
+        clicked_queries: Sequence[str] = (),
+        **metadata: str,
+    ) -> None:
+        """Writes one document; a second one of the same id is a reject."""
+        fields: dict[str, Any] = {"url": url, "title": title, "anchor": list(anchor)}
+        record = {
+            "_id": identifier,
+            **fields,
+            "clicked_queries": list(clicked_queries),
+            "text": text,
+            **metadata,
+        }
+        self._add("corpus.jsonl", "documents", record)
+
+    def add_query(self, identifier: str, text: str) -> None:
+        """Writes one query; a second one of the same id is a reject."""
+        self._add("queries.jsonl", "queries", {"_id": identifier, "text": text})
+
+    def judge(self, split: str, query: str, document: str, grade: int) -> None:
+        """Writes one judgement."""
+        file = self._file(f"qrels/{split}.tsv", HEADER)
+        file.write(f"{query}\t{document}\t{grade}\n")
+        self.counts[f"judgements {split}"] += 1
+
+    def reject(self, file: str, place: str, reason: str, start: str = "") -> None:
+        """Records what could not be used: its file, the place in it (`line 7`, an id), why, and how it starts."""
+        record = {"file": file, "place": place, "reason": reason, "start": start[:200]}
+        self._write(REJECTS, record)
+        self.counts["rejects"] += 1
+
+    def summary(self) -> str:
+        """The counts in one line."""
+        counted = ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        return f"{self._out}: {counted}" + (f" (see {REJECTS})" if self.counts["rejects"] else "")
+
+    def _add(self, file: str, kind: str, record: dict[str, Any]) -> None:
+        identifier = record["_id"]
+        if identifier in self._ids[file]:
+            self.reject(file, identifier, f"{kind} before has this id too", str(record.get("text", "")))
+            return
+        self._ids[file].add(identifier)
+        self._write(file, record)
+        self.counts[kind] += 1
+
+    def _write(self, file: str, record: dict[str, Any]) -> None:
+        self._file(file).write(json.dumps(record, ensure_ascii=False) + "\n")
+
+    def _file(self, name: str, header: str = "") -> TextIO:
+        if name not in self._files:
+            self._files[name] = (self._part / name).open("w", encoding="utf-8", newline="\n")
+            self._files[name].write(header)
+        return self._files[name]
+
+
+def collapsed(text: str) -> str:
+    """A text with every run of white space as one blank."""
+    return " ".join(text.split())
+
+
+def share(key: str) -> float:
+    """A number in [0, 1) that depends on a key alone, evenly spread over keys."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) / 2**64
+
+
+def split_of(key: str, shares: Sequence[tuple[str, float]]) -> str:
+    """The split of a key: names with shares that add up to 1, chosen by a hash, so the same on every machine."""
+    place = share(f"split:{key}")
+    for name, size in shares:
+        if place < size:
+            return name
+        place -= size
+    return shares[-1][0]
+
+
+def fail(error: GlowError) -> typer.Exit:
+    """Says what went wrong; to be raised."""
+    sys.stderr.write(f"error ({error.code}): {error}\n")
+    return typer.Exit(2)

@@ -1,0 +1,164 @@
+"""Converts a checkout of tldr-pages to a data folder: `python -m scripts.convert_tldr --source DIR --out DIR`.
+
+Format read (CONTRIBUTING.md and the style guide of tldr-pages): `pages/PLATFORM/NAME.md` with a line `# TITLE`, lines
+`> DESCRIPTION` (one may be `> See also: `a`, `b`.`, one `> More information: <URL>.`), and for each example a line
+`- INTENT:` with a line `` `COMMAND` `` below it. `{{…}}` marks what to fill in, `[c]reate` a letter that names an option.
+Translations (`pages.de`) are left alone, and so are pages that only point to another (`alias of`).
+
+A page becomes a document: its address, title, `See also` names as anchors, description and commands as text. Intents
+are what people want to do: a fifth of them are kept as the page's clicked queries, the others are queries. An intent
+that stands on up to three pages has them all as relevant; one on more pages, or of one word, is no query. The splits
+train, dev and test (75, 12.5 and 12.5 of 100) and the fifth are chosen by a hash of the intent and of its place.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glow.errors import GlowError, InputError, RecordError
+from scripts.convert_layout import DataFolder, collapsed, fail, share, split_of
+
+SPLITS = (("train", 0.75), ("dev", 0.125), ("test", 0.125))
+CLICKED_SHARE = 0.2
+MAX_PAGES = 3
+MIN_WORDS = 2
+_URL = re.compile(r"More information: <([^>]+)>")
+_SEE_ALSO = re.compile(r"See also: (.*)")
+_NAME = re.compile(r"`([^`]+)`")
+_MNEMONIC = re.compile(r"\[(\w+)\]")
+_PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
+_ALIAS = re.compile(r"This command is an alias of ")
+
+app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: `intents` and `commands` are as many."""
+
+    id: str
+    title: str
+    url: str
+    see_also: tuple[str, ...]
+    description: str
+    intents: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def convert(source: Path, out: Path) -> str:
+    """Converts the English pages of a checkout.
+
+    Args:
+        source: the checkout; holds `pages/`.
+        out: the data folder to make.
+
+    Returns:
+        What was written, in a line.
+
+    Raises:
+        InputError: the checkout has no pages, or `out` is there.
+    """
+    paths = sorted((source / "pages").glob("*/*.md"))
+    if not paths:
+        raise InputError(f"{source} has no pages/PLATFORM/NAME.md; expected a checkout of tldr-pages/tldr")
+    with DataFolder(out) as folder:
+        pages = []
+        for path in paths:
+            name = path.relative_to(source).as_posix()
+            try:
+                text = path.read_text(encoding="utf-8")
+                if not _ALIAS.search(text):
+                    pages.append(parse_page(f"{path.parent.name}/{path.stem}", text))
+            except UnicodeDecodeError as error:
+                folder.reject(name, f"byte {error.start}", "not UTF-8")
+            except RecordError as error:
+                folder.reject(name, "page", str(error), text)
+        _write(pages, folder)
+    return folder.summary()
+
+
+def parse_page(identifier: str, text: str) -> Page:
+    """Reads a page.
+
+    Raises:
+        RecordError: it has no title, no example, or an example without a command.
+    """
+    titles: list[str] = []
+    quoted: list[str] = []
+    intents: list[str] = []
+    commands: list[str] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith("# "):
+            titles.append(line[2:].strip())
+        elif line.startswith(">"):
+            quoted.append(line[1:].strip())
+        elif line.startswith("- "):
+            intents.append(collapsed(_MNEMONIC.sub(r"\1", line[2:].rstrip(": "))))
+        elif line.startswith("`") and line.endswith("`") and len(commands) < len(intents):
+            commands.append(collapsed(_PLACEHOLDER.sub(r"\1", line[1:-1])))
+        else:
+            raise RecordError(
+                f"expected `# `, `> `, `- ` or an example's command in backticks, found {line:.60}"
+            )
+    if len(titles) != 1 or not intents or len(intents) != len(commands):
+        found = f"{len(titles)} titles, {len(intents)} intents and {len(commands)} commands"
+        raise RecordError(f"expected one title and as many commands as intents, found {found}")
+    url, see_also, description = _described(quoted)
+    return Page(identifier, titles[0], url, see_also, description, tuple(intents), tuple(commands))
+
+
+def _described(quoted: list[str]) -> tuple[str, tuple[str, ...], str]:
+    """Address, names of `See also`, and the description that the other lines make."""
+    url = ""
+    see_also: tuple[str, ...] = ()
+    lines = []
+    for line in quoted:
+        if address := _URL.search(line):
+            url = address[1]
+        elif names := _SEE_ALSO.match(line):
+            see_also = tuple(_NAME.findall(names[1]))
+        else:
+            lines.append(line.replace("`", ""))
+    return url, see_also, collapsed(" ".join(lines))
+
+
+def _write(pages: list[Page], folder: DataFolder) -> None:
+    pages_of: dict[str, list[str]] = defaultdict(list)
+    for page in pages:
+        for intent in dict.fromkeys(map(str.casefold, page.intents)):
+            pages_of[intent].append(page.id)
+    for page in pages:
+        clicked = []
+        for place, intent in enumerate(page.intents):
+            identifier = f"tldr-{page.id}-{place}"
+            relevant = pages_of[intent.casefold()]
+            if share(f"clicked:{identifier}") < CLICKED_SHARE:
+                clicked.append(intent)
+            elif len(intent.split()) >= MIN_WORDS and len(relevant) <= MAX_PAGES:
+                folder.add_query(identifier, intent)
+                split = split_of(intent.casefold(), SPLITS)
+                for document in relevant:
+                    folder.judge(split, identifier, document, 1)
+        text = collapsed(f"{page.description} {' ; '.join(page.commands)}")
+        folder.add_document(page.id, text, page.url, page.title, page.see_also, clicked)
+
+
+@app.command()
+def main(
+    source: Annotated[Path, typer.Option(help="Checkout of tldr-pages/tldr.")],
+    out: Annotated[Path, typer.Option(help="Data folder to make.")],
+) -> None:
+    """Convert tldr-pages to a data folder."""
+    try:
+        sys.stdout.write(convert(source, out) + "\n")
+    except GlowError as error:
+        raise fail(error) from error
+
+
+if __name__ == "__main__":
+    app()

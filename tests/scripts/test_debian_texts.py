@@ -1,0 +1,291 @@
+"""Made-up inputs of every source, laid out as on a Debian system, become a data folder that our readers take."""
+
+import base64
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glow.collection import read_documents, read_qrels, read_queries
+from scripts.debian.books import section_pair
+from scripts.debian.dictionaries import entry_pairs, synset_pairs
+from scripts.debian.docstrings import file_pairs
+from scripts.debian.manpages import manual_pairs, page_pair
+from scripts.debian.markup import Section, html_sections, pod_sections, xml_sections
+from scripts.debian.packages import package_pairs
+from scripts.debian.pair import Pair, first_sentence, make_pair, without_start
+from scripts.debian_texts import write
+
+CHECKOUT = Path(__file__).parents[2]
+LONG = "It turns the wheel of a small boat by itself, so that the crew can sleep while the wind is steady and kind."
+PACKAGES = """Package: libtiller1
+Description-md5: aa
+Homepage: https://tiller.example
+
+Package: tiller
+Description-md5: bb
+Homepage: https://tiller.example
+
+Package: librust-one-dev
+Description: one thing - Rust source code
+ This package contains the source for the Rust one crate, made by debcargo for use with cargo and with dh-cargo.
+
+Package: librust-two-dev
+Description: two things - Rust source code
+ This package contains the source for the Rust two crate, made by debcargo for use with cargo and with dh-cargo.
+"""
+TRANSLATION = f"""Package: libtiller1
+Description-md5: aa
+Description-en: autopilot of small boats (library)
+ {LONG}
+ .
+ This package has the shared library.
+
+Package: tiller
+Description-md5: bb
+Description-en: autopilot of small boats
+ {LONG}
+ .
+ This package has the program.
+"""
+MANUAL = r""".\" a comment
+.TH TILLER 1
+.SH NAME
+tiller, wheel \- steer a \fIsmall\fR boat
+.SH SYNOPSIS
+.B tiller
+.SH DESCRIPTION
+.B tiller
+keeps the course of a boat that is under sail, and
+.BR wheel (1)
+does the same where there is no tiller \(em but only with an engine.
+.nf
+code that is not prose
+.fi
+.PP
+It can\(aqt see other boats, so you have to look out.
+.TS
+a table
+.TE
+.SH AUTHOR
+Nobody.
+"""
+MDOC = """.Dd today
+.Dt OAR 1
+.Sh NAME
+.Nm oar
+.Nd row a boat by hand
+.Sh DESCRIPTION
+The
+.Nm
+utility moves a boat when there is no wind, and it needs
+.Ar hands
+and the flag
+.Fl s ,
+as
+.Xr tiller 1
+says to those who read it.
+"""
+
+
+def stored(root: Path) -> Path:
+    """A system with one thing of each source."""
+    lists = root / "var/lib/apt/lists"
+    manuals = root / "usr/share/man/man1"
+    library = root / "usr/lib/python3/dist-packages/boats"
+    for folder in (lists, manuals, library, root / "var/lib/dpkg/info"):
+        folder.mkdir(parents=True)
+    (lists / "x_main_binary-amd64_Packages").write_text(PACKAGES)
+    (lists / "x_main_i18n_Translation-en").write_text(TRANSLATION)
+    (manuals / "tiller.1.gz").write_bytes(gzip.compress(MANUAL.encode()))
+    (manuals / "foreign.1").write_text(MANUAL.replace("tiller", "foreign"))
+    (manuals / "link.1").write_text(".so man1/tiller.1\n")
+    (manuals / "alias.1.gz").symlink_to("tiller.1.gz")
+    (root / "var/lib/dpkg/info/bought.list").write_text("/usr/share/man/man1/foreign.1\n")
+    (library / "__init__.py").write_text(f'"""Steers a small boat. {LONG} {LONG}"""\n')
+    return root
+
+
+def test_a_package_is_asked_for_by_its_short_description_and_siblings_are_one(tmp_path: Path) -> None:
+    pairs = list(package_pairs(stored(tmp_path)))
+    assert [pair.id for pair in pairs] == ["deb:tiller", "deb:librust-one-dev"]
+    text = f"{LONG} This package has the program."
+    assert pairs[0] == Pair(
+        "deb:tiller", "autopilot of small boats", "tiller", text, "https://tiller.example"
+    )
+
+
+def test_a_manual_page_becomes_plain_english() -> None:
+    pair = page_pair(MANUAL, "tiller", "1")
+    assert pair is not None
+    assert (pair.id, pair.query, pair.title) == ("man:tiller.1", "steer a small boat", "tiller, wheel")
+    assert pair.text == (
+        "tiller keeps the course of a boat that is under sail, and wheel(1) does the same where there is no tiller - "
+        "but only with an engine. It can't see other boats, so you have to look out."
+    )
+
+
+def test_a_page_in_mdoc_becomes_plain_english() -> None:
+    pair = page_pair(MDOC, "oar", "1")
+    assert pair is not None
+    assert (pair.title, pair.query) == ("oar", "row a boat by hand")
+    assert pair.text == (
+        "The oar utility moves a boat when there is no wind, and it needs hands and the flag -s, as tiller(1) says to "
+        "those who read it."
+    )
+
+
+def test_links_and_pages_of_packages_from_elsewhere_are_passed_over(tmp_path: Path) -> None:
+    assert [pair.id for pair in manual_pairs(stored(tmp_path))] == ["man:tiller.1"]
+
+
+@pytest.mark.parametrize(
+    "source", ["", ".SH NAME", ".SH NAME\nx \\- y\n.SH DESCRIPTION\n.nf\n", "\\", ".de X\n", "'"]
+)
+def test_a_broken_page_is_no_pair(source: str) -> None:
+    assert page_pair(source, "x", "1") is None
+
+
+def test_a_docstring_is_asked_for_by_its_first_sentence_and_ends_before_its_sections() -> None:
+    source = f'class Boat:\n    def sail(self):\n        """Sails e.g. home.\n\n        Use :meth:`Boat.row` or ``row``. {LONG}\n'
+    source += f'        {LONG}\n\n        Args:\n            wind: strength.\n        """\n'
+    assert not list(file_pairs(source, "boats")), "a sentence of three words asks for nothing"
+    (pair,) = file_pairs(source.replace("Sails e.g. home", "Sails e.g. home to you"), "boats")
+    assert (pair.id, pair.query) == ("py:boats.Boat.sail", "Sails e.g. home to you")
+    assert pair.text == f"Use row or row. {LONG} {LONG}"
+
+
+def test_a_file_that_does_not_parse_has_no_pairs() -> None:
+    assert not list(file_pairs("def :", "bad"))
+    assert not list(file_pairs("\0", "bad"))
+
+
+HTML = f"""<html><head><title>1. Boats — The Book</title></head><body><div class="navheader"><p>Next</p></div>
+<h1>1. Boats<a class="headerlink">¶</a></h1><p>Short.</p><h2>1.1. Sails &amp; wind</h2><p>{LONG}<pre>code</pre></p>
+<div class="para">And then it is there.</div>Next page</body></html>"""
+
+
+def test_a_page_gives_headings_those_above_them_and_prose() -> None:
+    first, second = html_sections(HTML)
+    assert (first.heading, first.text.strip()) == ("1. Boats", "Short.")
+    assert (second.heading, second.parents) == ("1.1. Sails & wind", ["1. Boats", "1. Boats"])
+    assert " ".join(second.text.split()) == f"{LONG} And then it is there."
+    pair = section_pair(second, "book", "book:1")
+    assert pair is not None
+    assert (pair.query, pair.title) == ("Sails & wind", "Boats")
+
+
+def test_docbook_and_pod_give_the_same_sections() -> None:
+    docbook = f"<chapter><title>Boats</title><sect1><title>Sails</title><para>{LONG}</para></sect1></chapter>"
+    pod = f"=head1 Boats\n\n=head2 Sails\n\n{LONG.replace('small', 'B<small>')}\n\n    code\n\n=cut\n"
+    for sections in (xml_sections(docbook), pod_sections(pod)):
+        assert [(found.heading, found.parents, found.text.strip()) for found in sections] == [
+            ("Boats", [], ""),
+            ("Sails", ["Boats"], LONG),
+        ]
+
+
+def test_a_heading_that_says_nothing_gives_way_to_the_first_sentence() -> None:
+    section = Section("Introduction", ["Boats"], f"A boat is no ship. {LONG} {LONG}")
+    pair = section_pair(section, "book", "book:1")
+    assert pair is not None
+    assert (pair.query, pair.title, pair.text) == ("A boat is no ship", "Boats", f"{LONG} {LONG}")
+    assert section_pair(Section("See also", [], LONG * 2), "book", "book:1") is None
+
+
+def test_a_synset_is_asked_for_by_its_words_and_titled_by_what_it_is_a_kind_of() -> None:
+    data = (
+        "  1 a licence line | with a bar\n"
+        "00000010 06 n 01 vessel 0 000 | a craft that is made to go on the water\n"
+        "00000020 06 n 02 boat 0 row_boat 1 001 @ 00000010 n 0000 | a small vessel that you can row or sail on water\n"
+    )
+    pair = list(synset_pairs(data, "noun"))[1]
+    assert (pair.id, pair.query, pair.title) == ("wn:noun-00000020", "boat, row boat", "vessel")
+    assert pair.text == "a small vessel that you can row or sail on water"
+
+
+def test_an_entry_of_a_dictionary_is_asked_for_by_its_first_sentence() -> None:
+    entry = f"boat\n\n   <sea> A boat goes on {{water}}. {LONG}\n   {LONG}\n".encode()
+    data = b"about it" + entry
+    index = f"00databaseinfo\tA\tI\nboat\t{number(8)}\t{number(len(entry))}\n"
+    (pair,) = entry_pairs(index, data, "sea")
+    assert (pair.id, pair.query, pair.title) == ("dict-sea:8", "A boat goes on water", "boat")
+    assert pair.text == f"{LONG} {LONG}"
+
+
+def number(value: int) -> str:
+    """A whole number below 4,096 in dictd's base 64, by way of the standard library's."""
+    return base64.b64encode((value << 12).to_bytes(3, "big")).decode()[:2]
+
+
+def test_texts_that_are_short_foreign_or_name_a_test_collection_are_refused() -> None:
+    assert make_pair("x:1", "boat", "", LONG) is not None
+    assert make_pair("x:1", "boat", "", "It is too short.") is None
+    assert make_pair("x:1", "...", "", LONG) is None
+    assert (
+        make_pair(
+            "x:1", "boat", "", "das Boot fährt langsam hinaus aufs Meer und kehrt abends wieder heim " * 2
+        )
+        is None
+    )
+    assert make_pair("x:1", "boat", "Cranfield boats", LONG) is None
+
+
+def test_texts_are_cut_at_220_words_and_drawings_dropped() -> None:
+    pair = make_pair("x:1", "boat", "", f"{LONG}\n|----+====+----|\n" + f"{LONG} " * 20)
+    assert pair is not None
+    assert 150 < len(pair.text.split()) <= 220
+    assert pair.text.endswith("kind.")
+    assert "---" not in pair.text
+
+
+def test_the_query_is_taken_off_only_where_it_stands_alone() -> None:
+    assert without_start("A boat. It floats.", "a boat") == "It floats."
+    assert without_start("A boat is wet.", "a boat") == "A boat is wet."
+    assert first_sentence("Use e.g. Linux. Or not.") == ("Use e.g. Linux.", "Or not.")
+
+
+def test_equal_queries_are_one_and_those_of_more_than_five_documents_go(tmp_path: Path) -> None:
+    pairs = [Pair(f"x:{n}", "Same thing" if n % 2 else "same  thing.", "", f"{LONG} {n}") for n in range(2)]
+    pairs += [Pair(f"y:{n}", "installation", "", LONG) for n in range(6)]
+    assert write(pairs, tmp_path) == (2, 1)
+    assert [(row.query_id, row.document_id) for row in read_qrels(tmp_path / "qrels/train.tsv")] == [
+        ("q-x:0", "x:0"),
+        ("q-x:0", "x:1"),
+    ]
+
+
+def run(out: Path, root: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "scripts.debian_texts", "--out", str(out), "--root", str(root), *options]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+
+
+def test_the_command_writes_a_folder_our_readers_take_and_names_what_is_missing(tmp_path: Path) -> None:
+    root = stored(tmp_path / "root")
+    first = run(tmp_path / "a", root)
+    assert first.returncode == 0, first.stderr
+    assert "wordnet: not on this machine; to have it: apt-get install wordnet-base" in first.stdout
+    documents = {
+        found.id: found for found in read_documents(tmp_path / "a/corpus.jsonl", ("url", "title", "text"))
+    }
+    queries = {found.id: found.text for found in read_queries(tmp_path / "a/queries.jsonl")}
+    judged = {row.document_id: queries[row.query_id] for row in read_qrels(tmp_path / "a/qrels/train.tsv")}
+    assert judged.keys() == documents.keys()
+    assert judged["man:tiller.1"] == "steer a small boat"
+    assert documents["deb:tiller"].metadata == {"source": "deb"}
+    assert {name.partition(":")[0] for name in documents} == {"deb", "man", "py"}
+    assert run(tmp_path / "b", root).returncode == 0
+    assert (tmp_path / "a/corpus.jsonl").read_bytes() == (tmp_path / "b/corpus.jsonl").read_bytes()
+
+
+def test_the_command_takes_sources_and_a_limit(tmp_path: Path) -> None:
+    root = stored(tmp_path / "root")
+    done = run(tmp_path / "a", root, "--sources", "packages", "--limit-per-source", "1", "--seed", "3")
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "a/corpus.jsonl").read_text().splitlines()
+    assert [json.loads(line)["source"] for line in lines] == ["deb"]
+    assert run(tmp_path / "b", root, "--sources", "nothing").returncode == 2
+    assert run(tmp_path / "b", tmp_path / "empty").returncode == 1
