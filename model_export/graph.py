@@ -81,7 +81,7 @@ def _quiet() -> Iterator[None]:
 def _check_parameters(model: ModelProto, tower: Tower) -> None:
     """The exporter merges parameters of equal value, which happens before any training only."""
     kept = {tensor.name for tensor in model.graph.initializer}
-    wanted = {name for name, parameter in tower.named_parameters() if parameter.ndim == 1}
+    wanted = {name for name, parameter in tower.named_parameters() if parameter.ndim != 2}
     if not wanted <= kept:
         raise ExportError(
             f"the exporter merged {', '.join(sorted(wanted - kept)[:3])} with equal parameters; "

@@ -10,7 +10,7 @@ import importlib.util
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,24 +69,44 @@ def _long_options(command: Any) -> Iterator[str]:
 
 
 def parsed_options(room: str) -> Options:
-    """Commands of a room, from its source: `@app.command` functions with `Annotated[…, typer.Option(…)]`."""
-    tree = ast.parse((ROOT / room.replace(".", "/") / "__main__.py").read_bytes())
+    """Commands of a room, from its source.
+
+    Functions whose arguments are `Annotated[…, typer.Option(…)]`, in place or by an alias, and that are decorated
+    with `@app.command`, or given to `app.command("name")` where they are imported.
+    """
+    folder = ROOT / room.replace(".", "/")
+    nodes = [node for path in sorted(folder.glob("*.py")) for node in ast.parse(path.read_bytes()).body]
+    aliases = {
+        ast.unparse(target): node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    }
+    functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
     found: Options = {}
     has_callback = False
-    for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
-        for decorator in function.decorator_list:
-            kind = ast.unparse(decorator.func) if isinstance(decorator, ast.Call) else ""
-            has_callback |= kind == "app.callback"
-            if isinstance(decorator, ast.Call) and kind == "app.command":
-                names = [ast.literal_eval(argument) for argument in decorator.args]
-                name = names[0] if names else function.name.replace("_", "-")
-                found[name] = {option for argument in function.args.args for option in _parsed(argument)}
+    for node in ast.parse((folder / "__main__.py").read_bytes()).body:
+        match node:
+            case ast.FunctionDef(decorator_list=[ast.Call(func=kind, args=names)]):
+                has_callback |= ast.unparse(kind) == "app.callback"
+                function = node.name if ast.unparse(kind) == "app.command" else None
+            case ast.Expr(value=ast.Call(func=ast.Call(args=names), args=[ast.Name(id=function)])):
+                pass
+            case _:
+                continue
+        if function is not None:
+            name = ast.literal_eval(names[0]) if names else function.replace("_", "-")
+            arguments = functions[function].args.args
+            found[name] = {option for argument in arguments for option in _parsed(argument, aliases)}
     # typer makes a lone command the app itself, unless a callback says that more may come.
     return {"": next(iter(found.values()))} if len(found) == 1 and not has_callback else found
 
 
-def _parsed(argument: ast.arg) -> Iterator[str]:
-    match argument.annotation:
+def _parsed(argument: ast.arg, aliases: Mapping[str, ast.expr]) -> Iterator[str]:
+    annotation = argument.annotation
+    if isinstance(annotation, ast.Name):
+        annotation = aliases.get(annotation.id)
+    match annotation:
         case ast.Subscript(slice=ast.Tuple(elts=[_, ast.Call(func=function, args=given)])):
             if ast.unparse(function) == "typer.Option":
                 names = [str(ast.literal_eval(name)) for name in given]

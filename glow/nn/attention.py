@@ -103,7 +103,8 @@ class WeightedSelfAttention(nn.Module):
         self.form = form
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.output = nn.Linear(hidden, hidden)
-        self.gain = nn.Parameter(torch.full((heads,), gain)) if form == "log" else None
+        # Of the shape that broadcasts: an exporter folds a reshaped parameter into a constant without a name.
+        self.gain = nn.Parameter(torch.full((heads, 1, 1), gain)) if form == "log" else None
         self.merge = MergeMlp() if form == "mlp" else None
 
     def forward(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
@@ -144,7 +145,7 @@ class WeightedSelfAttention(nn.Module):
         scale = self.head_size**-0.5
         if self.gain is not None:
             logs = weights.clamp(min=MIN_WEIGHT).log()[:, None, None, :]
-            bias = bias + self.gain[None, :, None, None] * logs
+            bias = bias + self.gain * logs
         if self.form != "multiply":
             q = q * scale
         elif self.weight_side == "key":  # one small product carries weight and scale

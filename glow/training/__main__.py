@@ -3,20 +3,23 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
+from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from glow.errors import GlowError
 from glow.nn.bert import minilm_folder
-from glow.schema import FieldSchema
+from glow.training.commands_data import mine_command, synthesise_command
+from glow.training.commands_grid import grid_command, grid_report_command
+from glow.training.commands_study import attention_command
 from glow.training.config import TrainConfig
-from glow.training.loop import Progress as TrainingProgress
-from glow.training.synthesise import synthesise
-from glow.training.train import train
+from glow.training.loop import TrainingDevice
+from glow.training.progress import Progress as TrainingProgress
+from glow.training.train import TrainInputs, train
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Train GLOW's two towers.")
 
@@ -29,9 +32,27 @@ def _main() -> None:
 @app.command("train")
 def train_command(
     config: Annotated[Path, typer.Option(help="TOML file with the run's options.")],
-    data: Annotated[list[Path], typer.Option(help="BEIR-style folder; may be given several times.")],
     out: Annotated[Path, typer.Option(help="Checkpoint folder to write; state and metrics go to OUT.run.")],
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Data folder, ours or MS MARCO's files; may be given several times."),
+    ] = None,
+    synthesise: Annotated[
+        list[Path] | None,
+        typer.Option(help="JSON lines of documents to make training pairs from; may be given several times."),
+    ] = None,
+    synthesis_model: Annotated[
+        Path | None,
+        typer.Option(help="Model that filters those pairs; default: the one models/DEFAULT names."),
+    ] = None,
     split: Annotated[str, typer.Option(help="Split of the judgements to train on.")] = "train",
+    dev: Annotated[
+        list[Path] | None,
+        typer.Option(help="Data folder whose split `dev` is watched; may be given several times."),
+    ] = None,
+    negatives: Annotated[
+        list[Path] | None, typer.Option(help="File of mined hard negatives; may be given several times.")
+    ] = None,
     init: Annotated[
         Path | None,
         typer.Option(help="BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2."),
@@ -41,6 +62,7 @@ def train_command(
     ] = None,
     max_steps: Annotated[int | None, typer.Option(help="Overrides the configuration's bound.")] = None,
     seed: Annotated[int | None, typer.Option(help="Overrides the configuration's seed.")] = None,
+    device: Annotated[TrainingDevice, typer.Option(help="`auto` takes a GPU where there is one.")] = "auto",
     threads: Annotated[int, typer.Option(help="CPU threads; 0 takes all cores.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
 ) -> None:
@@ -50,49 +72,53 @@ def train_command(
     console = Console(stderr=True)
     try:
         options = _override(TrainConfig.read(config), max_steps, seed)
+        start, guide = init or minilm_folder(), teacher or minilm_folder()
+        inputs = TrainInputs(
+            data or (),
+            split,
+            out,
+            start,
+            guide,
+            negatives or (),
+            dev or (),
+            synthesise or (),
+            synthesis_model,
+            device,
+        )
         with _progress(console) as progress:
-            task = progress.add_task("starting", total=None, loss=float("nan"), speed=0.0)
+            task = progress.add_task("starting", total=None, loss=float("nan"), speed=0.0, dev="")
 
             def show(state: TrainingProgress) -> None:
-                progress.update(
-                    task,
-                    completed=state.step,
-                    total=state.steps,
-                    loss=state.loss,
-                    speed=state.pairs_per_second,
-                )
+                shown = "  ".join(f"{name} {value:.3f}" for name, value in state.dev.items())
+                if shown and not console.is_terminal:
+                    console.print(f"step {state.step}: loss {state.loss:.4f}, dev RR@10 {shown}")
+                fields: dict[str, Any] = {"loss": state.loss, "speed": state.pairs_per_second}
+                if shown:
+                    fields["dev"] = shown
+                progress.update(task, completed=state.step, total=state.steps, **fields)
 
             def stage(name: str) -> None:
                 progress.update(task, description=name)
                 if not console.is_terminal:
                     console.print(name)
 
-            start, guide = init or minilm_folder(), teacher or minilm_folder()
-            report = train(options, data, split, out, start, guide, stage, show)
+            report = train(options, inputs, stage, show)
     except GlowError as error:
         console.print(f"[red]error[/red] ({error.code}): {error}")
         raise typer.Exit(2) from error
+    if not PartialState().is_main_process:
+        return
     text = json.dumps(report, indent=2)
     if json_file:
         json_file.write_text(text + "\n", encoding="utf-8")
     sys.stdout.write(text + "\n")
 
 
-@app.command("synthesise")
-def synthesise_command(
-    corpus: Annotated[Path, typer.Option(help="JSON lines of documents.")],
-    out: Annotated[Path, typer.Option(help="Data folder to write.")],
-    fields: Annotated[str, typer.Option(help="Schema preset that names the text fields.")] = "glow-default",
-    max_queries: Annotated[int, typer.Option(help="Most queries a document.")] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of the choice of sentences.")] = 0,
-) -> None:
-    """Make training pairs from documents alone: clicked queries, anchors and sentences as queries."""
-    try:
-        pairs = synthesise(corpus, out, FieldSchema.preset(fields), seed, max_queries)
-    except GlowError as error:
-        Console(stderr=True).print(f"[red]error[/red] ({error.code}): {error}")
-        raise typer.Exit(2) from error
-    sys.stdout.write(f"{pairs} pairs in {out}\n")
+app.command("mine")(mine_command)
+app.command("synthesise")(synthesise_command)
+app.command("grid")(grid_command)
+app.command("grid-report")(grid_report_command)
+app.command("attention")(attention_command)
 
 
 def _override(config: TrainConfig, max_steps: int | None, seed: int | None) -> TrainConfig:
@@ -109,7 +135,7 @@ def _progress(console: Console) -> Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]:.0f} pairs/s"),
+        TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]:.0f} pairs/s  {task.fields[dev]}"),
         TimeRemainingColumn(),
         console=console,
     )

@@ -2,50 +2,65 @@
 
 import tomllib
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from glow.errors import ConfigError
-from glow.nn.attention import WeightSide
+from glow.nn.attention import WeightForm, WeightSide
 from glow.nn.towers import Pooling
 from glow.schema import FieldSchema, StrictModel, describe
 from glow.text import Weighting
 
-__all__ = ["ObjectiveConfig", "OptimiserConfig", "TowersConfig", "TrainConfig"]
+__all__ = ["ObjectiveConfig", "OptimiserConfig", "TowersConfig", "TrainConfig", "WatchConfig"]
 
 
 class TowersConfig(StrictModel):
     """Which towers to train.
 
     Attributes:
+        init: what is taken from the initial encoder: its `layers`, or its `words` alone, under layers drawn at
+            random (so the released code does).
         init_layers: layers of the initial encoder that become layers 0, 1, …; their number is the depth.
-        weight_side, pooling, dropout: as `glow.nn.TowerConfig`.
+        weight_side, weight_form, gain, pooling, dropout: as `glow.nn.TowerConfig`.
         train_words: whether the shared word table learns; a frozen one keeps rare words near their
             pre-trained place and spares a third of a step on a CPU.
     """
 
-    init_layers: tuple[int, ...] = Field(default=(0, 2, 4), min_length=1)
+    init: Literal["layers", "words"] = "layers"
+    init_layers: tuple[int, ...] = Field(default=(0, 4, 5), min_length=1)
     weight_side: WeightSide = "key"
+    weight_form: WeightForm = "multiply"
+    gain: float = 0.0
     pooling: Pooling = "mean"
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
     train_words: bool = True
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What of `TowerConfig` a run may choose for towers that exist already."""
+        return self.model_dump(include={"weight_side", "weight_form", "gain", "pooling", "dropout"})
 
 
 class ObjectiveConfig(StrictModel):
     """What is minimised.
 
     Attributes:
-        kind: `bce` (Eq. 10 with NCE sampling, docs/papers.md 1.6) or `softmax` over the batch.
+        kind: `bce` (Eq. 10 with NCE sampling, docs/papers.md 1.6), `softmax` over the batch, `pairwise`
+            (RankNet's logistic loss of each pair against each negative) or `none` (distillation alone).
         scale, shift: start of the BCE's a and c; learned unless `learn_scale` is false.
         nce_weight: share of the sampled negatives in the BCE loss.
         inverse_temperature: of NCE sampling; 1000 is close to the hardest negative, 10 to a uniform pick.
         query_mask: queries whose cosine is above it are taken as the same question.
-        temperature: of the softmax.
+        temperature: of softmax and pairwise loss.
+        hard_negatives: mined negatives a pair and step, where `--negatives` gives any.
         distill_weight: weight of 1 - cosine to a teacher's vectors, for queries and documents each; 0 is off.
+        margin_weight: weight of the squared difference to the teacher's margins cos(q, d+) - cos(q, d-).
+        list_weight: weight of the divergence from the teacher's softmax over the batch's documents.
+        list_temperature: of both softmaxes there.
     """
 
-    kind: Literal["bce", "softmax"] = "softmax"
+    kind: Literal["bce", "softmax", "pairwise", "none"] = "softmax"
     scale: float = Field(default=1.0, gt=0.0)
     shift: float = 0.0
     learn_scale: bool = True
@@ -53,31 +68,71 @@ class ObjectiveConfig(StrictModel):
     inverse_temperature: float = Field(default=1000.0, gt=0.0)
     query_mask: float = Field(default=0.9, gt=0.0, le=1.0)
     temperature: float = Field(default=0.05, gt=0.0)
+    hard_negatives: int = Field(default=0, ge=0)
     distill_weight: float = Field(default=0.0, ge=0.0)
+    margin_weight: float = Field(default=0.0, ge=0.0)
+    list_weight: float = Field(default=0.0, ge=0.0)
+    list_temperature: float = Field(default=0.05, gt=0.0)
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether any part of the loss looks at a teacher."""
+        return bool(self.distill_weight or self.margin_weight or self.list_weight)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kind == "none" and not self.needs_teacher:
+            raise ValueError(
+                "kind 'none' leaves nothing to minimise; give distill_weight, margin_weight or list_weight"
+            )
+        return self
 
 
 class OptimiserConfig(StrictModel):
     """How it is minimised.
 
     Attributes:
-        batch_size: pairs a step.
+        batch_size: pairs a step and process; negatives come from the process's own batch.
+        chunk_size: gradient caching: texts encoded at once, so that a large batch fits into small memory at
+            the price of encoding twice; 0 encodes the batch as a whole.
         epochs: passes over the pairs.
         max_steps: stops earlier; 0 is no bound. The learning rate's course ends with it.
         learning_rate: the peak.
+        gain_rate: times that, for the learned gains, which start far from where they end.
         warmup: share of the steps in which the rate rises linearly; it then falls linearly to 0.
-        weight_decay: decoupled; none on biases, norms, scale and shift.
+        strength_warmup: share of the steps in which weights rise from 1 to what preprocessing says.
+        weight_decay: decoupled; none on biases, norms, gains, scale and shift.
         clip_norm: bound of the global gradient norm.
-        precision: `fp32`, or `bf16` autocast.
+        precision: `fp32`, `bf16` or (GPU alone) `fp16` autocast.
     """
 
     batch_size: int = Field(default=64, ge=1)
+    chunk_size: int = Field(default=0, ge=0)
     epochs: int = Field(default=3, ge=1)
     max_steps: int = Field(default=0, ge=0)
     learning_rate: float = Field(default=1e-4, gt=0.0)
+    gain_rate: float = Field(default=30.0, gt=0.0)
     warmup: float = Field(default=0.1, ge=0.0, lt=1.0)
+    strength_warmup: float = Field(default=0.0, ge=0.0, lt=1.0)
     weight_decay: float = Field(default=0.01, ge=0.0)
     clip_norm: float = Field(default=1.0, gt=0.0)
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Literal["fp32", "bf16", "fp16"] = "bf16"
+
+
+class WatchConfig(StrictModel):
+    """How retrieval on `--dev` folders is watched while training.
+
+    Attributes:
+        steps: how often it is measured; 0 is never.
+        patience: measurements without a better one after which training stops; 0 never stops early.
+        queries, documents: most queries, and most documents beside their relevant ones, that are looked at,
+            drawn once by the run's seed; 0 takes all.
+    """
+
+    steps: int = Field(default=0, ge=0)
+    patience: int = Field(default=0, ge=0)
+    queries: int = Field(default=500, ge=0)
+    documents: int = Field(default=3000, ge=0)
 
 
 class TrainConfig(StrictModel):
@@ -86,26 +141,40 @@ class TrainConfig(StrictModel):
     Attributes:
         name: of the run, for people.
         fields: a schema preset's name.
+        document_tokens: most tokens of a document; 0 keeps the preset's bound.
+        one_field_id: the paper's ablation `us`: every field has the same field embedding.
         seed: of every random choice.
         checkpoint_steps: how often the state for a resume is written.
     """
 
     name: str
     fields: str = "glow-default"
+    document_tokens: int = Field(default=0, ge=0)
+    one_field_id: bool = False
     seed: int = 0
     checkpoint_steps: int = Field(default=200, ge=1)
     weighting: Weighting = Weighting()
     towers: TowersConfig = TowersConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     optimiser: OptimiserConfig = OptimiserConfig()
+    watch: WatchConfig = WatchConfig()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         try:
-            FieldSchema.preset(self.fields)
+            _ = self.field_schema
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return self
+
+    @property
+    def field_schema(self) -> FieldSchema:
+        """The preset, with the run's own bound and field ids."""
+        preset = FieldSchema.preset(self.fields)
+        changes: dict[str, Any] = {"one_field_id": self.one_field_id}
+        if self.document_tokens:
+            changes["document_tokens"] = self.document_tokens
+        return FieldSchema.model_validate(preset.model_dump() | changes)
 
     @classmethod
     def read(cls, path: Path) -> "TrainConfig":

@@ -1,8 +1,9 @@
-"""Training pairs from BEIR-style folders, preprocessed once and batched from one folder at a time."""
+"""Training pairs from data folders, preprocessed on demand and batched from one folder at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,11 @@ from glow.records import Document
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermCounter, TermTable, WeightedTokens, WordPieces, field_words
 
-__all__ = ["Collection", "PairBatches", "count_terms", "read_collection"]
+__all__ = ["Collection", "PairBatch", "PairBatches", "count_terms", "read_collection"]
+
+# Larger collections are preprocessed anew each time: their texts would not fit into memory.
+KEPT_TEXTS = 400_000
+Text = TypeVar("Text")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,14 +27,18 @@ class Collection:
 
     Attributes:
         name: the folder's name.
-        documents, queries: texts; positions serve as numbers everywhere else.
+        documents, queries: texts; positions serve as numbers everywhere else. Documents may be read on demand.
+        query_ids: as many as queries.
         relevant: query number -> numbers of its relevant documents (grade >= 1); every query has some.
+        negatives: query number -> numbers of its hard negatives, where there are any.
     """
 
     name: str
     documents: Sequence[Document]
     queries: Sequence[str]
+    query_ids: Sequence[str]
     relevant: Sequence[frozenset[int]]
+    negatives: Sequence[tuple[int, ...]] | None = None
 
     @property
     def pairs(self) -> NDArray[np.int64]:
@@ -54,7 +63,13 @@ def read_collection(folder: Path, split: str, schema: FieldSchema) -> Collection
     if not judged:
         raise InputError(f"split {split!r} of {folder} judges no query and document that are there")
     queries = [texts[identifier] for identifier in judged]
-    return Collection(folder.name, documents, queries, [frozenset(found) for found in judged.values()])
+    return Collection(
+        folder.resolve().name,
+        documents,
+        queries,
+        list(judged),
+        [frozenset(found) for found in judged.values()],
+    )
 
 
 def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: WordPieces) -> TermTable:
@@ -77,18 +92,45 @@ def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBatch:
-    """B pairs of one collection.
+    """B pairs of one collection, and N hard negatives each; M = B + B N documents.
 
     Attributes:
         collection: its number.
-        queries, documents: int64 [B], numbers in the collection.
-        relevant: bool [B, B], where document j answers query i, by judgement or equal text.
+        queries: int64 [B], numbers in the collection.
+        documents: int64 [M]: the pairs' documents, then the negatives of pair 0, of pair 1, …
+        relevant: bool [B, M], where document j answers query i, by judgement or equal text.
     """
 
     collection: int
     queries: NDArray[np.int64]
     documents: NDArray[np.int64]
     relevant: NDArray[np.bool_]
+
+
+class Preprocessed(Sequence[WeightedTokens], Generic[Text]):
+    """Texts as weighted tokens, preprocessed when first asked for."""
+
+    def __init__(self, texts: Sequence[Text], preprocess: Callable[[Text], WeightedTokens]) -> None:
+        self._texts = texts
+        self._preprocess = preprocess
+        self._kept: dict[int, WeightedTokens] | None = {} if len(texts) <= KEPT_TEXTS else None
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, number: int) -> WeightedTokens: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[WeightedTokens]: ...
+    def __getitem__(self, number: Any) -> Any:
+        """One text's tokens, or those of a slice."""
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        if self._kept is None:
+            return self._preprocess(self._texts[number])
+        if number not in self._kept:
+            self._kept[int(number)] = self._preprocess(self._texts[number])
+        return self._kept[number]
 
 
 class PairBatches:
@@ -99,46 +141,72 @@ class PairBatches:
         preprocessor: one for queries and documents.
         batch_size: B.
         seed: of the order; an epoch's order depends on it and on the epoch alone, so a run can resume.
+        hard_negatives: N, drawn anew each epoch from a query's mined ones.
     """
 
     def __init__(
-        self, collections: Sequence[Collection], preprocessor: Preprocessor, batch_size: int, seed: int
+        self,
+        collections: Sequence[Collection],
+        preprocessor: Preprocessor,
+        batch_size: int,
+        seed: int,
+        hard_negatives: int = 0,
     ) -> None:
         self.collections = collections
         self.batch_size = batch_size
         self.seed = seed
+        self.hard_negatives = hard_negatives
         self.pad_id = preprocessor.pieces.pad_id
-        self.queries = [[preprocessor.query(text) for text in c.queries] for c in collections]
-        self.documents = [[preprocessor.document(document) for document in c.documents] for c in collections]
-        self._pairs = [collection.pairs for collection in collections]
-        self._query_keys = [_keys(queries) for queries in self.queries]
-        self._document_keys = [_keys(documents) for documents in self.documents]
+        self.queries = [Preprocessed(c.queries, preprocessor.query) for c in collections]
+        self.documents = [Preprocessed(c.documents, preprocessor.document) for c in collections]
+        self.pairs = [collection.pairs for collection in collections]
 
     @property
     def steps_per_epoch(self) -> int:
         """Batches in one pass over all pairs; a short last batch of a collection is left out."""
-        return sum(max(len(pairs) // self.batch_size, 1) for pairs in self._pairs)
+        return sum(max(len(pairs) // self.batch_size, 1) for pairs in self.pairs)
 
     def epoch(self, number: int) -> Iterator[PairBatch]:
         """Batches of one pass, each from one collection (harder negatives than a mixture), in random order."""
         random = np.random.default_rng([self.seed, number])
         batches = []
-        for collection, pairs in enumerate(self._pairs):
+        for collection, pairs in enumerate(self.pairs):
             order = random.permutation(len(pairs))
             for start in range(0, max(len(order) - self.batch_size + 1, 1), self.batch_size):
                 batches.append((collection, pairs[order[start : start + self.batch_size]]))
         for choice in random.permutation(len(batches)):
             collection, pairs = batches[choice]
-            yield PairBatch(collection, pairs[:, 0], pairs[:, 1], self._relevant(collection, pairs))
+            negatives = self._negatives(collection, pairs, np.random.default_rng([self.seed, number, choice]))
+            documents = np.concatenate([pairs[:, 1], negatives.reshape(-1)])
+            yield PairBatch(
+                collection, pairs[:, 0], documents, self._relevant(collection, pairs[:, 0], documents)
+            )
 
-    def _relevant(self, collection: int, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _negatives(
+        self, collection: int, pairs: NDArray[np.int64], random: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Int64 [B, N]; a query with fewer repeats its own document, which is blocked as relevant."""
+        mined = self.collections[collection].negatives
+        drawn = np.repeat(pairs[:, 1:], self.hard_negatives, axis=1)
+        if mined is None or not self.hard_negatives:
+            return drawn[:, :0]
+        for row, query in enumerate(pairs[:, 0]):
+            known = mined[query]
+            count = min(len(known), self.hard_negatives)
+            drawn[row, :count] = random.permutation(np.array(known, np.int64))[:count]
+        return drawn
+
+    def _relevant(
+        self, collection: int, queries: NDArray[np.int64], documents: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         judged = self.collections[collection].relevant
-        queries, documents = pairs[:, 0], pairs[:, 1]
         known = np.array([[document in judged[query] for document in documents] for query in queries])
-        query_keys = self._query_keys[collection][queries]
-        document_keys = self._document_keys[collection][documents]
-        equal_query = query_keys[:, None] == query_keys[None, :]
-        equal_document = document_keys[:, None] == document_keys[None, :]
+        query_keys = _keys([self.queries[collection][number] for number in queries])
+        document_keys = _keys([self.documents[collection][number] for number in documents])
+        # Where document j is that of a pair, a question equal to that pair's is answered by it as well.
+        equal_query = np.zeros_like(known)
+        equal_query[:, : len(queries)] = query_keys[:, None] == query_keys[None, :]
+        equal_document = document_keys[: len(queries), None] == document_keys[None, :]
         return np.asarray(known | equal_query | equal_document)
 
 

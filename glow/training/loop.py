@@ -1,47 +1,38 @@
-"""The training loop: one step after another over pair batches, resumable, with progress and metrics."""
+"""The training loop: one step after another over pair batches, resumable, on one device or several.
+
+Of several processes (`accelerate launch` on GPUs, `torchrun` on a CPU) every one takes its own batches and gradients
+are averaged, as the released code does with Horovod; negatives come from a process's own batch.
+"""
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from accelerate import Accelerator
+from accelerate.utils import broadcast, broadcast_object_list
+from torch import nn
 
-from glow.nn.towers import Tower, TwoTowers
-from glow.text import WeightedTokens
-from glow.text.batch import pad
-from glow.training.config import ObjectiveConfig, OptimiserConfig, TrainConfig
+from glow.errors import ConfigError
+from glow.nn.towers import TwoTowers
+from glow.training.config import OptimiserConfig, TrainConfig
 from glow.training.data import PairBatch, PairBatches
-from glow.training.losses import BceObjective, blocked_negatives, softmax_loss
+from glow.training.objective import Objective, Targets
+from glow.training.progress import Position, Progress
+from glow.training.run_folder import RunFolder
 from glow.training.state import load_state, save_state
+from glow.training.step import CachedBatch, Encoding, encode
+from glow.training.watch import Watch
 
-__all__ = ["Progress", "Targets", "Trainer", "learning_rate"]
+__all__ = ["Trainer", "TrainingDevice", "learning_rate"]
 
-METRICS_FILE = "metrics.jsonl"
 METRICS_STEPS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a run stands: step of steps, running mean of the loss, pairs a second since the start."""
-
-    step: int
-    steps: int
-    loss: float
-    pairs_per_second: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Targets:
-    """Teacher vectors of one collection: float32 [queries, H] and [documents, H], L2-normalised."""
-
-    queries: NDArray[np.float32]
-    documents: NDArray[np.float32]
+TrainingDevice = Literal["auto", "cpu", "cuda"]
 
 
 def learning_rate(step: int, steps: int, peak: float, warmup: float) -> float:
@@ -52,39 +43,22 @@ def learning_rate(step: int, steps: int, peak: float, warmup: float) -> float:
     return peak * max(steps - step, 0) / max(steps - rise, 1.0)
 
 
-class Objective(nn.Module):
-    """The configured loss over one batch of vectors."""
-
-    def __init__(self, config: ObjectiveConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.bce = BceObjective(
-            config.scale,
-            config.shift,
-            config.learn_scale and config.kind == "bce",
-            config.nce_weight,
-            config.inverse_temperature,
-        )
-
-    def forward(self, queries: Tensor, documents: Tensor, relevant: Tensor) -> Tensor:
-        """Loss of B pairs: vectors float [B, H], `relevant` bool [B, B]."""
-        cosines = queries @ documents.T
-        blocked = blocked_negatives(relevant, queries.detach() @ queries.detach().T, self.config.query_mask)
-        if self.config.kind == "bce":
-            return self.bce(cosines, blocked)  # type: ignore[no-any-return]
-        return softmax_loss(cosines, blocked, self.config.temperature)
-
-
 class Trainer:
     """Trains two towers in place.
 
     Args:
         config: the run.
-        towers: to be trained.
+        towers: to be trained; they are moved to the device.
         batches: the pairs.
-        targets: teacher vectors a collection, where the objective distils.
-        folder: where state and metrics are kept.
+        folder: where state, metrics and pictures are kept.
+        targets: teacher vectors a collection, where the objective looks at a teacher.
+        watch: dev retrieval, where it is watched.
+        device: `auto` takes a GPU where there is one.
         on_progress: called after every step.
+
+    Raises:
+        ConfigError: the device is not there, or cannot compute in the configured precision; or there are fewer
+            batches than processes.
     """
 
     def __init__(
@@ -94,24 +68,35 @@ class Trainer:
         batches: PairBatches,
         folder: Path,
         targets: Sequence[Targets] = (),
+        watch: Watch | None = None,
+        device: TrainingDevice = "auto",
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
         self.config = config
-        self.towers = towers
         self.batches = batches
         self.targets = targets
-        self.folder = folder
+        self.watch = watch
         self.on_progress = on_progress
+        self.accelerator = _accelerator(config.optimiser, device)
+        self.device = self.accelerator.device
+        self.towers = towers.to(self.device)
         towers.words.weight.requires_grad_(config.towers.train_words)
-        self.objective = Objective(config.objective)
+        self.objective = Objective(config.objective).to(self.device)
         self.model = nn.ModuleDict({"towers": towers, "objective": self.objective})
         self.optimiser = _optimiser(self.model, config.optimiser)
-        self.steps = batches.steps_per_epoch * config.optimiser.epochs
+        self._stepper = self.accelerator.prepare(self.optimiser)
+        self.steps = self._steps_per_epoch * config.optimiser.epochs
+        if not self.steps:
+            raise ConfigError(
+                f"an epoch has {batches.steps_per_epoch} batches for {self.accelerator.num_processes} processes; "
+                "start fewer processes, or lower batch_size"
+            )
         if config.optimiser.max_steps:
             self.steps = min(self.steps, config.optimiser.max_steps)
+        self.run_folder = RunFolder(folder, active=self.accelerator.is_main_process)
 
     def run(self) -> list[float]:
-        """Trains to the last step, going on from a saved state where there is one.
+        """Trains to the last step or until dev retrieval gets no better, going on from a saved state.
 
         Returns:
             The loss of every step of this call.
@@ -120,35 +105,71 @@ class Trainer:
             MismatchError: the saved state is of another run.
         """
         fingerprint = self._fingerprint()
-        first = load_state(self.folder, self.model, self.optimiser, fingerprint)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        position = load_state(self.run_folder.path, self.model, self.optimiser, fingerprint)
+        self._share_parameters()
+        self.run_folder.open(self.config, position.step)
         losses: list[float] = []
         start = time.monotonic()
         self.towers.train()
-        with (self.folder / METRICS_FILE).open("a", encoding="utf-8") as metrics:
-            for step, batch in self._batches(first):
-                losses.append(self._step(step, batch))
-                done = step + 1
-                speed = len(losses) * self.config.optimiser.batch_size / (time.monotonic() - start)
-                progress = Progress(done, self.steps, float(np.mean(losses[-50:])), speed)
-                self.on_progress(progress)
-                if done % METRICS_STEPS == 0 or done == self.steps:
-                    metrics.write(
-                        json.dumps({"step": done, "loss": losses[-1], "rate": self._rate(step)}) + "\n"
-                    )
-                    metrics.flush()
-                if done % self.config.checkpoint_steps == 0 or done == self.steps:
-                    save_state(self.folder, self.model, self.optimiser, done, fingerprint)
+        for step, batch in self._batches(position.step):
+            if self._exhausted(position):
+                break
+            loss, figures = self._step(step, batch)
+            losses.append(loss)
+            position.step = step + 1
+            dev = self._look(position)
+            speed = len(losses) * self._global_batch / (time.monotonic() - start)
+            progress = Progress(position.step, self.steps, float(np.mean(losses[-50:])), speed, dev)
+            self.on_progress(progress)
+            last = position.step == self.steps
+            if position.step % METRICS_STEPS == 0 or last or dev:
+                self.run_folder.record(progress, loss, self._rate(step), figures)
+            if position.step % self.config.checkpoint_steps == 0 or last or dev:
+                if self.accelerator.is_main_process:
+                    save_state(self.run_folder.path, self.model, self.optimiser, position, fingerprint)
+        self.accelerator.wait_for_everyone()
+        self.run_folder.finish(self.towers if position.best_step else None)
         self.towers.eval()
         return losses
 
+    @property
+    def _steps_per_epoch(self) -> int:
+        return int(self.batches.steps_per_epoch // self.accelerator.num_processes)
+
+    @property
+    def _global_batch(self) -> int:
+        return int(self.config.optimiser.batch_size * self.accelerator.num_processes)
+
+    def _exhausted(self, position: Position) -> bool:
+        patience = self.config.watch.patience
+        return bool(patience and position.looks_since_best >= patience)
+
+    def _look(self, position: Position) -> dict[str, float]:
+        """Measures dev retrieval where it is due, and keeps the best towers so far."""
+        every = self.config.watch.steps
+        if self.watch is None or not every or (position.step % every and position.step != self.steps):
+            return {}
+        found = self.watch.measure(self.towers, self.config.optimiser.precision, str(self.device))
+        # Processes must agree on when to stop; their vectors may differ in the last digits.
+        shared = [found]
+        broadcast_object_list(shared)
+        found = shared[0]
+        score = float(np.mean(list(found.values())))
+        if score > position.best_score:
+            position.best_score, position.best_step, position.looks_since_best = score, position.step, 0
+            self.run_folder.keep_best(self.towers)
+        else:
+            position.looks_since_best += 1
+        return found
+
     def _batches(self, first: int) -> Iterator[tuple[int, PairBatch]]:
-        step = 0
+        step, processes, per_epoch = 0, self.accelerator.num_processes, self._steps_per_epoch
         for epoch in range(self.config.optimiser.epochs):
-            if step + self.batches.steps_per_epoch <= first:
-                step += self.batches.steps_per_epoch
+            if step + per_epoch <= first:
+                step += per_epoch
                 continue
-            for batch in self.batches.epoch(epoch):
+            own = islice(self.batches.epoch(epoch), self.accelerator.process_index, None, processes)
+            for batch in islice(own, per_epoch):
                 if step >= self.steps:
                     return
                 if step >= first:
@@ -161,57 +182,99 @@ class Trainer:
             step + 1, self.steps + 1, self.config.optimiser.learning_rate, self.config.optimiser.warmup
         )
 
-    def _step(self, step: int, batch: PairBatch) -> float:
+    def _step(self, step: int, batch: PairBatch) -> tuple[float, dict[str, float]]:
         # Seeding each step, not the run, lets a resumed run draw what the unbroken one would have drawn.
-        torch.manual_seed(self.config.seed * 1_000_003 + step)
+        torch.manual_seed((self.config.seed * 1_000_003 + step) * 64 + self.accelerator.process_index)
         for group in self.optimiser.param_groups:
-            group["lr"] = self._rate(step)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.optimiser.precision == "bf16"):
-            queries = self._encode(self.towers.query, self.batches.queries[batch.collection], batch.queries)
-            documents = self._encode(
-                self.towers.document, self.batches.documents[batch.collection], batch.documents
-            )
-        loss = self.objective(queries, documents, torch.from_numpy(batch.relevant))
-        loss = loss + self._distillation(batch, queries, documents)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optimiser.clip_norm)
-        self.optimiser.step()
-        return float(loss.detach())
+            group["lr"] = self._rate(step) * group["factor"]
+        self._stepper.zero_grad(set_to_none=True)
+        loss, figures = self._backward(step, batch)
+        self._average_gradients()
+        self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.optimiser.clip_norm)
+        self._stepper.step()
+        return float(loss), figures
 
-    def _encode(
-        self, tower: Tower, sequences: Sequence[WeightedTokens], numbers: NDArray[np.int64]
-    ) -> Tensor:
-        batch = pad([sequences[number] for number in numbers], self.batches.pad_id)
-        arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
-        return tower(*(torch.from_numpy(array) for array in arrays)).float()  # type: ignore[no-any-return]
+    def _backward(self, step: int, batch: PairBatch) -> tuple[torch.Tensor, dict[str, float]]:
+        encoding = self._encoding(step)
+        queries = [self.batches.queries[batch.collection][number] for number in batch.queries]
+        documents = [self.batches.documents[batch.collection][number] for number in batch.documents]
+        relevant = torch.from_numpy(batch.relevant).to(self.device)
+        targets = self.targets[batch.collection].of(batch) if self.targets else ()
+        wanted = [target.to(self.device) for target in targets]
+        sides = ((self.towers.query, queries), (self.towers.document, documents))
+        if not encoding.chunk_size:
+            found = [encode(encoding, tower, sequences) for tower, sequences in sides]
+            loss, figures = self.objective(*found, relevant, wanted)
+            self.accelerator.backward(loss)
+            return loss.detach(), figures
+        cached = [CachedBatch(encoding, tower, sequences) for tower, sequences in sides]
+        loss, figures = self.objective(*(side.vectors for side in cached), relevant, wanted)
+        self.accelerator.backward(loss)
+        for side in cached:
+            side.backward()
+        return loss.detach(), figures
 
-    def _distillation(self, batch: PairBatch, queries: Tensor, documents: Tensor) -> Tensor:
-        """Weighted mean of 1 - cosine to the teacher's vectors, both sides."""
-        weight = self.config.objective.distill_weight
-        if not weight:
-            return torch.zeros(())
-        targets = self.targets[batch.collection]
-        wanted = torch.from_numpy(
-            np.stack([targets.queries[batch.queries], targets.documents[batch.documents]])
+    def _encoding(self, step: int) -> Encoding:
+        options = self.config.optimiser
+        rise = options.strength_warmup * self.steps
+        return Encoding(
+            self.batches.pad_id,
+            self.device,
+            _autocast(options.precision, self.device),
+            min(step / rise, 1.0) if rise else 1.0,
+            options.chunk_size,
         )
-        found = torch.stack([queries, documents])
-        return weight * (1.0 - (wanted * found).sum(-1)).mean() * 2.0
+
+    def _share_parameters(self) -> None:
+        """Every process starts from the first one's parameters, which may be drawn at random."""
+        for parameter in self.model.parameters():
+            parameter.data = broadcast(parameter.data)
+
+    def _average_gradients(self) -> None:
+        if self.accelerator.num_processes == 1:
+            return
+        for parameter in self.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(self.config.model_dump_json().encode())
-        for collection in self.batches.collections:
-            digest.update(collection.pairs.tobytes())
+        digest.update(str(self.accelerator.num_processes).encode())
+        for collection, pairs in zip(self.batches.collections, self.batches.pairs, strict=True):
+            digest.update(pairs.tobytes())
+            digest.update(repr(collection.negatives).encode())
         return digest.hexdigest()
 
 
+def _autocast(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
+    kind = torch.float16 if precision == "fp16" else torch.bfloat16
+    return lambda: torch.autocast(device.type, kind, enabled=precision != "fp32")
+
+
+def _accelerator(options: OptimiserConfig, device: TrainingDevice) -> Accelerator:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("no GPU is there for --device cuda; give --device cpu or auto")
+    # Of the precisions fp16 alone needs help, a loss scale; accelerate fixes one for the whole process.
+    fp16 = options.precision == "fp16" and torch.cuda.is_available()
+    # Without a GPU accelerate must be told of the CPU, or processes do not find each other.
+    on_cpu = device == "cpu" or not torch.cuda.is_available()
+    accelerator = Accelerator(mixed_precision="fp16" if fp16 else None, cpu=on_cpu)
+    if options.precision == "fp16" and accelerator.device.type != "cuda":
+        raise ConfigError("precision 'fp16' needs a GPU; on a CPU use 'bf16' or 'fp32'")
+    return accelerator
+
+
 def _optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
-    """AdamW without decay on biases, norms and the objective's scalars (the released code decays the last)."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    decayed = [parameter for parameter in trained if parameter.ndim > 1]
-    plain = [parameter for parameter in trained if parameter.ndim <= 1]
-    groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
+    """AdamW without decay on biases, norms and scalars (the released code decays the objective's scale and shift)."""
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    gains = [parameter for name, parameter in trained.items() if name.endswith(".gain")]
+    others = [parameter for name, parameter in trained.items() if not name.endswith(".gain")]
+    decayed, plain = [p for p in others if p.ndim > 1], [p for p in others if p.ndim <= 1]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": config.weight_decay, "factor": 1.0},
+        {"params": plain, "weight_decay": 0.0, "factor": 1.0},
+        {"params": gains, "weight_decay": 0.0, "factor": config.gain_rate},
     ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, eps=1e-6)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=config.learning_rate, eps=1e-6, fused=True
+    )

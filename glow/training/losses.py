@@ -3,31 +3,45 @@
 Sources: GLOW section 3.8, Eq. 10; the released code's NCE sampling as in docs/papers.md 1.6.
 
     B           pairs in a batch
-    cosines     float [B, B], cos(q_i, d_j); the pairs themselves lie on the diagonal
-    blocked     bool [B, B], True where d_j may not serve as a negative of q_i
+    M           documents in it: those of the pairs, then mined hard negatives if there are any
+    cosines     float [B, M], cos(q_i, d_j); the pairs themselves lie on the diagonal
+    blocked     bool [B, M], True where d_j may not serve as a negative of q_i
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["BceObjective", "blocked_negatives", "sample_negatives", "softmax_loss"]
+__all__ = [
+    "BceObjective",
+    "blocked_negatives",
+    "embedding_loss",
+    "list_loss",
+    "margin_loss",
+    "pairwise_loss",
+    "ranknet_loss",
+    "sample_negatives",
+    "softmax_loss",
+]
 
 
 def blocked_negatives(relevant: Tensor, query_cosines: Tensor, query_mask: float) -> Tensor:
     """Which documents of the batch are no negatives of a query.
 
     Args:
-        relevant: bool [B, B], True where d_j is known to answer q_i (the pair itself, the same document,
+        relevant: bool [B, M], True where d_j is known to answer q_i (the pair itself, the same document,
             an equal document or query text, another judged pair).
         query_cosines: float [B, B], cos(q_i, q_j) of the current model.
         query_mask: above it two queries count as the same question.
 
     Returns:
-        bool [B, B]; the diagonal is always blocked.
+        bool [B, M]; the diagonal is always blocked.
     """
-    same = torch.eye(len(relevant), dtype=torch.bool, device=relevant.device)
-    return relevant | same | (query_cosines.detach() > query_mask)
+    blocked = relevant.clone()
+    pairs = blocked[:, : len(relevant)]
+    pairs |= query_cosines.detach() > query_mask
+    pairs.fill_diagonal_(True)
+    return blocked
 
 
 def sample_negatives(
@@ -39,7 +53,7 @@ def sample_negatives(
     would draw a false one (docs/papers.md, row 15).
 
     Args:
-        cosines, blocked: [B, B].
+        cosines, blocked: [B, M].
         inverse_temperature: multiplies the cosines before the softmax, so 1000 is nearly argmax.
         generator: source of randomness.
 
@@ -83,9 +97,16 @@ class BceObjective(nn.Module):
         labels: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """The whole loss, a scalar; `labels` float [B] of the given pairs default to 1."""
+        """The whole loss, a scalar; `labels` float [B] of the given pairs default to 1.
+
+        Mined negatives are given pairs of label 0, with as much weight in all as the positives: the papers
+        over-sample positives until there are as many (docs/papers.md 1.6).
+        """
         given = cosines.diagonal()
         positive = self.pairs(given, torch.ones_like(given) if labels is None else labels)
+        mined = _mined(cosines, blocked)
+        if len(mined):
+            positive = 0.5 * (positive + self.pairs(mined, torch.zeros_like(mined)))
         columns, legal = sample_negatives(cosines, blocked, self.inverse_temperature, generator)
         if not bool(legal.any()):
             return positive
@@ -94,13 +115,68 @@ class BceObjective(nn.Module):
         return (1.0 - self.nce_weight) * positive + self.nce_weight * negative
 
 
+def _mined(cosines: Tensor, blocked: Tensor) -> Tensor:
+    """Cosines of each query with its own mined negatives that are none of its answers, float [m]."""
+    pairs, documents = cosines.shape
+    each = (documents - pairs) // pairs
+    own = torch.arange(pairs, documents, device=cosines.device).reshape(pairs, each)
+    return cosines.gather(1, own)[~blocked.gather(1, own)]
+
+
 def softmax_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor:
     """Cross-entropy of each pair against the batch's other documents, mean over the queries.
 
     Args:
-        cosines, blocked: [B, B]; blocked documents take no part, the pair itself always does.
+        cosines, blocked: [B, M]; blocked documents take no part, the pair itself always does.
         temperature: divides the cosines.
     """
-    same = torch.eye(len(cosines), dtype=torch.bool, device=cosines.device)
+    same = torch.eye(*cosines.shape, dtype=torch.bool, device=cosines.device)
     logits = (cosines / temperature).masked_fill(blocked & ~same, -torch.inf)
     return functional.cross_entropy(logits, torch.arange(len(cosines), device=cosines.device))
+
+
+def pairwise_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor:
+    """Logistic loss of each pair against each legal document of the batch, mean over these couples.
+
+    Args:
+        cosines, blocked: [B, M].
+        temperature: divides the differences.
+    """
+    differences = (cosines.diagonal()[:, None] - cosines)[~blocked] / temperature
+    return functional.softplus(-differences).mean() if len(differences) else cosines.sum() * 0.0
+
+
+def ranknet_loss(scores: Tensor, grades: Tensor) -> Tensor:
+    """RankNet: mean of log(1 + exp(s_j - s_i)) over all i, j with grade i > grade j (G6); both float [n]."""
+    better = grades[:, None] > grades[None, :]
+    return functional.softplus(scores[None, :] - scores[:, None])[better].mean()
+
+
+def embedding_loss(vectors: Tensor, wanted: Tensor) -> Tensor:
+    """Mean of 1 - cosine to a teacher's vectors, both float [n, H], L2-normalised."""
+    return (1.0 - (vectors * wanted).sum(-1)).mean()
+
+
+def margin_loss(cosines: Tensor, wanted: Tensor, blocked: Tensor) -> Tensor:
+    """Mean squared difference of the margins cos(q_i, d_i) - cos(q_i, d_j) to the teacher's over legal j.
+
+    Args:
+        cosines, wanted, blocked: [B, M] of student and teacher.
+    """
+    found = cosines.diagonal()[:, None] - cosines
+    margins = wanted.diagonal()[:, None] - wanted
+    differences = (found - margins)[~blocked]
+    return differences.square().mean() if len(differences) else cosines.sum() * 0.0
+
+
+def list_loss(cosines: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+    """Divergence KL(teacher || student) of the softmax over the batch's documents, mean over the queries.
+
+    Args:
+        cosines, wanted: [B, M] of student and teacher; nothing is blocked, since the teacher judges.
+        temperature: divides both.
+    """
+    found = (cosines / temperature).log_softmax(-1)
+    return functional.kl_div(
+        found, (wanted / temperature).log_softmax(-1), log_target=True, reduction="batchmean"
+    )

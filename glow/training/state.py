@@ -4,6 +4,7 @@ Kept as safetensors and JSON (no pickle), written to a temporary name and rename
 """
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from glow.errors import MismatchError
+from glow.training.progress import Position
 
 __all__ = ["load_state", "save_state"]
 
@@ -20,9 +22,9 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def save_state(
-    folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, step: int, fingerprint: str
+    folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, position: Position, fingerprint: str
 ) -> None:
-    """Writes the state after `step` steps; `fingerprint` names configuration and data."""
+    """Writes the state at `position`; `fingerprint` names configuration and data."""
     tensors = {f"model.{name}": tensor.contiguous() for name, tensor in _parameters(model).items()}
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in _parameters(model).items()}
     for parameter, moments in optimiser.state.items():
@@ -31,22 +33,23 @@ def save_state(
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{STATE_FILE}"
     # Parameters that both towers share appear once in `named_parameters`, as safetensors wants it.
-    save_file(tensors, temporary, metadata={"run": json.dumps({"step": step, "fingerprint": fingerprint})})
+    run = {"position": asdict(position), "fingerprint": fingerprint}
+    save_file(tensors, temporary, metadata={"run": json.dumps(run)})
     temporary.replace(folder / STATE_FILE)
 
 
-def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, fingerprint: str) -> int:
-    """Puts a saved state back; returns its step, 0 where there is none.
+def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, fingerprint: str) -> Position:
+    """Puts a saved state back; returns its position, the start where there is none.
 
     Raises:
         MismatchError: the state is of a run with another configuration or other data.
     """
     path = folder / STATE_FILE
     if not path.exists():
-        return 0
+        return Position()
     with safe_open(path, framework="pt") as file:
         run = json.loads(file.metadata()["run"])
-        if run["fingerprint"] != fingerprint:
+        if run["fingerprint"] != fingerprint or "position" not in run:
             raise MismatchError(
                 f"{path} belongs to a run with other configuration or data; remove {folder} or choose another --out"
             )
@@ -55,8 +58,9 @@ def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, fin
             with torch.no_grad():
                 parameter.copy_(file.get_tensor(f"model.{name}"))
             if f"step.{name}" in keys:
-                optimiser.state[parameter] = {kind: file.get_tensor(f"{kind}.{name}") for kind in _MOMENTS}
-    return int(run["step"])
+                moments = {kind: file.get_tensor(f"{kind}.{name}") for kind in _MOMENTS}
+                optimiser.state[parameter] = {kind: m.to(parameter.device) for kind, m in moments.items()}
+    return Position(**run["position"])
 
 
 def _parameters(model: nn.Module) -> dict[str, nn.Parameter]:

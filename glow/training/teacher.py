@@ -1,6 +1,7 @@
 """Vectors of a teacher bi-encoder, which distillation draws both towers towards."""
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -59,7 +60,9 @@ def teacher_vectors(
     vectors = _encode(tower.eval(), [_ids(text, pieces) for text in texts], config.hidden, progress)
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        np.save(file, vectors, allow_pickle=False)
+        temporary = file.with_suffix(f".{os.getpid()}.npy")  # other processes may encode the same
+        np.save(temporary, vectors, allow_pickle=False)
+        temporary.replace(file)
     return vectors
 
 

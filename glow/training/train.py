@@ -2,12 +2,16 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from glow.artifact import default_model
 from glow.artifact.model import QUERY_TOWER
-from glow.errors import MismatchError
-from glow.nn.bert import bert_config, init_from_bert
+from glow.errors import ConfigError, MismatchError
+from glow.nn.bert import bert_config, init_from_bert, init_words
 from glow.nn.towers import TwoTowers
 from glow.runtime import Model
 from glow.schema import FieldSchema
@@ -15,34 +19,65 @@ from glow.text import Preprocessor, WordPieces
 from glow.training.checkpoint import TOWERS_FILE, load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
+from glow.training.encode import EncodeOptions
 from glow.training.from_model import read_towers
-from glow.training.loop import Progress, Targets, Trainer
+from glow.training.loop import Trainer, TrainingDevice
+from glow.training.msmarco import is_msmarco, read_msmarco
+from glow.training.negatives import match_negatives
+from glow.training.objective import Targets
+from glow.training.progress import Progress
+from glow.training.synthesise import SynthesisOptions, synthesise
 from glow.training.teacher import joined_text, teacher_vectors
+from glow.training.watch import Watch
 
-__all__ = ["train"]
+__all__ = ["TrainInputs", "train"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainInputs:
+    """What a run reads and where it writes.
+
+    Attributes:
+        data: data folders, in our layout or MS MARCO's files as released.
+        split: of their judgements.
+        out: the checkpoint folder to write; state, metrics and pictures go to `OUT.run/` beside it.
+        init: initial weights and vocabulary: a BERT-layout folder, a checkpoint, or a model to go on from.
+        teacher: BERT-layout folder of the encoder to distil, where the objective looks at one.
+        negatives: files of mined hard negatives; each names the folder it was mined from.
+        dev: data folders whose split `dev` is watched.
+        synthesise: JSON lines of documents to make training pairs from, under the run folder.
+        synthesis_model: model whose search filters those pairs.
+        device: `auto`, `cpu` or `cuda`.
+    """
+
+    data: Sequence[Path]
+    split: str
+    out: Path
+    init: Path
+    teacher: Path
+    negatives: Sequence[Path] = ()
+    dev: Sequence[Path] = ()
+    synthesise: Sequence[Path] = ()
+    synthesis_model: Path | None = None
+    device: TrainingDevice = "auto"
+
+    @property
+    def run_folder(self) -> Path:
+        """Where the run keeps its state."""
+        return self.out.with_name(self.out.name + ".run")
 
 
 def train(
     config: TrainConfig,
-    data: Sequence[Path],
-    split: str,
-    out: Path,
-    init: Path,
-    teacher: Path,
+    inputs: TrainInputs,
     on_stage: Callable[[str], None] = lambda stage: None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> dict[str, Any]:
-    """Trains two towers and writes a checkpoint.
-
-    State and metrics lie in `OUT.run/` beside the checkpoint; the same call goes on where a stopped one was.
+    """Trains two towers and writes a checkpoint; the same call goes on where a stopped one was.
 
     Args:
         config: the run.
-        data: BEIR-style folders.
-        split: of their judgements.
-        out: the checkpoint folder to write.
-        init: initial weights and vocabulary: a BERT-layout folder, a checkpoint, or a model to go on from.
-        teacher: BERT-layout folder of the encoder to distil, where the objective does.
+        inputs: data, initial weights, output.
         on_stage: told what is being done.
         on_progress: told of every step.
 
@@ -53,56 +88,97 @@ def train(
         InputError: data or configuration are not usable.
     """
     start = time.monotonic()
-    schema = FieldSchema.preset(config.fields)
-    pieces = WordPieces(init / "vocab.txt")
+    schema = config.field_schema
+    pieces = WordPieces(inputs.init / "vocab.txt", config.weighting.unit)
+    inputs = _synthesised(config, inputs, schema, on_stage)
     on_stage("reading data")
-    collections = [read_collection(folder, split, schema) for folder in data]
+    collections = _collections(config, inputs, schema)
     on_stage("counting terms")
     terms = count_terms(collections, schema, pieces)
     preprocessor = Preprocessor(pieces, schema, config.weighting, terms)
-    on_stage("preprocessing")
-    batches = PairBatches(collections, preprocessor, config.optimiser.batch_size, config.seed)
-    run_folder = out.with_name(out.name + ".run")
+    options = config.optimiser
+    batches = PairBatches(
+        collections, preprocessor, options.batch_size, config.seed, config.objective.hard_negatives
+    )
     targets: list[Targets] = []
-    if config.objective.distill_weight:
+    if config.objective.needs_teacher:
         on_stage("encoding with the teacher")
-        targets = [
-            _targets(collection, teacher, pieces, run_folder.parent / "teacher") for collection in collections
-        ]
-    towers = _initial_towers(config, schema, init)
+        targets = [_targets(collection, inputs, pieces) for collection in collections]
+    watch = None
+    if inputs.dev and config.watch.steps:
+        watched = [read_collection(folder, "dev", schema) for folder in inputs.dev]
+        watch = Watch(watched, preprocessor, config.watch, config.seed)
+    towers = initial_towers(config, schema, inputs.init)
     on_stage("training")
-    trainer = Trainer(config, towers, batches, run_folder, targets, on_progress)
+    trainer = Trainer(config, towers, batches, inputs.run_folder, targets, watch, inputs.device, on_progress)
     losses = trainer.run()
     report = {
         "config": config.model_dump(),
         "data": [
-            {"name": c.name, "split": split, "documents": len(c.documents), "pairs": len(c.pairs)}
-            for c in collections
+            {"name": c.name, "split": inputs.split, "documents": len(c.documents), "pairs": len(pairs)}
+            for c, pairs in zip(collections, batches.pairs, strict=True)
         ],
         "steps": trainer.steps,
+        "processes": trainer.accelerator.num_processes,
         "final_loss": sum(losses[-50:]) / max(len(losses[-50:]), 1),
         "seconds": round(time.monotonic() - start, 1),
         "parameters": sum(parameter.numel() for parameter in towers.parameters()),
     }
-    save_checkpoint(out, towers, preprocessor, report)
+    if trainer.accelerator.is_main_process:
+        save_checkpoint(inputs.out, towers.cpu(), preprocessor, report)
     return report
 
 
-def _initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoTowers:
+def _synthesised(
+    config: TrainConfig, inputs: TrainInputs, schema: FieldSchema, on_stage: Callable[[str], None]
+) -> TrainInputs:
+    """The inputs with a data folder more for every corpus to make pairs from; finished folders are kept."""
+    folders = []
+    for number, corpus in enumerate(inputs.synthesise):
+        on_stage(f"making pairs from {corpus.name}")
+        folder = inputs.run_folder / f"synthetic-{number}"
+        options = SynthesisOptions(seed=config.seed)
+        encode = EncodeOptions(threads=torch.get_num_threads())
+        synthesise(corpus, folder, schema, options, inputs.synthesis_model or default_model(), encode)
+        folders.append(folder)
+    return replace(inputs, data=[*inputs.data, *folders], synthesise=())
+
+
+def _collections(config: TrainConfig, inputs: TrainInputs, schema: FieldSchema) -> list[Collection]:
+    """Every data folder, with the mined negatives that were made from it.
+
+    Raises:
+        ConfigError: there is nothing to train on.
+        MismatchError: a file of negatives belongs to none of the folders.
+    """
+    if not inputs.data:
+        raise ConfigError("there is nothing to train on; give --data or --synthesise")
+    found = [
+        read_msmarco(folder, inputs.split, schema, inputs.run_folder)
+        if is_msmarco(folder)
+        else read_collection(folder, inputs.split, schema)
+        for folder in inputs.data
+    ]
+    for number, negatives in enumerate(match_negatives(inputs.negatives, found) if inputs.negatives else ()):
+        if negatives is not None:
+            found[number] = replace(found[number], negatives=negatives)
+    return found
+
+
+def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoTowers:
+    """The towers that a run starts from; layers that are drawn at random follow the run's seed."""
+    torch.manual_seed(config.seed)
     wanted = config.towers
     if (init / QUERY_TOWER).is_file():
         return _go_on(read_towers(Model.open(init)), config, schema)
     if (init / TOWERS_FILE).is_file():
         return _go_on(load_checkpoint(init).towers, config, schema)
-    shape = bert_config(
-        init,
-        layers=len(wanted.init_layers),
-        weight_side=wanted.weight_side,
-        pooling=wanted.pooling,
-        dropout=wanted.dropout,
-    )
+    shape = bert_config(init, layers=len(wanted.init_layers), **wanted.changes)
     towers = TwoTowers(shape, schema)
-    init_from_bert(towers, init, wanted.init_layers)
+    if wanted.init == "words":
+        init_words(towers, init)
+    else:
+        init_from_bert(towers, init, wanted.init_layers)
     return towers
 
 
@@ -118,15 +194,15 @@ def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTow
             f"the initial towers have {found.config.layers} layers and schema {found.schema.name}, "
             f"the configuration asks for {depth} and {schema.name}"
         )
-    changed = config.towers.model_dump(include={"weight_side", "pooling", "dropout"})
-    towers = TwoTowers(found.config.model_copy(update=changed), schema)
+    towers = TwoTowers(found.config.model_copy(update=config.towers.changes), schema)
     towers.load_state_dict(found.state_dict(), strict=False)
     return towers
 
 
-def _targets(collection: Collection, teacher: Path, pieces: WordPieces, cache: Path) -> Targets:
+def _targets(collection: Collection, inputs: TrainInputs, pieces: WordPieces) -> Targets:
+    cache = inputs.out.parent / "teacher"
     documents = [joined_text(document) for document in collection.documents]
     return Targets(
-        teacher_vectors(collection.queries, teacher, pieces, cache),
-        teacher_vectors(documents, teacher, pieces, cache),
+        teacher_vectors(collection.queries, inputs.teacher, pieces, cache),
+        teacher_vectors(documents, inputs.teacher, pieces, cache),
     )

@@ -22,14 +22,22 @@ SCHEMA = FieldSchema.preset("glow-default")
 TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and water; rice!", "東京 café"]
 
 
-@pytest.fixture(scope="module", params=["key", "row"])
+SHAPES: dict[str, dict[str, str]] = {
+    "key": {"weight_side": "key"},
+    "row": {"weight_side": "row"},
+    "log": {"weight_form": "log", "pooling": "weighted"},
+    "mlp": {"weight_form": "mlp", "pooling": "tanh"},
+}
+
+
+@pytest.fixture(scope="module", params=list(SHAPES))
 def source(request: pytest.FixtureRequest, toy_model: Path) -> Source:
     """Random towers large enough for blocks of 128, with the toy vocabulary and term table."""
     pieces = WordPieces(toy_model / "vocab.txt")
     preprocessor = Preprocessor(pieces, SCHEMA, Weighting(), TermTable.load(toy_model / "terms"))
     torch.manual_seed(3)
     config = TowerConfig(
-        vocabulary=pieces.size, hidden=128, layers=2, heads=4, intermediate=256, weight_side=request.param
+        vocabulary=pieces.size, hidden=128, layers=2, heads=4, intermediate=256, **SHAPES[request.param]
     )
     towers = TwoTowers(config, SCHEMA).eval()
     with torch.no_grad():

@@ -162,3 +162,32 @@ def test_initial_words_leave_the_layers_as_they_were_drawn(tmp_path: Path) -> No
     assert torch.equal(towers.words.weight, table)
     for name, tensor in towers.state_dict().items():
         assert name.endswith("words.weight") or torch.equal(tensor, before[name])
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"weight_side": "row"}, {"weight_form": "log", "gain": 0.7}, {"weight_form": "mlp"}]
+)
+def test_the_last_layers_attention_explains_the_last_states(changes: dict[str, object]) -> None:
+    """Rows sum to 1, padding gets nothing, and the layer's values mixed by it give the states."""
+    torch.manual_seed(1)
+    tower = TwoTowers(SMALL.model_copy(update=changes), SCHEMA).eval().document
+    for layer in tower.layers:
+        nn.init.normal_(layer.attention.qkv.weight, std=0.3)
+        if layer.attention.merge is not None:
+            nn.init.normal_(layer.attention.merge.outer.weight)
+    ids, mask, field_ids, _ = batch()
+    inputs = (ids, mask, field_ids, torch.rand(ids.shape) * 2 + 0.1)
+    with torch.no_grad():
+        attention, states = tower.attention(*inputs), tower.states(*inputs)
+        last = tower.layers[-1]
+        tower.layers = tower.layers[:-1]
+        x = tower.states(*inputs)
+        values = last.attention.qkv(x).chunk(3, -1)[2].unflatten(-1, (SMALL.heads, -1)).transpose(1, 2)
+        mixed = (attention @ values).transpose(1, 2).flatten(-2)
+        inner = last.attention_norm(x + last.attention.output(mixed))
+        found = last.output_norm(inner + last.outer(nn.functional.gelu(last.inner(inner))))
+    assert attention.dtype == torch.float32
+    assert attention.shape == (3, SMALL.heads, 11, 11)
+    torch.testing.assert_close(attention.sum(-1), torch.ones(3, SMALL.heads, 11))
+    assert attention[-1, :, :, int(mask[-1].sum()) :].abs().max() == 0.0
+    torch.testing.assert_close(found, states, atol=1e-5, rtol=1e-5)

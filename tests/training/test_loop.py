@@ -1,6 +1,7 @@
 """A whole small run: it learns, resumes to the same weights, and refuses another run's state."""
 
-import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,70 +9,78 @@ import pytest
 import torch
 
 from glow.errors import ConfigError, InputError, MismatchError
-from glow.nn import TowerConfig, TwoTowers
-from glow.schema import FieldSchema
-from glow.text import Preprocessor, WordPieces
+from glow.text import Preprocessor
 from glow.training.checkpoint import load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
-from glow.training.data import PairBatches, count_terms, read_collection
+from glow.training.data import Collection, read_collection
+from glow.training.grid import GridConfig
 from glow.training.loop import Trainer
 
-SCHEMA = FieldSchema.preset("glow-default")
+MakeTrainer = Callable[..., Trainer]
+MakeConfig = Callable[..., TrainConfig]
 
 
-@pytest.fixture(scope="module")
-def collection_folder(tmp_path_factory: pytest.TempPathFactory, toy_corpus: Path) -> Path:
-    """The toy corpus with a query of each title and one of each text's words."""
-    folder = tmp_path_factory.mktemp("data") / "toy"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_bytes(toy_corpus.read_bytes())
-    queries, qrels = [], ["query-id\tcorpus-id\tscore"]
-    for number, line in enumerate(toy_corpus.read_text(encoding="utf-8").splitlines()):
-        document = json.loads(line)
-        words = document["text"].split()
-        for kind, text in (
-            ("a", document["title"]),
-            ("b", " ".join(words[2:6])),
-            ("c", " ".join(words[-4:])),
-        ):
-            queries.append(json.dumps({"_id": f"{kind}{number}", "text": text}))
-            qrels.append(f"{kind}{number}\t{document['_id']}\t1")
-    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
-    (folder / "qrels" / "train.tsv").write_text("\n".join(qrels) + "\n", encoding="utf-8")
-    return folder
-
-
-def config(**optimiser: object) -> TrainConfig:
-    options = {"batch_size": 16, "epochs": 3, "learning_rate": 3e-3, "precision": "fp32", **optimiser}
-    return TrainConfig.model_validate({"name": "test", "optimiser": options, "checkpoint_steps": 4})
-
-
-def trainer(options: TrainConfig, data: Path, model: Path, run: Path) -> Trainer:
-    collection = read_collection(data, "train", SCHEMA)
-    pieces = WordPieces(model / "vocab.txt")
-    terms = count_terms([collection], SCHEMA, pieces)
-    preprocessor = Preprocessor(pieces, SCHEMA, options.weighting, terms)
-    batches = PairBatches([collection], preprocessor, options.optimiser.batch_size, options.seed)
-    torch.manual_seed(0)
-    shape = TowerConfig(vocabulary=pieces.size, hidden=16, layers=1, heads=2, intermediate=32, dropout=0.1)
-    return Trainer(options, TwoTowers(shape, SCHEMA), batches, run)
-
-
-@pytest.mark.parametrize("kind", ["softmax", "bce"])
-def test_a_run_learns(kind: str, collection_folder: Path, toy_model: Path, tmp_path: Path) -> None:
-    options = config(epochs=8).model_copy(
-        update={"objective": config().objective.model_copy(update={"kind": kind, "scale": 5.0})}
+@pytest.mark.parametrize("kind", ["softmax", "bce", "pairwise"])
+@pytest.mark.parametrize("form", ["multiply", "log", "mlp"])
+def test_a_run_learns(
+    kind: str, form: str, make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    options = make_config(
+        optimiser={"epochs": 8},
+        objective={"kind": kind, "scale": 5.0},
+        towers={"weight_form": form},
     )
-    losses = trainer(options, collection_folder, toy_model, tmp_path).run()
+    losses = make_trainer(options, tmp_path).run()
     assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
 
 
-def test_a_killed_run_resumes_to_the_same_weights(
-    collection_folder: Path, toy_model: Path, tmp_path: Path
+def test_a_run_learns_in_bf16(make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """Through the written-out attention, which bf16 on a CPU takes."""
+    losses = make_trainer(make_config(optimiser={"epochs": 8, "precision": "bf16"}), tmp_path).run()
+    assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
+
+
+def test_gains_learn(make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    trainer = make_trainer(make_config(towers={"weight_form": "log", "pooling": "weighted"}), tmp_path)
+    trainer.run()
+    gains = [parameter for name, parameter in trainer.towers.named_parameters() if name.endswith("gain")]
+    assert len(gains) == 4
+    assert all((gain != 0.0).any() for gain in gains)
+
+
+def test_hard_negatives_take_part(
+    make_config: MakeConfig, make_trainer: MakeTrainer, toy_collection: Collection, tmp_path: Path
 ) -> None:
-    whole = trainer(config(), collection_folder, toy_model, tmp_path / "whole")
+    """Of two mined documents a query, one is drawn an epoch; a query without any repeats its own, blocked."""
+    mined = replace(
+        toy_collection,
+        negatives=[() if query % 3 == 0 else ((query + 7) % 50, (query + 9) % 50) for query in range(150)],
+    )
+    options = make_config(objective={"hard_negatives": 1})
+    trainer = make_trainer(options, tmp_path, collection=mined)
+    drawn: set[tuple[int, int]] = set()
+    for epoch in range(6):
+        for batch in trainer.batches.epoch(epoch):
+            assert batch.documents.shape == (32,)
+            assert batch.relevant.shape == (16, 32)
+            for row, query in enumerate(batch.queries.tolist()):
+                extra = int(batch.documents[16 + row])
+                assert extra in (mined.negatives[query] or (batch.documents[row],))  # type: ignore[index]
+                assert batch.relevant[row, 16 + row] or query % 3
+                drawn.add((query, extra))
+    assert {((query + 7) % 50, (query + 9) % 50) for query in (1, 2)} == {
+        tuple(sorted(extra for asked, extra in drawn if asked == query)) for query in (1, 2)
+    }
+    losses = trainer.run()
+    assert np.isfinite(losses).all()
+
+
+def test_a_killed_run_resumes_to_the_same_weights(
+    make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    whole = make_trainer(make_config(), tmp_path / "whole")
     whole.run()
-    first = trainer(config(), collection_folder, toy_model, tmp_path / "cut")
+    first = make_trainer(make_config(), tmp_path / "cut")
 
     class Killed(Exception):
         pass
@@ -83,7 +92,7 @@ def test_a_killed_run_resumes_to_the_same_weights(
     first.on_progress = kill
     with pytest.raises(Killed):
         first.run()
-    second = trainer(config(), collection_folder, toy_model, tmp_path / "cut")
+    second = make_trainer(make_config(), tmp_path / "cut")
     losses = second.run()
     assert len(losses) == second.steps - 12  # the last state was kept after step 12
     for (name, expected), (_, found) in zip(
@@ -93,40 +102,42 @@ def test_a_killed_run_resumes_to_the_same_weights(
 
 
 def test_the_state_of_another_run_is_refused(
-    collection_folder: Path, toy_model: Path, tmp_path: Path
+    make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
-    trainer(config(max_steps=4), collection_folder, toy_model, tmp_path).run()
-    other = trainer(config(max_steps=4, learning_rate=1e-3), collection_folder, toy_model, tmp_path)
+    make_trainer(make_config(optimiser={"max_steps": 4}), tmp_path).run()
+    other = make_trainer(make_config(optimiser={"max_steps": 4, "learning_rate": 1e-3}), tmp_path)
     with pytest.raises(MismatchError, match="other configuration or data"):
         other.run()
 
 
 def test_batches_depend_on_seed_and_epoch_alone(
-    collection_folder: Path, toy_model: Path, tmp_path: Path
+    make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
-    batches = trainer(config(), collection_folder, toy_model, tmp_path).batches
+    batches = make_trainer(make_config(), tmp_path).batches
     first, again, other = ([batch.queries.tolist() for batch in batches.epoch(n)] for n in (0, 0, 1))
     assert first == again != other
     assert len(first) == batches.steps_per_epoch
 
 
 def test_equal_texts_and_judged_pairs_count_as_relevant(
-    collection_folder: Path, toy_model: Path, tmp_path: Path
+    make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
-    batches = trainer(config(), collection_folder, toy_model, tmp_path).batches
+    batches = make_trainer(make_config(), tmp_path).batches
     for batch in batches.epoch(0):
         same = batch.documents[:, None] == batch.documents[None, :]
         assert (batch.relevant >= same).all()
         assert not batch.relevant.all()
 
 
-def test_a_checkpoint_comes_back_as_it_was(collection_folder: Path, toy_model: Path, tmp_path: Path) -> None:
-    run = trainer(config(max_steps=2), collection_folder, toy_model, tmp_path / "run")
+def test_a_checkpoint_comes_back_as_it_was(
+    make_config: MakeConfig,
+    make_trainer: MakeTrainer,
+    make_preprocessor: Callable[[TrainConfig], Preprocessor],
+    tmp_path: Path,
+) -> None:
+    run = make_trainer(make_config(optimiser={"max_steps": 2}), tmp_path / "run")
     run.run()
-    pieces = WordPieces(toy_model / "vocab.txt")
-    terms = count_terms(run.batches.collections, SCHEMA, pieces)
-    preprocessor = Preprocessor(pieces, SCHEMA, run.config.weighting, terms)
-    save_checkpoint(tmp_path / "ckpt", run.towers, preprocessor, {"steps": 2})
+    save_checkpoint(tmp_path / "ckpt", run.towers, make_preprocessor(run.config), {"steps": 2})
     loaded = load_checkpoint(tmp_path / "ckpt")
     assert loaded.report == {"steps": 2}
     assert loaded.towers.query.words is loaded.towers.document.words
@@ -135,9 +146,9 @@ def test_a_checkpoint_comes_back_as_it_was(collection_folder: Path, toy_model: P
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def test_a_split_that_judges_nothing_is_refused(collection_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"dev\.tsv"):
-        read_collection(collection_folder, "dev", SCHEMA)
+def test_a_split_that_is_not_there_is_refused(collection_folder: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.tsv"):
+        read_collection(collection_folder, "none", TrainConfig(name="x").field_schema)
 
 
 def test_all_faults_of_a_configuration_are_named_together(tmp_path: Path) -> None:
@@ -152,7 +163,9 @@ def test_all_faults_of_a_configuration_are_named_together(tmp_path: Path) -> Non
 
 
 def test_shipped_configurations_are_valid() -> None:
-    files = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
-    assert files
-    for file in files:
+    folder = Path(__file__).parents[2] / "configs"
+    variants = set(GridConfig.read(folder / "grid.toml").variants)
+    files = {path.name: path for path in folder.glob("*.toml") if path.name != "grid.toml"}
+    assert variants < files.keys()
+    for file in files.values():
         assert TrainConfig.read(file).name == file.stem

@@ -4,7 +4,17 @@ import pytest
 import torch
 
 from glow.training.loop import learning_rate
-from glow.training.losses import BceObjective, blocked_negatives, sample_negatives, softmax_loss
+from glow.training.losses import (
+    BceObjective,
+    blocked_negatives,
+    embedding_loss,
+    list_loss,
+    margin_loss,
+    pairwise_loss,
+    ranknet_loss,
+    sample_negatives,
+    softmax_loss,
+)
 
 NOTHING = torch.zeros(2, 2, dtype=torch.bool)
 
@@ -99,3 +109,63 @@ def test_a_batch_of_equal_queries_gives_a_finite_loss() -> None:
 def test_g6_learning_rate(step: int, rate: float) -> None:
     """G6: base 8e-5, 100 of 1000 steps of warm-up."""
     assert learning_rate(step, 1000, 8e-5, 0.1) == pytest.approx(rate, abs=1e-12)
+
+
+def test_mined_negatives_count_as_much_as_positives_in_the_bce() -> None:
+    """Column 2 is query 0's mined document, column 3 query 1's, which answers it after all and is left out."""
+    cosines = torch.tensor([[0.8, 0.1, 0.5, 0.2], [0.1, 0.7, 0.3, 0.9]])
+    relevant = torch.zeros(2, 4, dtype=torch.bool)
+    relevant[1, 3] = True
+    bce = objective(nce_weight=0.0)
+    loss = bce(cosines, blocked_negatives(relevant, torch.eye(2), 0.9))
+    positives = bce.pairs(torch.tensor([0.8, 0.7]), torch.ones(2))
+    mined = bce.pairs(torch.tensor([0.5]), torch.zeros(1))
+    assert loss.item() == pytest.approx(0.5 * (positives.item() + mined.item()))
+
+
+def test_g6_ranknet() -> None:
+    """G6: s = [2, 1, 0, .5], y = [2, 1, 0, 0]: five pairs, .285787."""
+    loss = ranknet_loss(torch.tensor([2.0, 1, 0, 0.5]), torch.tensor([2.0, 1, 0, 0]))
+    assert loss.item() == pytest.approx(0.285787, abs=2e-6)
+
+
+def test_pairwise_loss_is_ranknet_of_each_query_with_what_is_not_blocked() -> None:
+    cosines = torch.tensor([[0.9, 0.5, 0.1], [0.2, 0.8, 0.7], [0.3, 0.3, 0.6]])
+    blocked = torch.eye(3, dtype=torch.bool)
+    rows = [ranknet_loss(row / 0.1, torch.eye(3)[number]) for number, row in enumerate(cosines)]
+    assert pairwise_loss(cosines, blocked, 0.1).item() == pytest.approx(torch.stack(rows).mean().item())
+    blocked[0, 1] = True
+    assert pairwise_loss(cosines, blocked, 0.1).item() == pytest.approx(
+        (2 * torch.stack(rows).sum() - torch.nn.functional.softplus(torch.tensor(-4.0))).item() / 5
+    )
+    assert pairwise_loss(cosines, torch.ones(3, 3, dtype=torch.bool), 0.1).item() == 0.0
+
+
+def test_a_student_that_equals_its_teacher_has_nothing_to_learn() -> None:
+    cosines = torch.tensor([[0.9, 0.5, 0.1], [0.2, 0.8, 0.7]])
+    blocked = torch.eye(2, 3, dtype=torch.bool)
+    other = cosines.flip(1)
+    vectors = torch.nn.functional.normalize(
+        torch.randn(4, 8, generator=torch.Generator().manual_seed(0)), dim=-1
+    )
+    assert embedding_loss(vectors, vectors).item() == pytest.approx(0.0, abs=1e-6)
+    assert embedding_loss(vectors, -vectors).item() == pytest.approx(2.0)
+    assert margin_loss(cosines, cosines, blocked).item() == 0.0
+    assert margin_loss(cosines, cosines + 0.3, blocked).item() == pytest.approx(
+        0.0, abs=1e-12
+    )  # margins alone
+    assert margin_loss(cosines, other, blocked).item() > 0.0
+    assert list_loss(cosines, cosines, 0.05).item() == pytest.approx(0.0, abs=1e-6)
+    assert list_loss(cosines, other, 0.05).item() > 0.0
+
+
+def test_margin_loss_is_the_mean_square_over_legal_documents() -> None:
+    cosines, wanted = torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0.9, 0.7, 0.1]])
+    blocked = torch.tensor([[True, False, False]])
+    assert margin_loss(cosines, wanted, blocked).item() == pytest.approx((0.2**2 + 0.0) / 2)
+
+
+def test_list_loss_is_the_divergence_of_two_softmaxes() -> None:
+    cosines, wanted = torch.tensor([[0.1, 0.0]]), torch.tensor([[0.0, 0.1]])
+    p, q = (wanted / 0.1).softmax(1), (cosines / 0.1).softmax(1)
+    assert list_loss(cosines, wanted, 0.1).item() == pytest.approx(float((p * (p / q).log()).sum()), abs=1e-6)

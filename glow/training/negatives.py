@@ -1,0 +1,260 @@
+"""Files of hard negatives: JSON lines under a header that says what they were mined from.
+
+The first line is the header (`Header`); every further one is a query with its negatives:
+`{"query_id": "q1", "query": "text", "negatives": [{"id": "d7", "rank": 12, "score": 0.61, "source": "dense"}]}`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from glow.collection import parse_object
+from glow.errors import FormatError, InputError, MismatchError, RecordError
+from glow.records import Document
+from glow.schema import StrictModel, describe
+from glow.training.data import Collection
+
+__all__ = [
+    "Header",
+    "Negative",
+    "QueryNegatives",
+    "SourceRecord",
+    "documents_hash",
+    "match_negatives",
+    "read_header",
+    "read_negatives",
+    "write_negatives",
+]
+
+FORMAT_VERSION: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """A document that is close to a query and not judged relevant.
+
+    Attributes:
+        id: of the document.
+        rank: in its source's ranking, from 1; relevant documents count.
+        score: its source's own (cosine, or BM25).
+        source: `dense` or `lexical`.
+    """
+
+    id: str
+    rank: int
+    score: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryNegatives:
+    """One query's line."""
+
+    query_id: str
+    query: str
+    negatives: tuple[Negative, ...]
+
+
+class SourceRecord(StrictModel):
+    """The model or checkpoint that mined: its name, and the hash that tells it from another."""
+
+    name: str
+    sha256: str
+
+
+class Header(StrictModel):
+    """First line of the file.
+
+    Attributes:
+        glow_negatives: version of the format.
+        data, split: name of the data folder and of its judgements.
+        documents_hash: of the collection's documents (`documents_hash`); a reader refuses other ones.
+        queries: lines that follow, so that a cut-off file is noticed.
+        model: what encoded; None where BM25 mined alone.
+        options: of the mining.
+    """
+
+    glow_negatives: Literal[1] = FORMAT_VERSION
+    data: str
+    split: str
+    documents_hash: str
+    queries: int
+    model: SourceRecord | None
+    options: dict[str, Any]
+
+
+def documents_hash(documents: Sequence[Document]) -> str:
+    """SHA-256 over ids and contents in order; which keys are text fields and which metadata does not matter."""
+    digest = hashlib.sha256()
+    for document in documents:
+        content = {**document.metadata, **{name: list(values) for name, values in document.fields.items()}}
+        listed = {key: [value] if isinstance(value, str) else value for key, value in content.items()}
+        filled = {key: value for key, value in listed.items() if value not in (None, [], [""])}
+        digest.update(json.dumps([document.id, filled], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def write_negatives(path: Path, header: Header, lines: Sequence[QueryNegatives]) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    temporary = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(header.model_dump_json() + "\n")
+            file.writelines(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_header(path: Path) -> Header:
+    """Reads the first line.
+
+    Raises:
+        InputError: the file cannot be read.
+        FormatError: the line is no header of this format.
+    """
+    return _header(path, _lines(path))
+
+
+def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
+    """Reads the negatives of a collection.
+
+    A negative that the collection judges relevant (judgements may have been added since) is left out.
+
+    Args:
+        path: a file of `write_negatives`.
+        collection: with the documents that were mined, and any of the queries.
+
+    Returns:
+        For every query of the collection, by number: document numbers in the file's order; none for a query that
+        the file lacks.
+
+    Raises:
+        InputError: the file cannot be read.
+        FormatError: no file of negatives, or cut off.
+        MismatchError: mined from other documents or for other queries.
+        RecordError: a line is not what it should be.
+    """
+    lines = _lines(path)
+    header = _header(path, lines)
+    if header.documents_hash != documents_hash(collection.documents):
+        raise MismatchError(
+            f"{path.name} was mined from other documents ({header.data}, {header.documents_hash[:12]}…) "
+            f"than those of {collection.name}; mine again with --data on this folder"
+        )
+    if len(lines) - 1 != header.queries:
+        raise FormatError(
+            f"{path.name} holds {len(lines) - 1} queries, its header says {header.queries}; mine again"
+        )
+    found: list[tuple[int, ...]] = [()] * len(collection.queries)
+    queries = {identifier: number for number, identifier in enumerate(collection.query_ids)}
+    documents = {document.id: number for number, document in enumerate(collection.documents)}
+    matched = set()
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            query_id, text, ids = _parse(line)
+            query = queries.get(query_id)
+            if query in matched:
+                raise RecordError(f"query {query_id!r} comes twice")
+            if query is None:
+                continue
+            _check_query(path, query_id, text, collection.queries[query])
+            matched.add(query)
+            relevant = collection.relevant[query]
+            numbers = (_number(identifier, documents) for identifier in ids)
+            found[query] = tuple(document for document in numbers if document not in relevant)
+        except RecordError as error:
+            raise RecordError(f"{path.name} line {number}: {error}") from error
+    if not matched:
+        raise MismatchError(
+            f"{path.name} has none of the {len(queries)} queries of {collection.name}: it was mined for split "
+            f"{header.split!r}; mine again with --split"
+        )
+    return found
+
+
+def match_negatives(
+    paths: Sequence[Path], collections: Sequence[Collection]
+) -> list[list[tuple[int, ...]] | None]:
+    """Reads files, each for the collections whose documents and queries it was mined for.
+
+    Returns:
+        For every collection, in order: its negatives as `read_negatives` gives them, or None without a file.
+
+    Raises:
+        MismatchError: a file fits no collection, or two fit the same.
+        GlowError: as `read_negatives`.
+    """
+    hashes = [documents_hash(collection.documents) for collection in collections]
+    found: list[list[tuple[int, ...]] | None] = [None] * len(collections)
+    for path in paths:
+        header = read_header(path)
+        if header.documents_hash not in hashes:
+            names = ", ".join(collection.name for collection in collections)
+            raise MismatchError(
+                f"{path.name} was mined from other documents ({header.data}) than {names}; mine again"
+            )
+        # The same documents may come with other queries (pairs made from them), which the file says nothing of.
+        asked = {_parse(line)[0] for line in _lines(path)[1:]}
+        places = [place for place, known in enumerate(hashes) if known == header.documents_hash]
+        for place in [p for p in places if asked.intersection(collections[p].query_ids)] or places[:1]:
+            if found[place] is not None:
+                raise MismatchError(f"two files hold negatives of {collections[place].name}; give one")
+            found[place] = read_negatives(path, collections[place])
+    return found
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _header(path: Path, lines: Sequence[bytes]) -> Header:
+    try:
+        return Header.model_validate(parse_object(lines[0] if lines else b""))
+    except ValidationError as error:
+        fault = describe(error)
+    except RecordError as error:
+        fault = str(error)
+    raise FormatError(
+        f"{path.name} is no file of negatives of format {FORMAT_VERSION}: its first line is no header "
+        f"({fault}); make one with `python -m glow.training mine`"
+    )
+
+
+def _parse(line: bytes) -> tuple[str, str, list[str]]:
+    value = parse_object(line)
+    query_id, text, negatives = value.get("query_id"), value.get("query"), value.get("negatives")
+    if not isinstance(query_id, str) or not isinstance(text, str) or not isinstance(negatives, list):
+        raise RecordError(f"expected query_id, query and a list of negatives, found {value!r:.120}")
+    ids = [negative.get("id") if isinstance(negative, dict) else None for negative in negatives]
+    if not all(isinstance(identifier, str) for identifier in ids):
+        raise RecordError(
+            f"every negative must be an object with the id of a document, found {negatives!r:.120}"
+        )
+    return query_id, text, [str(identifier) for identifier in ids]
+
+
+def _number(identifier: str, documents: Mapping[str, int]) -> int:
+    if identifier not in documents:
+        raise RecordError(f"no document {identifier!r} in the collection")
+    return documents[identifier]
+
+
+def _check_query(path: Path, query_id: str, found: str, expected: str) -> None:
+    if found != expected:
+        raise MismatchError(
+            f"{path.name}: query {query_id} was {found!r:.80} and is now {expected!r:.80}; mine again"
+        )

@@ -1,0 +1,112 @@
+"""The configured loss over one batch of vectors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from glow.training.config import ObjectiveConfig
+from glow.training.data import PairBatch
+from glow.training.losses import (
+    BceObjective,
+    blocked_negatives,
+    embedding_loss,
+    list_loss,
+    margin_loss,
+    pairwise_loss,
+    softmax_loss,
+)
+
+__all__ = ["Objective", "Targets"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """Teacher vectors of one collection: float32 [queries, H] and [documents, H], L2-normalised."""
+
+    queries: NDArray[np.float32]
+    documents: NDArray[np.float32]
+
+    def of(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        """Those of a batch: float32 [B, H] and [M, H]."""
+        return torch.from_numpy(self.queries[batch.queries]), torch.from_numpy(
+            self.documents[batch.documents]
+        )
+
+
+class Objective(nn.Module):
+    """The loss of vectors of queries [B, H] and documents [M, H], and what is reported of them.
+
+    Args:
+        config: which parts it has.
+    """
+
+    def __init__(self, config: ObjectiveConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.bce = BceObjective(
+            config.scale,
+            config.shift,
+            config.learn_scale and config.kind == "bce",
+            config.nce_weight,
+            config.inverse_temperature,
+        )
+
+    def forward(
+        self, queries: Tensor, documents: Tensor, relevant: Tensor, wanted: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, dict[str, float]]:
+        """The loss, a scalar, and figures of the batch.
+
+        Args:
+            queries, documents: float32 [B, H] and [M, H], L2-normalised.
+            relevant: bool [B, M].
+            wanted: the teacher's vectors of both, where the configuration looks at a teacher.
+
+        Returns:
+            The loss; and the weighted cosine (a·cos + c, GLOW section 3.8) of the pairs and of each query's
+            nearest legal document, means over the batch.
+        """
+        cosines = queries @ documents.T
+        blocked = blocked_negatives(relevant, queries.detach() @ queries.detach().T, self.config.query_mask)
+        loss = self._contrast(cosines, blocked)
+        if wanted:
+            loss = loss + self._distillation((queries, documents), wanted, cosines, blocked)
+        return loss, self._figures(cosines.detach(), blocked)
+
+    def _contrast(self, cosines: Tensor, blocked: Tensor) -> Tensor:
+        if self.config.kind == "bce":
+            return self.bce(cosines, blocked)  # type: ignore[no-any-return]
+        if self.config.kind == "softmax":
+            return softmax_loss(cosines, blocked, self.config.temperature)
+        if self.config.kind == "pairwise":
+            return pairwise_loss(cosines, blocked, self.config.temperature)
+        return torch.zeros((), device=cosines.device)
+
+    def _distillation(
+        self, vectors: tuple[Tensor, Tensor], wanted: Sequence[Tensor], cosines: Tensor, blocked: Tensor
+    ) -> Tensor:
+        config = self.config
+        teacher = wanted[0] @ wanted[1].T
+        loss = torch.zeros((), device=cosines.device)
+        if config.distill_weight:
+            parts = [embedding_loss(found, aim) for found, aim in zip(vectors, wanted, strict=True)]
+            loss = loss + config.distill_weight * (parts[0] + parts[1])
+        if config.margin_weight:
+            loss = loss + config.margin_weight * margin_loss(cosines, teacher, blocked)
+        if config.list_weight:
+            loss = loss + config.list_weight * list_loss(cosines, teacher, config.list_temperature)
+        return loss
+
+    def _figures(self, cosines: Tensor, blocked: Tensor) -> dict[str, float]:
+        if self.config.kind == "bce":
+            scale, shift = float(self.bce.scale.detach()), float(self.bce.shift.detach())
+        else:
+            scale, shift = 1.0 / self.config.temperature, 0.0
+        nearest = cosines.masked_fill(blocked, -1.0).max(1).values
+        return {
+            "positive": scale * float(cosines.diagonal().mean()) + shift,
+            "negative": scale * float(nearest.mean()) + shift,
+        }

@@ -1,0 +1,106 @@
+"""One step's encoding: texts in groups of like length, and gradient caching for batches larger than memory.
+
+Gradient caching (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup") encodes
+the batch without gradients, takes the loss's gradient of the vectors, then encodes group after group again, each with
+its part of that gradient: the result is the whole batch's gradient, up to rounding.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glow.nn.towers import Tower
+from glow.text import WeightedTokens
+from glow.text.batch import batches_by_length, pad
+
+__all__ = ["CachedBatch", "Encoding", "encode"]
+
+GROUP_TOKENS = 6144
+"""Most tokens of a group, padding counted: large enough for full speed, small enough to pad little."""
+Autocast = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a batch is encoded.
+
+    Attributes:
+        pad_id: id of [PAD].
+        device: where the towers are.
+        autocast: context of the matrix products' precision.
+        strength: in [0, 1]; weights are taken as 1 + strength (w - 1), which `strength_warmup` raises to 1.
+        chunk_size: most texts of a group in gradient caching.
+    """
+
+    pad_id: int
+    device: torch.device
+    autocast: Autocast
+    strength: float = 1.0
+    chunk_size: int = 0
+
+    def run(self, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
+        """Vectors float32 [n, H] of one group, padded to its longest."""
+        batch = pad(sequences, self.pad_id)
+        weights = 1.0 + self.strength * (torch.from_numpy(batch.weights) - 1.0)
+        arrays = (batch.ids, batch.mask, batch.field_ids)
+        inputs = [*(torch.from_numpy(array) for array in arrays), weights]
+        with self.autocast():
+            return tower(*(tensor.to(self.device) for tensor in inputs)).float()  # type: ignore[no-any-return]
+
+
+def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
+    """Vectors float32 [n, H] of a batch, with gradients."""
+    groups = list(batches_by_length([len(sequence) for sequence in sequences], GROUP_TOKENS))
+    found = torch.cat([encoding.run(tower, [sequences[row] for row in rows]) for rows in groups])
+    order = torch.tensor([row for rows in groups for row in rows], device=found.device)
+    return found[torch.argsort(order)]
+
+
+class CachedBatch:
+    """Vectors of one side of a batch, encoded without gradients, that can be encoded again with them.
+
+    Args:
+        encoding: its `chunk_size` texts of like length go together.
+        tower, sequences: what encodes what.
+
+    Attributes:
+        vectors: float32 [n, H], a leaf that collects the loss's gradient.
+    """
+
+    def __init__(self, encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> None:
+        self._encoding, self._tower, self._sequences = encoding, tower, sequences
+        order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
+        size = encoding.chunk_size
+        self._groups = [order[start : start + size] for start in range(0, len(order), size)]
+        self._random = []  # dropout must fall alike both times
+        blocks = []
+        with torch.no_grad():
+            for rows in self._groups:
+                self._random.append(_random_state(encoding.device))
+                blocks.append(encoding.run(tower, [sequences[row] for row in rows]))
+        self.vectors = torch.cat(blocks)[torch.argsort(torch.tensor(order, device=encoding.device))]
+        self.vectors.requires_grad_()
+
+    def backward(self) -> None:
+        """Takes the gradient that the loss left at the vectors through the tower."""
+        gradient = self.vectors.grad
+        if gradient is None:
+            return
+        for rows, state in zip(self._groups, self._random, strict=True):
+            _set_random_state(self._encoding.device, state)
+            found = self._encoding.run(self._tower, [self._sequences[row] for row in rows])
+            found.backward(gradient[rows])  # type: ignore[no-untyped-call]
+
+
+def _random_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _set_random_state(device: torch.device, state: Tensor) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)

@@ -1,0 +1,103 @@
+"""Dev retrieval while training: what early stopping and the curve of a run look at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.nn.towers import TwoTowers
+from glow.text import Preprocessor, WeightedTokens
+from glow.training.config import WatchConfig
+from glow.training.data import Collection
+from glow.training.encode import vectors
+
+__all__ = ["Watch", "WatchedTask", "reciprocal_ranks"]
+
+DEPTH = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WatchedTask:
+    """Queries and documents of one collection, preprocessed.
+
+    Attributes:
+        name: the collection's.
+        queries, documents: weighted tokens.
+        relevant: query -> positions of its relevant documents here.
+    """
+
+    name: str
+    queries: Sequence[WeightedTokens]
+    documents: Sequence[WeightedTokens]
+    relevant: Sequence[frozenset[int]]
+
+
+class Watch:
+    """Measures RR@10 on a fixed part of some collections.
+
+    Args:
+        collections: with the queries of a development split.
+        preprocessor: that of the run.
+        config: how much is looked at.
+        seed: of what is looked at.
+    """
+
+    def __init__(
+        self, collections: Sequence[Collection], preprocessor: Preprocessor, config: WatchConfig, seed: int
+    ) -> None:
+        self.tasks = [_task(collection, preprocessor, config, seed) for collection in collections]
+        self.pad_id = preprocessor.pieces.pad_id
+
+    def measure(self, towers: TwoTowers, precision: str, device: str) -> dict[str, float]:
+        """Mean RR@10 of each collection, by name."""
+        return {task.name: float(self._ranks(task, towers, precision, device).mean()) for task in self.tasks}
+
+    def _ranks(
+        self, task: WatchedTask, towers: TwoTowers, precision: str, device: str
+    ) -> NDArray[np.float64]:
+        queries = vectors(towers.query, task.queries, self.pad_id, precision, device)
+        documents = vectors(towers.document, task.documents, self.pad_id, precision, device)
+        return reciprocal_ranks(queries @ documents.T, task.relevant)
+
+
+def reciprocal_ranks(
+    scores: NDArray[np.float32], relevant: Sequence[frozenset[int]], depth: int = DEPTH
+) -> NDArray[np.float64]:
+    """Reciprocal rank of each query's first relevant document, 0 below `depth`.
+
+    Args:
+        scores: float32 [queries, documents].
+        relevant: query -> columns of its relevant documents.
+        depth: how many ranks count.
+
+    Returns:
+        float64 [queries].
+    """
+    depth = min(depth, scores.shape[1])
+    nearest = np.argpartition(-scores, depth - 1, axis=1)[:, :depth]
+    order = np.take_along_axis(nearest, np.argsort(-np.take_along_axis(scores, nearest, 1), 1), 1)
+    found = np.zeros(len(scores))
+    for row, columns in enumerate(order.tolist()):
+        rank = next((rank for rank, column in enumerate(columns, 1) if column in relevant[row]), 0)
+        found[row] = 1.0 / rank if rank else 0.0
+    return found
+
+
+def _task(collection: Collection, preprocessor: Preprocessor, config: WatchConfig, seed: int) -> WatchedTask:
+    random = np.random.default_rng(seed)
+    queries = list(range(len(collection.queries)))
+    if 0 < config.queries < len(queries):
+        queries = sorted(random.choice(len(queries), config.queries, replace=False).tolist())
+    needed = {number for query in queries for number in collection.relevant[query]}
+    others = np.setdiff1d(np.arange(len(collection.documents)), np.array(sorted(needed)))
+    if 0 < config.documents < len(others):
+        others = random.choice(others, config.documents, replace=False)
+    kept = sorted(needed | set(others.tolist()))
+    position = {number: row for row, number in enumerate(kept)}
+    return WatchedTask(
+        collection.name,
+        [preprocessor.query(collection.queries[query]) for query in queries],
+        [preprocessor.document(collection.documents[number]) for number in kept],
+        [frozenset(position[number] for number in collection.relevant[query]) for query in queries],
+    )

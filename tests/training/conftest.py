@@ -1,0 +1,136 @@
+"""A small collection and trainers over it: tiny towers, some fifty documents, three queries each."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from glow.nn import TowerConfig, TwoTowers
+from glow.text import Preprocessor, WordPieces
+from glow.training.config import TrainConfig
+from glow.training.data import Collection, PairBatches, count_terms, read_collection
+from glow.training.loop import Trainer
+from glow.training.watch import Watch
+
+MakeTrainer = Callable[..., Trainer]
+
+
+@pytest.fixture(scope="session")
+def collection_folder(tmp_path_factory: pytest.TempPathFactory, toy_corpus: Path) -> Path:
+    """The toy corpus with a query of each title and two of each text's words."""
+    folder = tmp_path_factory.mktemp("data") / "toy"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_bytes(toy_corpus.read_bytes())
+    queries, qrels = [], ["query-id\tcorpus-id\tscore"]
+    for number, line in enumerate(toy_corpus.read_text(encoding="utf-8").splitlines()):
+        document = json.loads(line)
+        words = document["text"].split()
+        for kind, text in (
+            ("a", document["title"]),
+            ("b", " ".join(words[2:6])),
+            ("c", " ".join(words[-4:])),
+        ):
+            queries.append(json.dumps({"_id": f"{kind}{number}", "text": text}))
+            qrels.append(f"{kind}{number}\t{document['_id']}\t1")
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
+    for split in ("train", "dev"):
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(qrels) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def toy_collection(collection_folder: Path) -> Collection:
+    """The collection, read."""
+    return read_collection(collection_folder, "train", TrainConfig(name="toy").field_schema)
+
+
+@pytest.fixture(scope="session")
+def bert_folder(tmp_path_factory: pytest.TempPathFactory, toy_model: Path) -> Path:
+    """Random initial weights in BERT's layout: two layers of 16 dimensions over the toy model's vocabulary."""
+    folder = tmp_path_factory.mktemp("bert")
+    vocabulary = (toy_model / "vocab.txt").read_bytes()
+    (folder / "vocab.txt").write_bytes(vocabulary)
+    size, hidden, inner = len(vocabulary.splitlines()), 16, 32
+    shape = {"vocab_size": size, "hidden_size": hidden, "num_attention_heads": 2, "intermediate_size": inner}
+    config = {**shape, "num_hidden_layers": 2, "layer_norm_eps": 1e-12}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    affine = {"embeddings.LayerNorm": (hidden,)}
+    for layer in ("encoder.layer.0", "encoder.layer.1"):
+        for part in ("query", "key", "value"):
+            affine[f"{layer}.attention.self.{part}"] = (hidden, hidden)
+        affine |= {
+            f"{layer}.attention.output.dense": (hidden, hidden),
+            f"{layer}.intermediate.dense": (inner, hidden),
+        }
+        affine[f"{layer}.output.dense"] = (hidden, inner)
+        affine |= {f"{layer}.attention.output.LayerNorm": (hidden,), f"{layer}.output.LayerNorm": (hidden,)}
+    random = torch.Generator().manual_seed(0)
+    tensors = {}
+    for name, sizes in affine.items():
+        middle = 1.0 if name.endswith("LayerNorm") else 0.0
+        tensors[f"{name}.weight"] = middle + 0.1 * torch.randn(sizes, generator=random)
+        tensors[f"{name}.bias"] = 0.1 * torch.randn(sizes[:1], generator=random)
+    for name, rows in (("word", size), ("position", 512), ("token_type", 2)):
+        tensors[f"embeddings.{name}_embeddings.weight"] = torch.randn(rows, hidden, generator=random)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture
+def make_config() -> Callable[..., TrainConfig]:
+    """Makes a configuration of a short fp32 run, with changes by section."""
+
+    def make(**changes: Any) -> TrainConfig:
+        short = {"batch_size": 16, "epochs": 3, "learning_rate": 3e-3, "precision": "fp32"}
+        options = {**short, **changes.pop("optimiser", {})}
+        return TrainConfig.model_validate(
+            {"name": "test", "optimiser": options, "checkpoint_steps": 4, **changes}
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_preprocessor(toy_collection: Collection, toy_model: Path) -> Callable[[TrainConfig], Preprocessor]:
+    """Makes the preprocessor that a run of the configuration has."""
+
+    def make(config: TrainConfig) -> Preprocessor:
+        pieces = WordPieces(toy_model / "vocab.txt", config.weighting.unit)
+        terms = count_terms([toy_collection], config.field_schema, pieces)
+        return Preprocessor(pieces, config.field_schema, config.weighting, terms)
+
+    return make
+
+
+@pytest.fixture
+def make_trainer(
+    toy_collection: Collection, make_preprocessor: Callable[[TrainConfig], Preprocessor]
+) -> MakeTrainer:
+    """Makes a trainer of tiny towers over the toy collection."""
+
+    def make(
+        config: TrainConfig, run: Path, *, watch: bool = False, collection: Collection = toy_collection
+    ) -> Trainer:
+        preprocessor = make_preprocessor(config)
+        options = config.optimiser
+        batches = PairBatches(
+            [collection], preprocessor, options.batch_size, config.seed, config.objective.hard_negatives
+        )
+        watched = Watch([collection], preprocessor, config.watch, config.seed) if watch else None
+        torch.manual_seed(0)
+        shape = TowerConfig(
+            vocabulary=preprocessor.pieces.size,
+            hidden=16,
+            layers=1,
+            heads=2,
+            intermediate=32,
+            **{**config.towers.changes, "dropout": 0.1},
+        )
+        towers = TwoTowers(shape, config.field_schema)
+        return Trainer(config, towers, batches, run, watch=watched, device="cpu")
+
+    return make

@@ -1,0 +1,332 @@
+"""MS MARCO's released files as a training collection; the files here are small and of exactly that format."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glow.errors import InputError, IntegrityError
+from glow.schema import FieldSchema, FieldSpec
+from glow.text import Preprocessor, Weighting, WordPieces
+from glow.training.config import TrainConfig
+from glow.training.data import PairBatches, count_terms
+from glow.training.msmarco import is_msmarco, labelled_pairs, read_msmarco
+from glow.training.msmarco_documents import INDEX, MsMarcoDocuments
+
+ROOT = Path(__file__).parent.parent.parent
+SCHEMA = FieldSchema(
+    name="all",
+    query_tokens=20,
+    document_tokens=188,
+    fields=(
+        FieldSpec(name="url", tokens=30, kind="url"),
+        FieldSpec(name="title", tokens=30),
+        FieldSpec(name="text", tokens=128),
+    ),
+)
+GOOD = [
+    b"D1555982\thttps://example.org/bees\tBees \xe2\x80\x93 a title\tBees find home by the sun.\n",
+    b"D301595\thttp://example.org/hives\t\tHives are warm.\n",
+    b"D7\thttp://example.org/empty\t\t\n",
+    b"D42\thttp://example.org/wax\tWax\tWax is made by young bees.\n",
+]
+DOCUMENTS = [
+    GOOD[0],
+    b"D8\thttp://example.org/no-body\tOnly three columns\n",
+    GOOD[1],
+    b"D9\thttp://example.org/bytes\tBad \xff byte\tbody\n",
+    GOOD[2],
+    b"\thttp://example.org/no-id\ttitle\tbody\n",
+    b"D10\t\t \t\n",
+    b"D42x\tu\tt\tb\ttoo many\n",
+    GOOD[3],
+    b"D7\thttp://example.org/again\tSeen before\tbody\n",
+    b"D500\tu\tt\tb\n",
+    b"D501\tu\tt\tb\n",
+    b"D502\tu\tt\tb\n",
+]
+QUERIES = b"174249\tdoes xpress bet charge\n320792\thow much is a hive\n1090270\tbotulinum \xc3\xa9\nbroken line\n5\tnot judged\n"
+QRELS = b"320792 0 D301595 1\n174249 0 D1555982 1\n174249 0 D999 1\n77 0 D7 1\n1090270 0 D42 0\nbroken\n"
+
+
+def run_line(query: str, document: str, rank: int) -> str:
+    return f"{query} Q0 {document} {rank} -{5 + rank / 10:.5f} IndriQueryLikelihood\n"
+
+
+RUN = [
+    run_line("174249", "D42", 2),
+    run_line("174249", "D1555982", 1),
+    run_line("174249", "D404", 3),
+    run_line("174249", "D7", 4),
+    run_line("320792", "D7", 1),
+    "320792 Q0 D42 second -6.1 IndriQueryLikelihood\n",
+    run_line("5", "D7", 1),
+    run_line("66", "D7", 1),
+    run_line("174249", "D301595", 3),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "msmarco"
+    made.mkdir()
+    (made / "msmarco-docs.tsv").write_bytes(b"".join(DOCUMENTS))
+    (made / "msmarco-doctrain-queries.tsv.gz").write_bytes(gzip.compress(QUERIES))
+    (made / "msmarco-doctrain-qrels.tsv").write_bytes(QRELS)
+    (made / "msmarco-doctrain-top100.gz").write_bytes(gzip.compress("".join(RUN).encode()))
+    return made
+
+
+def rejects(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def ids(documents: Any) -> list[str]:
+    return [document.id for document in documents]
+
+
+def test_the_folder_is_known_by_its_documents(folder: Path, tmp_path: Path) -> None:
+    assert is_msmarco(folder)
+    assert not is_msmarco(tmp_path)
+    (tmp_path / "msmarco-docs.tsv.gz").write_bytes(b"")
+    assert is_msmarco(tmp_path)
+
+
+def test_documents_are_read_by_number_and_in_order_with_empty_fields_empty(folder: Path) -> None:
+    documents = read_msmarco(folder, "train", SCHEMA).documents
+    assert len(documents) == 7
+    assert ids(documents) == ["D1555982", "D301595", "D7", "D42", "D500", "D501", "D502"]
+    assert documents[0].fields == {
+        "url": ("https://example.org/bees",),
+        "title": ("Bees – a title",),
+        "text": ("Bees find home by the sun.",),
+    }
+    assert documents[1].fields == {
+        "url": ("http://example.org/hives",),
+        "title": (),
+        "text": ("Hives are warm.",),
+    }
+    assert documents[-1] == list(documents)[6]
+    assert ids(documents[1:3]) == ["D301595", "D7"]
+    with pytest.raises(IndexError):
+        documents[7]
+
+
+def test_fields_follow_the_schema(folder: Path) -> None:
+    schema = FieldSchema.preset("bison-msmarco")
+    assert set(read_msmarco(folder, "train", schema).documents[0].fields) == {"url", "title"}
+    body = SCHEMA.model_copy(
+        update={"fields": (FieldSpec(name="body", tokens=9), FieldSpec(name="anchor", tokens=9))}
+    )
+    assert read_msmarco(folder, "train", body).documents[1].fields == {"body": ("Hives are warm.",)}
+    other = SCHEMA.model_copy(update={"fields": (FieldSpec(name="anchor", tokens=9),)})
+    with pytest.raises(InputError, match=r"fields anchor, expected some of url, title"):
+        read_msmarco(folder, "train", other)
+
+
+def test_damaged_documents_are_counted_and_kept_aside_with_line_and_reason(folder: Path) -> None:
+    documents = read_msmarco(folder, "train", SCHEMA).documents
+    found = rejects(folder / "msmarco-docs.rejects.jsonl")
+    assert isinstance(documents, MsMarcoDocuments)
+    assert documents.rejects == len(found) == 6
+    assert [(reject["line"], reject["reason"]) for reject in found] == [
+        (2, "expected 4 columns (docid, url, title, body), found 3"),
+        (4, "not UTF-8: byte 0xff at position 32"),
+        (6, "expected a docid of 1 to 64 bytes without NUL, found 0 bytes"),
+        (7, "no text in url, title and body"),
+        (8, "expected 4 columns (docid, url, title, body), found 5"),
+        (10, "a line before has the id D7 too"),
+    ]
+    assert found[0]["start"] == "D8\thttp://example.org/no-body\tOnly three columns"
+
+
+def test_queries_are_the_judged_ones_in_the_judgements_order(folder: Path) -> None:
+    collection = read_msmarco(folder, "train", SCHEMA)
+    assert list(collection.queries) == ["how much is a hive", "does xpress bet charge"]
+    assert list(collection.query_ids) == ["320792", "174249"]
+    assert list(collection.relevant) == [{1}, {0}]
+    assert collection.pairs.tolist() == [[0, 1], [1, 0]]
+
+
+def test_negatives_are_the_best_ranked_that_are_not_judged_relevant(folder: Path) -> None:
+    """Rank decides, not the line's place; unknown documents are left out; a query's rows may lie apart."""
+    negatives = read_msmarco(folder, "train", SCHEMA).negatives
+    assert negatives is not None
+    assert list(negatives) == [(2,), (3, 1, 2)]
+
+
+def test_no_more_than_ten_negatives_are_kept(folder: Path) -> None:
+    lines = [f"N{number}\tu{number}\tt\tb\n" for number in range(100)]
+    (folder / "msmarco-docs.tsv").write_bytes(b"".join(GOOD) + "".join(lines).encode())
+    run = [run_line("320792", f"N{(number * 37) % 100}", number + 1) for number in range(100)]
+    (folder / "msmarco-doctrain-top100.gz").write_bytes(gzip.compress("".join(run).encode()))
+    negatives = read_msmarco(folder, "train", SCHEMA).negatives
+    assert negatives is not None
+    assert negatives[0] == tuple(4 + (number * 37) % 100 for number in range(10))
+    assert negatives[1] == ()
+
+
+def test_unusable_lines_of_a_split_are_kept_aside(folder: Path) -> None:
+    read_msmarco(folder, "train", SCHEMA)
+    found = rejects(folder / "msmarco-doctrain.rejects.jsonl")
+    assert [(reject["file"], reject["line"], reject["reason"]) for reject in found] == [
+        ("msmarco-doctrain-queries.tsv.gz", 4, "expected 2 columns with text (qid, query), found 1"),
+        ("msmarco-doctrain-qrels.tsv", 6, "expected qid, 0, docid and a whole number, found 1 columns"),
+        ("msmarco-doctrain-qrels.tsv", 3, "no document has the id D999"),
+        ("msmarco-doctrain-qrels.tsv", 4, "no query has the id 77"),
+        ("msmarco-doctrain-top100.gz", 3, "no document has the id D404"),
+        (
+            "msmarco-doctrain-top100.gz",
+            6,
+            "expected qid, Q0, docid, rank as a whole number, score and tag, found 6 columns",
+        ),
+        ("msmarco-doctrain-top100.gz", 8, "no query has the id 66"),
+    ]
+
+
+def test_the_number_of_unusable_lines_is_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    read_msmarco(folder, "train", SCHEMA)
+    assert "6 lines cannot be used (msmarco-docs.tsv line 2: expected 4 columns" in caplog.text
+
+
+def test_a_clean_split_leaves_no_rejects(folder: Path) -> None:
+    (folder / "msmarco-docs.tsv").write_bytes(b"".join(GOOD))
+    (folder / "msmarco-docdev-queries.tsv").write_bytes(b"1\tbees\n")
+    (folder / "msmarco-docdev-qrels.tsv").write_bytes(b"1 0 D42 1\n")
+    assert read_msmarco(folder, "dev", SCHEMA).negatives is None
+    assert not list(folder.glob("*.rejects.jsonl"))
+
+
+def test_the_index_is_used_again_and_made_anew_when_the_documents_change(
+    folder: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "run"
+    first = read_msmarco(folder, "train", SCHEMA, cache).documents
+    assert isinstance(first, MsMarcoDocuments)
+    made = (cache / INDEX).stat().st_mtime_ns
+    again = read_msmarco(folder, "train", SCHEMA, cache).documents
+    assert isinstance(again, MsMarcoDocuments)
+    assert (cache / INDEX).stat().st_mtime_ns == made
+    assert again.rejects == 6
+    assert list(again) == list(first)
+    assert not (folder / INDEX).exists()
+    with (folder / "msmarco-docs.tsv").open("ab") as file:
+        file.write(b"D600\tu\tt\tb\n")
+    assert ids(read_msmarco(folder, "train", SCHEMA, cache).documents)[-1] == "D600"
+
+
+def test_a_damaged_index_is_made_anew(folder: Path) -> None:
+    read_msmarco(folder, "train", SCHEMA)
+    whole = (folder / INDEX).read_bytes()
+    (folder / INDEX).write_bytes(whole[: len(whole) // 2])
+    assert len(read_msmarco(folder, "train", SCHEMA).documents) == 7
+    assert (folder / INDEX).read_bytes() == whole
+
+
+def test_documents_that_change_while_they_are_read_are_noticed(folder: Path) -> None:
+    documents = read_msmarco(folder, "train", SCHEMA).documents
+    (folder / "msmarco-docs.tsv").write_bytes(b"".join(reversed(DOCUMENTS)))
+    with pytest.raises(IntegrityError, match="has changed"):
+        documents[0]
+
+
+def test_another_document_in_a_known_place_is_noticed(folder: Path) -> None:
+    documents = read_msmarco(folder, "train", SCHEMA).documents
+    (folder / "msmarco-docs.tsv").write_bytes(b"".join(DOCUMENTS).replace(b"D1555982", b"D1555983"))
+    with pytest.raises(IntegrityError, match="has changed"):
+        documents[0]
+
+
+def test_an_id_that_starts_like_a_longer_one_is_another(folder: Path) -> None:
+    (folder / "msmarco-doctrain-qrels.tsv").write_bytes(
+        b"320792 0 D15559820 1\n320792 0 D42 1\n320792 0 D4 1\n"
+    )
+    assert list(read_msmarco(folder, "train", SCHEMA).relevant) == [{3}]
+
+
+def test_packed_documents_are_refused_with_the_command_that_unpacks_them(folder: Path) -> None:
+    (folder / "msmarco-docs.tsv").rename(folder / "msmarco-docs.tsv.gz")
+    with pytest.raises(InputError, match=r"gunzip --keep .*msmarco-docs\.tsv\.gz"):
+        read_msmarco(folder, "train", SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["queries.tsv.gz", "qrels.tsv"])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / f"msmarco-doctrain-{name}").unlink()
+    with pytest.raises(InputError, match=rf"neither msmarco-doctrain-{name.removesuffix('.gz')} nor"):
+        read_msmarco(folder, "train", SCHEMA)
+
+
+def test_a_torn_packed_file_is_named(folder: Path) -> None:
+    path = folder / "msmarco-doctrain-top100.gz"
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(InputError, match=r"top100\.gz is damaged"):
+        read_msmarco(folder, "train", SCHEMA)
+
+
+def test_a_file_that_is_something_else_is_refused(folder: Path) -> None:
+    (folder / "msmarco-docs.tsv").write_bytes(b'{"_id": "1", "title": "one"}\n' * 3 + GOOD[0])
+    with pytest.raises(InputError, match="1 of its 4 lines are documents"):
+        read_msmarco(folder, "train", SCHEMA)
+    assert not (folder / INDEX).exists()
+
+
+def test_labelled_pairs_are_positives_ten_times_and_each_negative_once(folder: Path) -> None:
+    collection = read_msmarco(folder, "train", SCHEMA)
+    rows = labelled_pairs(collection, seed=3)
+    assert rows.dtype == np.int32
+    counts = {
+        tuple(row): int(count)
+        for row, count in zip(*np.unique(rows, axis=0, return_counts=True), strict=True)
+    }
+    assert counts == {(0, 1, 1): 10, (1, 0, 1): 10, (0, 2, 0): 1, (1, 3, 0): 1, (1, 1, 0): 1, (1, 2, 0): 1}
+
+
+def test_the_order_of_labelled_pairs_is_of_the_seed_and_epoch_alone(folder: Path) -> None:
+    collection = read_msmarco(folder, "train", SCHEMA)
+    rows = labelled_pairs(collection, seed=3)
+    assert np.array_equal(rows, labelled_pairs(read_msmarco(folder, "train", SCHEMA), seed=3))
+    for other in (labelled_pairs(collection, seed=4), labelled_pairs(collection, seed=3, epoch=1)):
+        assert not np.array_equal(rows, other)
+        assert sorted(rows.tolist()) == sorted(other.tolist())
+
+
+def test_labelled_pairs_need_no_negatives(folder: Path) -> None:
+    full = read_msmarco(folder, "train", SCHEMA)
+    bare = replace(full, negatives=None)
+    assert labelled_pairs(bare, seed=1, oversampling=2)[:, 2].tolist() == [1] * 4
+
+
+def test_training_counts_terms_and_draws_batches_with_hard_negatives_from_disk(
+    folder: Path, toy_model: Path
+) -> None:
+    collection = read_msmarco(folder, "train", SCHEMA)
+    assert collection.negatives is not None
+    pieces = WordPieces(toy_model / "vocab.txt")
+    terms = count_terms([collection], SCHEMA, pieces)
+    assert terms.documents == 7
+    preprocessor = Preprocessor(pieces, SCHEMA, Weighting(), terms)
+    batches = PairBatches([collection], preprocessor, 2, 5, hard_negatives=1)
+    (batch,) = batches.epoch(0)
+    for row, query in enumerate(batch.queries):
+        assert batch.documents[row] in collection.relevant[query]
+        assert batch.documents[2 + row] in collection.negatives[query]
+        assert len(batches.documents[0][batch.documents[row]].ids) > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"), [("bison", ("url", "title")), ("glow", ("url", "title", "text"))]
+)
+def test_the_papers_configurations_are_valid_and_read_their_fields(
+    name: str, fields: tuple[str, ...]
+) -> None:
+    config = TrainConfig.read(ROOT / "configs" / f"msmarco-doc-{name}.toml")
+    schema = FieldSchema.preset(config.fields)
+    assert schema.names == fields
+    assert schema.query_tokens == 20
+    assert [spec.tokens for spec in schema.fields] == [30, 30, 128][: len(fields)]
+    assert (config.objective.kind, config.towers.weight_side) == ("bce", "row")

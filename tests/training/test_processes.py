@@ -1,0 +1,135 @@
+"""Two processes on a CPU, which gloo joins: one checkpoint, equal weights, different pairs, averaged gradients."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from glow.errors import ConfigError
+from glow.training.checkpoint import load_checkpoint
+from glow.training.config import TrainConfig
+from glow.training.run_folder import read_metrics
+from tests.training.process_script import make_trainer
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).with_name("process_script.py")
+LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+CONFIG = """
+name = "two"
+[towers]
+init_layers = [0, 1]
+dropout = 0.0
+[optimiser]
+batch_size = 16
+epochs = 4
+learning_rate = 3e-3
+precision = "fp32"
+[watch]
+steps = 4
+"""
+
+
+def launch(*arguments: str | Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *LAUNCH, *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.fixture(scope="module")
+def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "two.toml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def left(
+    config_file: Path, collection_folder: Path, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of what both processes of the script left."""
+    out = tmp_path_factory.mktemp("left")
+    launch(SCRIPT, config_file, collection_folder, bert_folder, out)
+    return out
+
+
+def reports(left: Path) -> list[dict[str, Any]]:
+    return [json.loads((left / f"report{rank}.json").read_bytes()) for rank in (0, 1)]
+
+
+def test_both_processes_end_with_equal_weights_whatever_they_started_from(left: Path) -> None:
+    first, second = reports(left)
+    assert first["before"] != second["before"]
+    assert first["digests"] == second["digests"]
+    assert len(first["digests"]) == 2
+    assert len(set(first["digests"])) == 1
+    assert first["digests"][0] != first["before"]
+
+
+def test_pairs_of_an_epoch_are_shared_out(left: Path, toy_collection: Any) -> None:
+    first, second = ([set(batch) for batch in report["batches"]] for report in reports(left))
+    per_epoch = 150 // 16 // 2
+    assert len(first) == len(second) == 4 * per_epoch
+    for epoch in range(4):
+        rows = slice(epoch * per_epoch, (epoch + 1) * per_epoch)
+        seen = [batch for batches in (first[rows], second[rows]) for batch in batches]
+        assert len(set().union(*seen)) == 2 * per_epoch * 16  # no pair twice
+
+
+def test_metrics_are_written_once(left: Path) -> None:
+    steps = [row["step"] for row in read_metrics(left / "run")]
+    assert steps == [4, 8, 10, 12, 16]
+    assert reports(left)[0]["steps"] == 16
+
+
+def test_the_averaged_gradient_is_that_of_the_mean_loss(
+    left: Path, config_file: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    """Against one process that takes both batches: the mean of their gradients."""
+    found, other = (load_file(left / f"gradients{rank}.safetensors") for rank in (0, 1))
+    trainer = make_trainer(TrainConfig.read(config_file), collection_folder, bert_folder, tmp_path, 5)
+    parameters = dict(trainer.model.named_parameters())
+    with torch.no_grad():
+        for name, tensor in load_file(left / "start1.safetensors").items():
+            parameters[name].copy_(tensor)
+    batches = list(trainer.batches.epoch(0))[:2]
+    for batch in batches:
+        trainer._backward(0, batch)  # gradients add up
+    assert found.keys() == {name for name, parameter in parameters.items() if parameter.grad is not None}
+    for name, gradient in found.items():
+        assert torch.equal(gradient, other[name]), name
+        expected = parameters[name].grad
+        assert expected is not None
+        torch.testing.assert_close(gradient, expected / 2, atol=1e-6, rtol=1e-4)
+
+
+def test_the_command_writes_one_checkpoint(
+    config_file: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "checkpoint"
+    files = ["--config", config_file, "--data", collection_folder, "--dev", collection_folder, "--out", out]
+    # `auto` must find the other process on a machine without a GPU as well; where there is one, gloo is asked for.
+    device = "cpu" if torch.cuda.is_available() else "auto"
+    launch("-m", "glow.training", "train", *files, "--init", bert_folder, "--device", device)
+    report = load_checkpoint(out).report
+    assert (report["processes"], report["steps"]) == (2, 16)
+    assert [row["step"] for row in read_metrics(tmp_path / "checkpoint.run")] == [4, 8, 10, 12, 16]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "checkpoint.run"]
+
+
+def test_fewer_batches_than_processes_are_refused(
+    collection_folder: Path, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With as many as two hundred processes, which nobody starts for a test."""
+    monkeypatch.setattr("accelerate.Accelerator.num_processes", 200)
+    config = TrainConfig.model_validate({"name": "x", "optimiser": {"precision": "fp32"}})
+    with pytest.raises(ConfigError, match="2 batches for 200 processes"):
+        make_trainer(config, collection_folder, bert_folder, tmp_path, 0)
