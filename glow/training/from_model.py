@@ -47,15 +47,15 @@ def read_towers(model: Model) -> TwoTowers:
 def _fill(tower: Tower, arrays: Arrays, file: str) -> None:
     with torch.no_grad():
         for name, parameter in tower.named_parameters():
-            value = _parameter(name, arrays)
+            value = _parameter(name, arrays, parameter.shape[-1])
             if value is None or value.shape != tuple(parameter.shape):
                 found = "nothing" if value is None else f"shape {value.shape}"
                 raise FormatError(f"{file}: expected {name} of shape {tuple(parameter.shape)}, found {found}")
             parameter.copy_(torch.from_numpy(np.ascontiguousarray(value, np.float32)))
 
 
-def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
-    """A parameter by name: plain, transposed, or dequantised."""
+def _parameter(name: str, arrays: Arrays, columns: int) -> NDArray[np.float32] | None:
+    """A parameter by name: plain, transposed, or dequantised, of which the last block may be filled up."""
     matrix = name + TRANSPOSED
     if name == TABLE and SCALES in arrays:
         return arrays[TABLE].astype(np.float32) * arrays[SCALES].astype(np.float32)[:, None]
@@ -64,7 +64,7 @@ def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
     if matrix in arrays:
         return arrays[matrix].astype(np.float32).T
     if matrix + _CODES in arrays:
-        return _dequantise(arrays[matrix + _CODES], arrays[matrix + _BLOCK_SCALES])
+        return _dequantise(arrays[matrix + _CODES], arrays[matrix + _BLOCK_SCALES])[:, :columns]
     return None
 
 
