@@ -124,7 +124,8 @@ class WatchConfig(StrictModel):
 
     Attributes:
         steps: how often it is measured; 0 is never.
-        patience: measurements without a better one after which training stops; 0 never stops early.
+        patience: measurements without a better one after which training stops and goes back to the best
+            towers; 0 trains to the last step and keeps its towers.
         queries, documents: most queries, and most documents beside their relevant ones, that are looked at,
             drawn once by the run's seed; 0 takes all.
     """

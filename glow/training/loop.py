@@ -128,7 +128,8 @@ class Trainer:
                 if self.accelerator.is_main_process:
                     save_state(self.run_folder.path, self.model, self.optimiser, position, fingerprint)
         self.accelerator.wait_for_everyone()
-        self.run_folder.finish(self.towers if position.best_step else None)
+        stops_early = self.config.watch.patience and position.best_step
+        self.run_folder.finish(self.towers if stops_early else None)
         self.towers.eval()
         return losses
 
@@ -157,7 +158,8 @@ class Trainer:
         score = float(np.mean(list(found.values())))
         if score > position.best_score:
             position.best_score, position.best_step, position.looks_since_best = score, position.step, 0
-            self.run_folder.keep_best(self.towers)
+            if self.config.watch.patience:
+                self.run_folder.keep_best(self.towers)
         else:
             position.looks_since_best += 1
         return found

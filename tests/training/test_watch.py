@@ -78,3 +78,16 @@ def test_a_run_folder_holds_configuration_metrics_and_pictures(
     assert json.loads((tmp_path / "run" / "config.json").read_text())["optimiser"]["max_steps"] == 12
     assert {"loss.png", "cosine.png"} <= {path.name for path in (tmp_path / "run").iterdir()}
     assert not (tmp_path / "run" / "dev.png").exists()
+
+
+def test_without_patience_watching_changes_nothing(
+    make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    watched = make_trainer(make_config(watch={"steps": 2}), tmp_path / "a", watch=True)
+    alone = make_trainer(make_config(), tmp_path / "b")
+    assert watched.run() == alone.run()
+    for (name, found), expected in zip(
+        watched.towers.named_parameters(), alone.towers.parameters(), strict=True
+    ):
+        assert torch.equal(found, expected), name
+    assert not (tmp_path / "a" / "best.safetensors").exists()
