@@ -1,7 +1,8 @@
 """What the commands of evaluation share: options, reading of runs, output, and errors as one line."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,7 @@ __all__ = [
     "emit",
     "errors",
     "guard",
+    "guarded",
     "read_runs",
     "run_labels",
     "sibling_split",
@@ -67,14 +69,21 @@ MarkdownFile = Annotated[
 ]
 
 
-def guard(work: Callable[[], None]) -> None:
-    """Runs a command; what GLOW raises on purpose becomes one line and exit code 2."""
+@contextmanager
+def guarded() -> Iterator[None]:
+    """What GLOW raises on purpose becomes one line on standard error and exit code 2."""
     try:
-        work()
+        yield
     except GlowError as error:
         errors.print(f"[red]error[/red] ({error.code}):", end=" ")
         errors.print(str(error), markup=False)
         raise typer.Exit(2) from error
+
+
+def guard(work: Callable[[], None]) -> None:
+    """Runs a command under `guarded`."""
+    with guarded():
+        work()
 
 
 def check_per_query(per_query: bool, json_file: Path | None) -> None:

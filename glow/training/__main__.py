@@ -11,7 +11,7 @@ from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from glow.errors import GlowError
+from glow.evaluation.cli import guarded
 from glow.nn.bert import minilm_folder
 from glow.training.commands_data import mine_command, synthesise_command
 from glow.training.commands_grid import grid_command, grid_report_command
@@ -70,7 +70,7 @@ def train_command(
     if threads:
         torch.set_num_threads(threads)
     console = Console(stderr=True)
-    try:
+    with guarded():
         options = _override(TrainConfig.read(config), max_steps, seed)
         start, guide = init or minilm_folder(), teacher or minilm_folder()
         inputs = TrainInputs(
@@ -103,9 +103,6 @@ def train_command(
                     console.print(name)
 
             report = train(options, inputs, stage, show)
-    except GlowError as error:
-        console.print(f"[red]error[/red] ({error.code}): {error}")
-        raise typer.Exit(2) from error
     if not PartialState().is_main_process:
         return
     text = json.dumps(report, indent=2)

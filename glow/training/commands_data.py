@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from glow.artifact import default_model
-from glow.errors import GlowError
+from glow.evaluation.cli import guarded
 from glow.runtime import Device
 from glow.schema import FieldSchema
 from glow.training.candidates import KINDS
@@ -63,7 +63,7 @@ def mine_command(
 
     BM25 alone (`--retriever lexical`) opens a model only where `--model` names one, for the margin.
     """
-    with _guarded(), _progress() as show:
+    with guarded(), _progress() as show:
         options = MiningOptions(retriever, first, last, count, margin, choose, seed)
         schema = FieldSchema.preset(fields)
         collection = read_collection(data, split, schema)
@@ -96,7 +96,7 @@ def synthesise_command(
     threads: ThreadsOption = 0,
 ) -> None:
     """Make training pairs from documents alone, filtered by searching for them."""
-    with _guarded(), _progress() as show:
+    with guarded(), _progress() as show:
         wanted = tuple(kind.strip() for kind in kinds.split(",") if kind.strip())
         options = SynthesisOptions(max_queries, drop, round_trip, seed, wanted)
         searcher = (model or default_model()) if round_trip else None
@@ -110,18 +110,6 @@ def _encoding(device: Device, precision: Precision, threads: int) -> EncodeOptio
     threads = threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
     return EncodeOptions(device, threads, precision)
-
-
-@contextmanager
-def _guarded() -> Iterator[None]:
-    """What GLOW raises on purpose becomes one line and exit code 2."""
-    try:
-        yield
-    except GlowError as error:
-        console = Console(stderr=True, soft_wrap=True, highlight=False)
-        console.print(f"[red]error[/red] ({error.code}):", end=" ")
-        console.print(str(error), markup=False)
-        raise typer.Exit(2) from error
 
 
 @contextmanager

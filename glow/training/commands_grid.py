@@ -9,7 +9,8 @@ import torch
 import typer
 from rich.console import Console
 
-from glow.errors import ConfigError, GlowError
+from glow.errors import ConfigError
+from glow.evaluation.cli import guarded
 from glow.nn.bert import minilm_folder
 from glow.training.grid import GridRun, planned, run
 from glow.training.grid_report import grid_tables
@@ -37,7 +38,7 @@ def grid_command(
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if threads:
         torch.set_num_threads(threads)
-    try:
+    with guarded():
         first, count = _shard(shard)
         runs, done = planned(grid)[first::count], finished(out)
         left = sum(item.key not in done for item in runs)
@@ -49,10 +50,6 @@ def grid_command(
         for row in run(grid, data, dev, init or minilm_folder(), out, (first, count), tell):
             shown = ", ".join(f"{name} RR@10 {found['RR@10']:.4f}" for name, found in row["measures"].items())
             console.print(f"  {shown} ({row['seconds']:.0f} s)")
-    except GlowError as error:
-        console.print(f"[red]error[/red] ({error.code}):", end=" ")
-        console.print(str(error), markup=False)
-        raise typer.Exit(2) from error
 
 
 def grid_report_command(
@@ -60,11 +57,8 @@ def grid_report_command(
     out: Annotated[Path, typer.Option(help="JSON lines of results.")] = RESULTS,
 ) -> None:
     """Write the grid's tables as Markdown to standard output."""
-    try:
+    with guarded():
         sys.stdout.write(grid_tables(grid, out))
-    except GlowError as error:
-        Console(stderr=True).print(f"error ({error.code}): {error}", markup=False)
-        raise typer.Exit(2) from error
 
 
 def _shard(text: str) -> tuple[int, int]:
