@@ -6,6 +6,7 @@ positions in the list, as the tower's field embedding sees them.
 """
 
 import hashlib
+import tomllib
 from pathlib import Path
 from typing import Literal, Self
 
@@ -37,6 +38,20 @@ class StrictModel(BaseModel):
             raise ConfigError(f"cannot read {path.name}: {error.strerror or error}") from error
         except ValidationError as error:
             raise ConfigError(f"{path.name} is not valid: {describe(error)}") from error
+
+    @classmethod
+    def load_toml(cls, path: Path) -> Self:
+        """Reads the options from a TOML file, which people write.
+
+        Raises:
+            ConfigError: the file cannot be read or is not valid; every fault is named.
+        """
+        try:
+            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"cannot read {path}: {error}") from error
+        except ValidationError as error:
+            raise ConfigError(f"{path} is not valid: {describe(error)}") from error
 
     def save(self, path: Path) -> None:
         """Writes the options as indented JSON, the same bytes for the same options."""

@@ -71,7 +71,7 @@ def train_command(
         torch.set_num_threads(threads)
     console = Console(stderr=True)
     with guarded():
-        options = _override(TrainConfig.read(config), max_steps, seed)
+        options = _override(TrainConfig.load_toml(config), max_steps, seed)
         start, guide = init or minilm_folder(), teacher or minilm_folder()
         inputs = TrainInputs(
             data or (),

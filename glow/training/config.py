@@ -1,15 +1,13 @@
 """Training options: small TOML files in `configs/`, checked as a whole before any work."""
 
-import tomllib
-from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from glow.errors import ConfigError
 from glow.nn.attention import WeightForm, WeightSide
 from glow.nn.towers import Pooling
-from glow.schema import FieldSchema, StrictModel, describe
+from glow.schema import FieldSchema, StrictModel
 from glow.text import Weighting
 
 __all__ = ["ObjectiveConfig", "OptimiserConfig", "TowersConfig", "TrainConfig", "WatchConfig"]
@@ -176,17 +174,3 @@ class TrainConfig(StrictModel):
         if self.document_tokens:
             changes["document_tokens"] = self.document_tokens
         return FieldSchema.model_validate(preset.model_dump() | changes)
-
-    @classmethod
-    def read(cls, path: Path) -> "TrainConfig":
-        """Reads a TOML file.
-
-        Raises:
-            ConfigError: it cannot be read, or holds faults; all of them are named.
-        """
-        try:
-            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"cannot read {path}: {error}") from error
-        except ValidationError as error:
-            raise ConfigError(f"{path} is not valid: {describe(error)}") from error

@@ -9,7 +9,6 @@ import os
 import platform
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,20 +59,6 @@ class GridConfig(StrictModel):
     documents: Mapping[str, Annotated[int, Field(ge=0)]] = {}
     term_stats: Mapping[str, tuple[TermStats, ...]] = {}
 
-    @classmethod
-    def read(cls, path: Path) -> "GridConfig":
-        """Reads a TOML file.
-
-        Raises:
-            ConfigError: it cannot be read, or holds faults; all of them are named.
-        """
-        try:
-            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"cannot read {path}: {error}") from error
-        except ValidationError as error:
-            raise ConfigError(f"{path} is not valid: {describe(error)}") from error
-
 
 @dataclass(frozen=True, slots=True)
 class GridRun:
@@ -102,8 +87,8 @@ def planned(grid: Path) -> list[GridRun]:
     Raises:
         ConfigError: the grid or a variant is not valid.
     """
-    config = GridConfig.read(grid)
-    variants = {Path(name).stem: TrainConfig.read(grid.parent / name) for name in config.variants}
+    config = GridConfig.load_toml(grid)
+    variants = {Path(name).stem: TrainConfig.load_toml(grid.parent / name) for name in config.variants}
     if len(variants) < len(config.variants):
         raise ConfigError(f"{grid} names a variant twice; each is called by its file's stem")
     unknown = ({config.baseline} | config.more_seeds.keys() | config.term_stats.keys()) - variants.keys()
@@ -163,7 +148,7 @@ def run(
         ConfigError: as `planned`; or two dev folders share a name, or the grid bounds one that is not there.
         MismatchError: results that are there were measured on other data or from other initial weights.
     """
-    options, runs = GridConfig.read(grid), planned(grid)
+    options, runs = GridConfig.load_toml(grid), planned(grid)
     source = _source(options, data, dev, init)
     done = finished(results)
     for key in (item.key for item in runs):

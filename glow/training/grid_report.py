@@ -35,7 +35,7 @@ def grid_tables(grid: Path, results: Path) -> str:
         ConfigError, InputError: as `planned` and `finished`.
         MismatchError: the runs were measured on different data.
     """
-    name, runs, done = GridConfig.read(grid).baseline, planned(grid), finished(results)
+    name, runs, done = GridConfig.load_toml(grid).baseline, planned(grid), finished(results)
     by_variant: dict[str, dict[int, Row]] = defaultdict(dict)
     for item in runs:
         if item.key in done:

@@ -54,7 +54,7 @@ def save_gradients(trainer: Trainer, out: Path, rank: int) -> None:
 
 def main() -> None:
     """Runs the whole training, then takes one gradient."""
-    config = TrainConfig.read(Path(sys.argv[1]))
+    config = TrainConfig.load_toml(Path(sys.argv[1]))
     data, bert, out = (Path(name) for name in sys.argv[2:5])
     rank = make_trainer(config, data, bert, out / "unused", 0).accelerator.process_index
     trainer = make_trainer(config, data, bert, out / "run", rank)

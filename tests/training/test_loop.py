@@ -157,15 +157,15 @@ def test_all_faults_of_a_configuration_are_named_together(tmp_path: Path) -> Non
         'name = "x"\nfields = "nowhere"\nspeed = 3\n[optimiser]\nbatch_size = 0\n', encoding="utf-8"
     )
     with pytest.raises(ConfigError) as caught:
-        TrainConfig.read(path)
+        TrainConfig.load_toml(path)
     assert "speed" in str(caught.value)
     assert "optimiser.batch_size" in str(caught.value)
 
 
 def test_shipped_configurations_are_valid() -> None:
     folder = Path(__file__).parents[2] / "configs"
-    variants = set(GridConfig.read(folder / "grid.toml").variants)
+    variants = set(GridConfig.load_toml(folder / "grid.toml").variants)
     files = {path.name: path for path in folder.glob("*.toml") if path.name != "grid.toml"}
     assert variants < files.keys()
     for file in files.values():
-        assert TrainConfig.read(file).name == file.stem
+        assert TrainConfig.load_toml(file).name == file.stem

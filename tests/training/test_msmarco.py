@@ -324,7 +324,7 @@ def test_training_counts_terms_and_draws_batches_with_hard_negatives_from_disk(
 def test_the_papers_configurations_are_valid_and_read_their_fields(
     name: str, fields: tuple[str, ...]
 ) -> None:
-    config = TrainConfig.read(ROOT / "configs" / f"msmarco-doc-{name}.toml")
+    config = TrainConfig.load_toml(ROOT / "configs" / f"msmarco-doc-{name}.toml")
     schema = FieldSchema.preset(config.fields)
     assert schema.names == fields
     assert schema.query_tokens == 20

@@ -95,7 +95,7 @@ def test_the_averaged_gradient_is_that_of_the_mean_loss(
 ) -> None:
     """Against one process that takes both batches: the mean of their gradients."""
     found, other = (load_file(left / f"gradients{rank}.safetensors") for rank in (0, 1))
-    trainer = make_trainer(TrainConfig.read(config_file), collection_folder, bert_folder, tmp_path, 5)
+    trainer = make_trainer(TrainConfig.load_toml(config_file), collection_folder, bert_folder, tmp_path, 5)
     parameters = dict(trainer.model.named_parameters())
     with torch.no_grad():
         for name, tensor in load_file(left / "start1.safetensors").items():
