@@ -1,6 +1,7 @@
 """Running the commands as people do, on the toy model."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -59,11 +60,15 @@ def live(output: Path) -> Callable[[], Index]:
 
 @pytest.fixture
 def spawn() -> Spawn:
-    """Starts a command in a process of its own."""
+    """Starts a command in a process of its own, which heeds SIGINT also where the tests run in the background."""
+
+    def heed() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def start(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "index_builder", *map(str, arguments)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        options.setdefault("preexec_fn", heed)
         return subprocess.Popen(command, cwd=ROOT, **pipes, **options)  # type: ignore[call-overload,no-any-return]
 
     return start
