@@ -14,12 +14,13 @@ from torch import Tensor
 
 from glow.nn.towers import Tower
 from glow.text import WeightedTokens
-from glow.text.batch import batches_by_length, pad
+from glow.text.batch import pad
 
 __all__ = ["CachedBatch", "Encoding", "encode"]
 
-GROUP_TOKENS = 6144
-"""Most tokens of a group, padding counted: large enough for full speed, small enough to pad little."""
+GROUP_TEXTS, LENGTH_STEP = 16, 16
+"""Texts of a group, and what its length is rounded up to: few different shapes, since each one costs memory for good
+in the CPU's kernels (a long run grew to several times its size), and little padding."""
 Autocast = Callable[[], AbstractContextManager[None]]
 
 
@@ -43,7 +44,9 @@ class Encoding:
 
     def run(self, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
         """Vectors float32 [n, H] of one group, padded to its longest."""
-        batch = pad(sequences, self.pad_id)
+        longest = max(len(sequence) for sequence in sequences)
+        rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
+        batch = pad(sequences, self.pad_id, min(rounded, tower.positions.num_embeddings))
         weights = 1.0 + self.strength * (torch.from_numpy(batch.weights) - 1.0)
         arrays = (batch.ids, batch.mask, batch.field_ids)
         inputs = [*(torch.from_numpy(array) for array in arrays), weights]
@@ -53,7 +56,7 @@ class Encoding:
 
 def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
     """Vectors float32 [n, H] of a batch, with gradients."""
-    groups = list(batches_by_length([len(sequence) for sequence in sequences], GROUP_TOKENS))
+    groups = _groups(sequences, GROUP_TEXTS)
     found = torch.cat([encoding.run(tower, [sequences[row] for row in rows]) for rows in groups])
     order = torch.tensor([row for rows in groups for row in rows], device=found.device)
     return found[torch.argsort(order)]
@@ -72,9 +75,8 @@ class CachedBatch:
 
     def __init__(self, encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> None:
         self._encoding, self._tower, self._sequences = encoding, tower, sequences
-        order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
-        size = encoding.chunk_size
-        self._groups = [order[start : start + size] for start in range(0, len(order), size)]
+        self._groups = _groups(sequences, encoding.chunk_size)
+        order = [row for rows in self._groups for row in rows]
         self._random = []  # dropout must fall alike both times
         blocks = []
         with torch.no_grad():
@@ -93,6 +95,12 @@ class CachedBatch:
             _set_random_state(self._encoding.device, state)
             found = self._encoding.run(self._tower, [self._sequences[row] for row in rows])
             found.backward(gradient[rows])  # type: ignore[no-untyped-call]
+
+
+def _groups(sequences: Sequence[WeightedTokens], size: int) -> list[list[int]]:
+    """Positions in groups of like length, longest first."""
+    order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def _random_state(device: torch.device) -> Tensor:
