@@ -32,7 +32,7 @@ class Batch:
 
 def pad(sequences: Sequence[WeightedTokens], pad_id: int, length: int = 0) -> Batch:
     """Pads sequences at the end to the longest of them, or to `length` if it is more; needs at least one."""
-    shape = (len(sequences), max(length, *(len(sequence) for sequence in sequences)))
+    shape = (len(sequences), max(max(len(sequence) for sequence in sequences), length))
     ids = np.full(shape, pad_id, np.int64)
     mask, field_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     weights = np.ones(shape, np.float32)
