@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 import uvicorn
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from uvicorn.supervisors import Multiprocess
 
 from service.app import EXIT_CANNOT_START
@@ -74,11 +74,11 @@ def _parameter(row: Setting) -> inspect.Parameter:
     text = f"{row.help} [{row.unit}]" if row.unit else row.help
     option = typer.Option(flag, envvar=row.env, help=text, metavar="DIR" if row.annotation is Path else None)
     default = inspect.Parameter.empty if row.default is None else row.default
+    kind = row.annotation
+    if isinstance(row.default, SecretStr):  # a shell knows text only
+        default, kind = row.default.get_secret_value(), str
     return inspect.Parameter(
-        row.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[row.annotation, option],
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
     )
 
 

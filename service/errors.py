@@ -11,7 +11,13 @@ InputError
 QueryError
 └── QueryTooLongError          the query exceeds max_query_chars
 GlowError
+├── AccessError                the request comes from someone who may not send it
+│   ├── KeyMissingError        a key is needed, and none came
+│   └── KeyRefusedError        the key is not one of those that are known
+├── RateLimitError             a key sends more requests than it may
+├── DeadlineError              the deadline passed before the answer was made
 └── UnavailableError           the service cannot answer now
+    ├── OverloadedError        as many requests as can be served are in work
     ├── NotReadyError          the index is still loading, or a resource does not answer
     └── DrainingError          the service is about to stop
 """
@@ -22,17 +28,23 @@ from dataclasses import dataclass
 from glow.errors import GlowError, InputError, QueryError
 
 __all__ = [
+    "AccessError",
     "BodyTooLargeError",
+    "DeadlineError",
     "DrainingError",
     "Fault",
     "HeadersTooLargeError",
+    "KeyMissingError",
+    "KeyRefusedError",
     "MalformedHttpError",
     "MalformedJsonError",
     "MediaTypeError",
     "MethodNotAllowedError",
     "NotAvailableError",
     "NotReadyError",
+    "OverloadedError",
     "QueryTooLongError",
+    "RateLimitError",
     "RequestError",
     "RouteNotFoundError",
     "UnavailableError",
@@ -121,10 +133,55 @@ class QueryTooLongError(QueryError):
     code = "query_too_long"
 
 
+class AccessError(GlowError):
+    """The request comes from someone who may not send it."""
+
+    code = "access"
+
+
+class KeyMissingError(AccessError):
+    """A key is needed, and none came."""
+
+    code = "key_missing"
+
+
+class KeyRefusedError(AccessError):
+    """The key is not one of those that are known."""
+
+    code = "key_refused"
+
+
+class RateLimitError(GlowError):
+    """A key sends more requests than it may.
+
+    Args:
+        message: one sentence for people.
+        retry_after_s: when the next request will pass, in seconds.
+    """
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineError(GlowError):
+    """The deadline passed before the answer was made."""
+
+    code = "deadline"
+
+
 class UnavailableError(GlowError):
     """The service cannot answer now; the same request may succeed later."""
 
     code = "unavailable"
+
+
+class OverloadedError(UnavailableError):
+    """As many requests as can be served are in work."""
+
+    code = "overloaded"
 
 
 class NotReadyError(UnavailableError):

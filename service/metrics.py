@@ -50,6 +50,30 @@ class Metrics:
             ("field",),
             registry=self.registry,
         )
+        self.rejected = Counter(
+            "glow_rejected",
+            "Requests refused before or during their work.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self.cache_events = Counter(
+            "glow_cache_events", "What the caches did.", ("tier", "kind", "event"), registry=self.registry
+        )
+        self.batch_queries = Histogram(
+            "glow_batch_queries",
+            "Queries that the tower read at once.",
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=self.registry,
+        )
+        self.padding_ratio = Histogram(
+            "glow_batch_padding_ratio",
+            "Share of a batch's tokens that is padding.",
+            buckets=(0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75),
+            registry=self.registry,
+        )
+        self.queue_depth = Gauge(
+            "glow_queue_depth", "Queries that wait for the tower.", registry=self.registry
+        )
         self.ready = Gauge("glow_ready", "1 when the service is ready, else 0.", registry=self.registry)
         self.index_info = Gauge(
             "glow_index_info", "The live index; always 1.", ("version", "model"), registry=self.registry

@@ -52,6 +52,61 @@ class Settings(StrictModel):
     default_candidates: int = _setting(
         100, "Candidates of a request that names none; pages inside them agree.", "hits", ge=1, le=2_048
     )
+    max_batch_queries: int = _setting(
+        64, "Most queries of one batch, or texts of one embeddings request.", "texts", ge=1, le=1_024
+    )
+    max_in_flight: int = _setting(
+        128, "Requests that a process works on at once; one more is a 429.", "requests", ge=1, le=10_000
+    )
+    default_timeout_ms: int = _setting(
+        2_000, "Deadline of a request that names none.", "milliseconds", ge=1, le=600_000
+    )
+    max_timeout_ms: int = _setting(
+        30_000, "Latest deadline that a request may ask for.", "milliseconds", ge=1, le=600_000
+    )
+    batch_tokens: int = _setting(
+        512, "Most tokens that the query tower reads at once, padding counted.", "tokens", ge=16, le=65_536
+    )
+    batch_wait_us: int = _setting(
+        0, "How long a batch waits for requests that are on their way.", "microseconds", ge=0, le=100_000
+    )
+    cache_entries: int = _setting(
+        10_000,
+        "Answers, and as many query vectors, that a process keeps; 0 for none.",
+        "entries",
+        ge=0,
+        le=10_000_000,
+    )
+    cache_ttl_s: int = _setting(300, "How long the cache keeps an entry.", "seconds", ge=1, le=604_800)
+    redis_url: SecretStr = _setting(
+        SecretStr(""), "Redis that workers share as a cache, such as redis://host:6379/0; empty for none."
+    )
+    redis_timeout_ms: int = _setting(
+        20, "Most time that a search spends on Redis.", "milliseconds", ge=1, le=10_000
+    )
+    api_keys: SecretStr = _setting(
+        SecretStr(""), "Keys for searching, as name:SHA-256 separated by commas; empty lets everyone search."
+    )
+    admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty turns /admin off.")
+    rate_limit: float = _setting(
+        0.0, "Requests that one key may send in each second; 0 for no limit.", "requests/s", ge=0, le=1e6
+    )
+    rate_burst: int = _setting(
+        50, "Requests that one key may send at once before the limit counts.", "requests", ge=1, le=1_000_000
+    )
+    cors_origins: str = _setting(
+        "", "Origins whose pages may read answers, separated by commas; empty for none."
+    )
+    query_log: str = _setting("", "File that sampled queries are written to; empty for none.")
+    query_log_share: float = _setting(1.0, "Share of the queries that are written.", ge=0, le=1)
+    query_log_bytes: int = _setting(
+        64 << 20, "Size at which the query log is rotated.", "bytes", ge=1 << 12, le=1 << 40
+    )
+    query_log_files: int = _setting(4, "Rotated query logs to keep.", "files", ge=1, le=1_000)
+    otel_endpoint: str = _setting(
+        "", "OpenTelemetry collector (OTLP over HTTP) to send traces to; empty for none."
+    )
+    otel_share: float = _setting(0.01, "Share of the requests that are traced.", ge=0, le=1)
     warmup_queries: int = _setting(
         16, "Queries to run before the service is ready.", "queries", ge=0, le=1_000
     )
@@ -68,6 +123,10 @@ class Settings(StrictModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.default_timeout_ms > self.max_timeout_ms:
+            raise ValueError(
+                f"default_timeout_ms {self.default_timeout_ms} exceeds max_timeout_ms {self.max_timeout_ms}"
+            )
         for name in ("max_top_k", "default_candidates"):
             if getattr(self, name) > self.max_candidates:
                 raise ValueError(

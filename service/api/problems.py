@@ -18,7 +18,7 @@ from service.errors import Fault, RequestError
 __all__ = ["PROBLEMS", "Problem", "problem_of", "problem_response", "problem_type", "responses_of"]
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_AFTER_S = 2
+RETRY_AFTER_S = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,9 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     errors.MalformedJsonError: Problem(400, "The body is not JSON"),
     errors.RouteNotFoundError: Problem(404, "No such path"),
     glow_errors.DocumentNotFoundError: Problem(404, "No such document"),
+    errors.KeyMissingError: Problem(401, "A key is needed"),
+    errors.AccessError: Problem(403, "Not allowed"),
+    errors.KeyRefusedError: Problem(403, "The key is not known"),
     errors.MethodNotAllowedError: Problem(405, "The path does not know this method"),
     errors.BodyTooLargeError: Problem(413, "The body is too large"),
     errors.MediaTypeError: Problem(415, "The body is not declared as JSON"),
@@ -50,6 +53,9 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     errors.NotAvailableError: Problem(422, "Not available here"),
     glow_errors.InputError: Problem(422, "The input is not valid"),
     glow_errors.RecordError: Problem(422, "The record is not valid"),
+    errors.RateLimitError: Problem(429, "Too many requests of this key"),
+    errors.OverloadedError: Problem(429, "Too many requests in work"),
+    errors.DeadlineError: Problem(504, "The deadline passed"),
     glow_errors.GlowError: Problem(500, "Internal error"),
     errors.UnavailableError: Problem(503, "Unavailable for now"),
     errors.NotReadyError: Problem(503, "Not ready yet"),
@@ -102,8 +108,17 @@ def problem_response(
         "request_id": request_id,
         "errors": [{"pointer": fault.pointer, "detail": fault.detail} for fault in _faults(known)],
     }
-    extra = {"Retry-After": str(RETRY_AFTER_S)} if problem.status == 503 else {}
-    return Response(json_bytes(body), problem.status, {**extra, **(headers or {})}, MEDIA_TYPE)
+    return Response(
+        json_bytes(body), problem.status, {**_headers(known, problem), **(headers or {})}, MEDIA_TYPE
+    )
+
+
+def _headers(error: GlowError, problem: Problem) -> dict[str, str]:
+    if problem.status == 401:
+        return {"WWW-Authenticate": 'Bearer realm="glow"'}
+    if problem.status in (429, 503):
+        return {"Retry-After": str(getattr(error, "retry_after_s", RETRY_AFTER_S))}
+    return {}
 
 
 def responses_of(kinds: Sequence[type[GlowError]]) -> dict[int | str, dict[str, Any]]:
