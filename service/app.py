@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager, contextmanager
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.errors import GlowError
 from service.api.middleware import RequestMiddleware
 from service.api.routes import add_routes
+from service.cors import cors_options
 from service.logs import configure_logging
 from service.settings import Settings
 from service.state import Service, new_service
@@ -42,6 +44,7 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         with _drain_on_sigterm(service):
             yield
         loading.cancel()
+        await service.cache.close()
         service.pool.close()
 
     app = FastAPI(
@@ -53,7 +56,9 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
     app.state.service = service
     app.add_exception_handler(HTTPException, _pass_on)
     add_routes(app, page=settings.page)
-    app.add_middleware(RequestMiddleware, metrics=service.metrics, access_log=settings.access_log)
+    app.add_middleware(RequestMiddleware, service=service)
+    if settings.cors_origins:
+        app.add_middleware(CORSMiddleware, **cors_options(settings.cors_origins))
     return app
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "DrainingError",
     "Fault",
     "HeadersTooLargeError",
+    "HeadersTooLateError",
     "KeyMissingError",
     "KeyRefusedError",
     "MalformedHttpError",
@@ -83,6 +84,12 @@ class MalformedHttpError(RequestError):
     """The bytes are no HTTP request."""
 
     code = "malformed_http"
+
+
+class HeadersTooLateError(RequestError):
+    """The headers do not end in time."""
+
+    code = "headers_too_late"
 
 
 class HeadersTooLargeError(RequestError):

@@ -1,6 +1,7 @@
 """One search, stage by stage: preprocess, encode, search, fetch.
 
-The functions block and are safe to run in many threads; `service/pool.py` keeps them off the event loop.
+The functions block and are safe to run in many threads; `service/batcher.py` keeps all but the first stage, which takes
+some microseconds, off the event loop.
 """
 
 import time
@@ -14,7 +15,16 @@ from glow.records import Document
 from glow.search import Index, SearchParams
 from glow.text import Preprocessor, WeightedTokens
 
-__all__ = ["FoundDocument", "SearchAnswer", "SearchCall", "StageClock", "Term", "search"]
+__all__ = [
+    "FoundDocument",
+    "SearchAnswer",
+    "SearchCall",
+    "StageClock",
+    "Term",
+    "preprocess",
+    "retrieve",
+    "search",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,37 +95,65 @@ class StageClock:
         self.timings_ms[stage] = (now - self._last) * 1_000
         self._last = now
 
+    def set(self, **timings_ms: float) -> None:
+        """Notes stages that were measured elsewhere, up to now."""
+        self.timings_ms.update(timings_ms)
+        self._last = time.perf_counter()
 
-def search(index: Index, call: SearchCall, clock: StageClock) -> SearchAnswer:
-    """Answers one request from one index version.
 
-    Args:
-        index: used throughout, so that an answer never mixes versions.
-        call: the checked request.
-        clock: started when the request was queued.
+def preprocess(preprocessor: Preprocessor, text: str) -> WeightedTokens:
+    """The query tower's input.
 
     Raises:
         QueryError: the query holds no word.
     """
-    clock.lap("queue")
-    tokens = _preprocess(index.preprocessor, call.text)
-    terms = _terms(index.preprocessor, tokens)
-    clock.lap("preprocess")
-    vectors = index.encoder.run([tokens])
-    clock.lap("encode")
-    scores, rows = _search(index, vectors, call)
-    clock.lap("search")
-    documents = index.documents.rows(rows) if rows else []
-    clock.lap("fetch")
-    hits = tuple(FoundDocument(score, found) for score, found in zip(scores, documents, strict=True))
-    return SearchAnswer(len(tokens), tokens.truncated, terms, hits, clock.timings_ms)
-
-
-def _preprocess(preprocessor: Preprocessor, text: str) -> WeightedTokens:
     tokens = preprocessor.query(text)
     if not tokens.words:
         raise QueryError("the query holds no word, only white space or control characters; send some text")
     return tokens
+
+
+def search(index: Index, call: SearchCall) -> SearchAnswer:
+    """Answers one request from one index version, alone, from text to documents.
+
+    Args:
+        index: used throughout, so that an answer never mixes versions.
+        call: the checked request.
+
+    Raises:
+        QueryError: the query holds no word.
+    """
+    clock = StageClock()
+    tokens = preprocess(index.preprocessor, call.text)
+    clock.lap("preprocess")
+    vector = index.encoder.run([tokens])[0]
+    clock.lap("encode")
+    return retrieve(index, call, tokens, vector, clock)
+
+
+def retrieve(
+    index: Index,
+    call: SearchCall,
+    tokens: WeightedTokens,
+    vector: NDArray[np.float32],
+    clock: StageClock,
+) -> SearchAnswer:
+    """What follows encoding: searches and fetches.
+
+    Args:
+        index: whose tower made the vector.
+        call: the checked request.
+        tokens: the query as the tower read it.
+        vector: float32 [D], L2-normalised.
+        clock: its last lap ended with encoding; its stages go into the answer.
+    """
+    scores, rows = _search(index, vector[None], call)
+    clock.lap("search")
+    documents = index.documents.rows(rows) if rows else []
+    clock.lap("fetch")
+    hits = tuple(FoundDocument(score, found) for score, found in zip(scores, documents, strict=True))
+    terms = _terms(index.preprocessor, tokens)
+    return SearchAnswer(len(tokens), tokens.truncated, terms, hits, clock.timings_ms)
 
 
 def _terms(preprocessor: Preprocessor, tokens: WeightedTokens) -> tuple[Term, ...]:
@@ -130,7 +168,9 @@ def _terms(preprocessor: Preprocessor, tokens: WeightedTokens) -> tuple[Term, ..
 
 def _search(index: Index, vectors: NDArray[np.float32], call: SearchCall) -> tuple[list[float], list[int]]:
     """Scores and rows of the page that was asked for; an approximate search may find fewer."""
-    scores, rows = index.dense.search(vectors, call.candidates, call.params)
+    # What an exact search finds first does not depend on how much more it was asked for.
+    needed = call.offset + call.top_k if index.dense.kind == "flat" or call.params.exact else call.candidates
+    scores, rows = index.dense.search(vectors, needed, call.params)
     page = slice(call.offset, call.offset + call.top_k)
     found = [
         (score, row) for score, row in zip(scores[0, page].tolist(), rows[0, page].tolist(), strict=True)

@@ -37,6 +37,10 @@ class SearchPool:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, lambda: work(*args, **kwargs))
 
+    def submit(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
+        """Runs `work`, which handles its own errors, without waiting for it."""
+        self._executor.submit(work, *args, **kwargs)
+
     def close(self) -> None:
         """Waits for running work and ends the threads."""
         self._executor.shutdown(wait=True, cancel_futures=True)

@@ -7,13 +7,15 @@ the old index goes when its last reader leaves.
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from glow.artifact import IndexRoot
-from glow.errors import QueryError
+from glow.errors import MismatchError, QueryError
+from glow.runtime import Encoder, Model
 from glow.search import Index, SearchParams
 from service.errors import DrainingError, NotReadyError
 from service.metrics import Metrics
-from service.pipeline import SearchCall, StageClock, search
+from service.pipeline import SearchCall, search
 from service.settings import Settings
 
 __all__ = ["Resources"]
@@ -36,6 +38,7 @@ class Resources:
         self._settings = settings
         self._metrics = metrics
         self._live: Index | None = None
+        self.document_encoder: Encoder | None = None
         self._draining = False
 
     def load(self) -> Index:
@@ -52,6 +55,8 @@ class Resources:
         folder = root.folder(root.current())
         index = Index.open(folder, self._settings.device, self._settings.encode_threads)
         _warm_up(index, self._settings.warmup_queries)
+        if self._settings.document_model:
+            self.document_encoder = _document_encoder(self._settings, index)
         self._live = index
         self._metrics.use(index)
         self._metrics.ready.set(0 if self._draining else 1)
@@ -92,7 +97,7 @@ class Resources:
         probes: dict[str, Callable[[], object]] = {
             "encoder": lambda: index.encoder.run([index.preprocessor.query(_WARMUP_TEXT)]),
             "documents": lambda: index.documents.rows([0] if len(index.dense) else []),
-            "search": lambda: search(index, _call(_WARMUP_TEXT), StageClock()),
+            "search": lambda: search(index, _call(_WARMUP_TEXT)),
         }
         failed = [name for name, probe in probes.items() if not _answers(name, probe)]
         if failed:
@@ -109,6 +114,20 @@ def _answers(name: str, probe: Callable[[], object]) -> bool:
     return True
 
 
+def _document_encoder(settings: Settings, index: Index) -> Encoder:
+    """The document tower of the model that built the index.
+
+    Raises:
+        MismatchError: it is another model's.
+    """
+    model = Model.open(Path(settings.document_model))
+    if model.hash != index.manifest.hashes.get("model"):
+        raise MismatchError(
+            f"document_model is {model.label}, the index was built by {index.model}; give the same model"
+        )
+    return model.encoder("document", settings.device, settings.encode_threads)
+
+
 def _warm_up(index: Index, queries: int) -> None:
     """Runs queries made of stored texts: loads code, fills caches, pages in the vectors."""
     rows = range(min(queries, len(index.dense)))
@@ -118,7 +137,7 @@ def _warm_up(index: Index, queries: int) -> None:
         texts.append(" ".join(values[0].split()[:_WARMUP_WORDS]) if values else _WARMUP_TEXT)
     for text in texts:
         try:
-            search(index, _call(text), StageClock())
+            search(index, _call(text))
         except QueryError:  # a stored text without a word is no query, and no reason not to start
             continue
 

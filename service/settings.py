@@ -20,6 +20,8 @@ from glow.schema import StrictModel
 __all__ = ["ENV_PREFIX", "Setting", "Settings", "describe_faults", "settings_table"]
 
 ENV_PREFIX = "GLOW_"
+_PRIVATE = ("index_root", "query_log", "document_model", "otel_endpoint")
+# Paths and addresses of this machine.
 
 
 def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
@@ -88,6 +90,9 @@ class Settings(StrictModel):
         SecretStr(""), "Keys for searching, as name:SHA-256 separated by commas; empty lets everyone search."
     )
     admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty turns /admin off.")
+    document_model: str = _setting(
+        "", "Model folder whose document tower answers /v1/embeddings; empty for none."
+    )
     rate_limit: float = _setting(
         0.0, "Requests that one key may send in each second; 0 for no limit.", "requests/s", ge=0, le=1e6
     )
@@ -156,7 +161,7 @@ class Settings(StrictModel):
     def public(self) -> dict[str, Any]:
         """The settings as `/info` shows them: no secret, no path of this machine."""
         return {
-            name: value for name, value in self if name != "index_root" and not isinstance(value, SecretStr)
+            name: value for name, value in self if name not in _PRIVATE and not isinstance(value, SecretStr)
         }
 
 

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from service.access import Gate
+from service.admission import Admission
+from service.batcher import Batcher
+from service.cache import Cache
 from service.metrics import Metrics
 from service.pool import SearchPool
 from service.resources import Resources
@@ -20,12 +24,30 @@ class Service:
     metrics: Metrics
     resources: Resources
     pool: SearchPool
+    admission: Admission
+    batcher: Batcher
+    cache: Cache
+    gate: Gate
 
 
 def new_service(settings: Settings) -> Service:
     """Makes the parts; the index is loaded later, by `Resources.load`."""
     metrics = Metrics()
-    return Service(settings, metrics, Resources(settings, metrics), SearchPool(settings))
+    pool = SearchPool(settings)
+    admission = Admission(settings.max_in_flight)
+    batcher = Batcher(
+        pool, metrics, settings.batch_tokens, settings.batch_wait_us, arriving=lambda: admission.taken
+    )
+    return Service(
+        settings=settings,
+        metrics=metrics,
+        resources=Resources(settings, metrics),
+        pool=pool,
+        admission=admission,
+        batcher=batcher,
+        cache=Cache(settings, metrics),
+        gate=Gate(settings, metrics),
+    )
 
 
 def service_of(request: Request) -> Service:

@@ -1,18 +1,28 @@
 """Reading a JSON body: its declaration, its size while it streams in, its syntax."""
 
+import asyncio
+import math
+import time
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 
-from service.errors import BodyTooLargeError, Fault, MalformedJsonError, MediaTypeError, RequestError
+from service.errors import (
+    BodyTooLargeError,
+    DeadlineError,
+    Fault,
+    MalformedJsonError,
+    MediaTypeError,
+    RequestError,
+)
 
 __all__ = ["read_object"]
 
 _CHARSETS = ("", "utf-8", "utf8")
 
 
-async def read_object(request: Request, max_bytes: int) -> dict[str, Any]:
+async def read_object(request: Request, max_bytes: int, deadline: float = math.inf) -> dict[str, Any]:
     """Reads the body as a JSON object; no more than `max_bytes` of it are ever held.
 
     A key that comes twice takes its last value, as in most JSON readers.
@@ -22,9 +32,16 @@ async def read_object(request: Request, max_bytes: int) -> dict[str, Any]:
         BodyTooLargeError: longer than `max_bytes`, declared or real.
         MalformedJsonError: not JSON; NaN, Infinity and lone surrogates are none either.
         RequestError: JSON, but no object.
+        DeadlineError: the body was not there by `deadline` (of `time.perf_counter()`).
     """
     _check_declaration(request)
-    body = await _read(request, max_bytes)
+    try:
+        async with asyncio.timeout(
+            None if deadline == math.inf else max(deadline - time.perf_counter(), 0.0)
+        ):
+            body = await _read(request, max_bytes)
+    except TimeoutError as error:
+        raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

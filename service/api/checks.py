@@ -13,7 +13,7 @@ from service.errors import Fault, NotAvailableError, QueryTooLongError, RequestE
 from service.pipeline import SearchCall
 from service.settings import Settings
 
-__all__ = ["CheckedSearch", "check_search"]
+__all__ = ["CheckedSearch", "check_search", "faults_of"]
 
 MAX_FAULTS = 20
 # What the contract knows and this version lacks; null and false ask for nothing.
@@ -22,7 +22,6 @@ _LACKING = {
     "rerank": "this index holds no term representations to re-rank with",
     "highlight": "this version makes no highlights",
     "explain": "this version explains no scores",
-    "timeout_ms": "this version keeps no deadlines",
 }
 _LACKING_RETRIEVERS = ("lexical", "hybrid")
 
@@ -34,10 +33,14 @@ class CheckedSearch:
     Attributes:
         call: what to search.
         fields: names of the fields to return, in the order asked for.
+        timeout_ms: its deadline, from its first byte.
+        allow_partial: whether to answer with what there is once the deadline has passed.
     """
 
     call: SearchCall
     fields: tuple[str, ...]
+    timeout_ms: int
+    allow_partial: bool
 
 
 def check_search(value: dict[str, Any], settings: Settings, index: Index) -> CheckedSearch:
@@ -59,7 +62,8 @@ def check_search(value: dict[str, Any], settings: Settings, index: Index) -> Che
         raise NotAvailableError(detail, [Fault("/params/exact", detail)])
     params = SearchParams(body.params.ef_search, body.params.nprobe, body.params.exact)
     call = SearchCall(body.query, body.top_k, body.offset, _candidates(body, settings), params)
-    return CheckedSearch(call, names if body.fields is None else tuple(dict.fromkeys(body.fields)))
+    fields = names if body.fields is None else tuple(dict.fromkeys(body.fields))
+    return CheckedSearch(call, fields, body.timeout_ms or settings.default_timeout_ms, body.allow_partial)
 
 
 def _without_lacking(value: dict[str, Any]) -> dict[str, Any]:
@@ -82,9 +86,14 @@ def _parse(value: dict[str, Any]) -> SearchBody:
     try:
         return SearchBody.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
-        faults = [Fault(_pointer(fault["loc"]), _detail(fault)) for fault in found[:MAX_FAULTS]]
-        raise RequestError(_sentence(faults), faults) from error
+        raise faults_of(error) from error
+
+
+def faults_of(error: ValidationError) -> RequestError:
+    """A body's faults in our form."""
+    found = error.errors(include_url=False, include_context=False)
+    faults = [Fault(_pointer(fault["loc"]), _detail(fault)) for fault in found[:MAX_FAULTS]]
+    return RequestError(_sentence(faults), faults)
 
 
 def _check_query(query: str, settings: Settings) -> None:
@@ -102,6 +111,9 @@ def _range_faults(body: SearchBody, settings: Settings) -> list[Fault]:
     faults = []
     if body.top_k > settings.max_top_k:
         faults.append(Fault("/top_k", f"expected at most {settings.max_top_k}, found {body.top_k}"))
+    if body.timeout_ms is not None and body.timeout_ms > settings.max_timeout_ms:
+        detail = f"expected at most {settings.max_timeout_ms}, found {body.timeout_ms}"
+        faults.append(Fault("/timeout_ms", detail))
     end = body.offset + body.top_k
     if body.candidates is None:
         if end > settings.max_candidates:

@@ -3,11 +3,12 @@
 import re
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.types import Scope
 
-__all__ = ["RequestContext", "context_of", "new_context"]
+__all__ = ["SCOPE_KEY", "RequestContext", "context_of", "new_context"]
 
 SCOPE_KEY = "glow.context"
 _WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -22,6 +23,11 @@ class RequestContext:
         started: `time.perf_counter()` at its first byte.
         timings_ms: stages of a search, for `Server-Timing` and the histograms.
         index_version: of the index that answers, "" where none does.
+        deadline: `time.perf_counter()` by which it must be answered.
+        on_disconnect: called when the client leaves.
+        left: whether the client left before the answer.
+        permits: what it holds of `Admission`.
+        key: name of the API key that it came with, "" where there is none.
         status: HTTP status of the answer; 499 (nginx's number) while there is none.
         code: code of the problem, "" where there is none.
     """
@@ -30,8 +36,19 @@ class RequestContext:
     started: float = field(default_factory=time.perf_counter)
     timings_ms: dict[str, float] = field(default_factory=dict)
     index_version: str = ""
+    deadline: float = float("inf")
+    on_disconnect: Callable[[], object] | None = None
+    left: bool = False
+    permits: int = 0
+    key: str = ""
     status: int = 499
     code: str = ""
+
+    def leave(self) -> None:
+        """The client left: whoever waits for its sake may stop."""
+        self.left = True
+        if self.on_disconnect is not None:
+            self.on_disconnect()
 
     def took_ms(self) -> float:
         """Milliseconds since the request began."""

@@ -3,7 +3,9 @@
 Plain ASGI: it adds some 30 µs to a request, where Starlette's BaseHTTPMiddleware costs a task and a queue.
 """
 
+import asyncio
 import logging
+import time
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -12,14 +14,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from glow.errors import GlowError
 from service.api.context import RequestContext, new_context
 from service.api.problems import problem_response
-from service.errors import MethodNotAllowedError, RequestError, RouteNotFoundError
-from service.metrics import Metrics
+from service.errors import (
+    DeadlineError,
+    MethodNotAllowedError,
+    OverloadedError,
+    RequestError,
+    RouteNotFoundError,
+)
+from service.state import Service
 
 __all__ = ["RequestMiddleware"]
 
 _access = logging.getLogger("service.access")
 _logger = logging.getLogger(__name__)
+SUMMARY_S = 1.0
 _NO_ROUTE = "unmatched"
+_DOCUMENTS = ("/documents/", "/v1/documents/")
 # An answer is data: no browser should run, frame or guess anything from it. The page sets its own policy.
 _SECURITY_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -34,14 +44,21 @@ class RequestMiddleware:
 
     Args:
         app: what answers.
-        metrics: where requests are counted.
-        access_log: whether each request gets a log line.
+        service: its gate and permits, where requests are counted, and whether each gets a log line.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, access_log: bool) -> None:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
-        self._metrics = metrics
-        self._access_log = access_log
+        self._metrics = service.metrics
+        self._gate = service.gate
+        self._admission = service.admission
+        self._access_log = service.settings.access_log
+        # The gate counts its own refusals.
+        self._refusals = {
+            kind.code: service.metrics.rejected.labels(kind.code) for kind in (OverloadedError, DeadlineError)
+        }
+        self._unlogged, self._summary_at = 0, 0.0
+        self._timeout_s = service.settings.default_timeout_ms / 1_000
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -49,6 +66,7 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         context = new_context(scope)
+        context.deadline = context.started + self._timeout_s
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -60,13 +78,21 @@ class RequestMiddleware:
             try:
                 await self._answer(context, scope, receive, send_with_headers)
             finally:
+                self._admission.leave(context.permits)
                 self._finish(context, scope)
 
     async def _answer(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            context.key = self._gate.check(scope)
+            if _is_work(scope):
+                self._admission.enter()
+                context.permits = 1
             await self._app(scope, receive, send)
         except ClientDisconnect:
             return  # nobody is left to answer; the log line says 499
+        except asyncio.CancelledError:
+            if not context.left:
+                raise  # the server stops
         except Exception as error:
             if context.status != 499:
                 raise  # half an answer is out: only closing the connection can tell the client
@@ -80,6 +106,8 @@ class RequestMiddleware:
             headers = dict(error.headers or {})
             error = _named(error, scope)
         context.code = error.code if isinstance(error, GlowError) else GlowError.code
+        if context.code in self._refusals:
+            self._refusals[context.code].inc()
         response = problem_response(
             error, request_id=context.request_id, instance=scope["path"], headers=headers
         )
@@ -93,7 +121,7 @@ class RequestMiddleware:
         took_ms = context.took_ms()
         self._metrics.requests.labels(route, str(context.status)).inc()
         self._metrics.request_seconds.labels(route).observe(took_ms / 1_000)
-        if not self._access_log:
+        if not self._access_log or (context.code == OverloadedError.code and self._summarised()):
             return
         fields = {
             "request_id": context.request_id,
@@ -104,7 +132,25 @@ class RequestMiddleware:
         }
         if context.code:
             fields["code"] = context.code
+        if context.key:
+            fields["key"] = context.key
         _access.info("request", extra={"fields": fields})
+
+    def _summarised(self) -> bool:
+        """Counts a refusal for a line a second: under overload, logging each would cost more than refusing it."""
+        self._unlogged += 1
+        now = time.monotonic()
+        if now - self._summary_at >= SUMMARY_S:
+            fields = {"status": 429, "code": OverloadedError.code, "requests": self._unlogged}
+            _access.warning("requests refused", extra={"fields": fields})
+            self._unlogged, self._summary_at = 0, now
+        return True
+
+
+def _is_work(scope: Scope) -> bool:
+    """Whether a request asks for what costs time; health, metrics and the page are answered however full it is."""
+    path: str = scope["path"]
+    return scope["method"] == "POST" or path.startswith(_DOCUMENTS)
 
 
 def _headers(context: RequestContext, message: Message) -> list[tuple[bytes, bytes]]:

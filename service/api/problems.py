@@ -15,7 +15,15 @@ from service import errors
 from service.api.responses import json_bytes
 from service.errors import Fault, RequestError
 
-__all__ = ["PROBLEMS", "Problem", "problem_of", "problem_response", "problem_type", "responses_of"]
+__all__ = [
+    "PROBLEMS",
+    "Problem",
+    "problem_body",
+    "problem_of",
+    "problem_response",
+    "problem_type",
+    "responses_of",
+]
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -45,6 +53,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     errors.KeyRefusedError: Problem(403, "The key is not known"),
     errors.MethodNotAllowedError: Problem(405, "The path does not know this method"),
     errors.BodyTooLargeError: Problem(413, "The body is too large"),
+    errors.HeadersTooLateError: Problem(408, "The headers took too long"),
     errors.MediaTypeError: Problem(415, "The body is not declared as JSON"),
     errors.HeadersTooLargeError: Problem(431, "The headers are too large"),
     errors.RequestError: Problem(422, "The request is not valid"),
@@ -97,20 +106,24 @@ def problem_response(
     """
     known = error if isinstance(error, GlowError) else GlowError()
     problem = problem_of(type(known))
+    body = json_bytes(problem_body(known, request_id=request_id, instance=instance))
+    return Response(body, problem.status, {**_headers(known, problem), **(headers or {})}, MEDIA_TYPE)
+
+
+def problem_body(error: GlowError, *, request_id: str, instance: str) -> dict[str, Any]:
+    """A problem's members; arguments as for `problem_response`."""
+    problem = problem_of(type(error))
     hidden = problem.status == 500
-    body: dict[str, Any] = {
-        "type": problem_type(known.code),
+    return {
+        "type": problem_type(error.code),
         "title": problem.title,
         "status": problem.status,
-        "detail": "an unexpected error; the log holds it under this request id" if hidden else str(known),
+        "detail": "an unexpected error; the log holds it under this request id" if hidden else str(error),
         "instance": instance,
-        "code": known.code,
+        "code": error.code,
         "request_id": request_id,
-        "errors": [{"pointer": fault.pointer, "detail": fault.detail} for fault in _faults(known)],
+        "errors": [{"pointer": fault.pointer, "detail": fault.detail} for fault in _faults(error)],
     }
-    return Response(
-        json_bytes(body), problem.status, {**_headers(known, problem), **(headers or {})}, MEDIA_TYPE
-    )
 
 
 def _headers(error: GlowError, problem: Problem) -> dict[str, str]:

@@ -14,19 +14,40 @@ from starlette.responses import Response
 from glow import __version__
 from glow.errors import DocumentNotFoundError, GlowError, QueryError
 from service import errors
+from service.access import access_errors
+from service.api.batch import post_batch
 from service.api.documents import get_document
+from service.api.embeddings import post_embeddings
 from service.api.operations import get_health, get_info, get_metrics, get_problem, get_ready
 from service.api.page import PAGE_FILES, page_route
 from service.api.problems import responses_of
 from service.api.responses import json_response
-from service.api.schemas import DocumentBody, ProblemBody, SearchBody, SearchResult
+from service.api.schemas import (
+    BatchBody,
+    BatchResult,
+    DocumentBody,
+    EmbeddingsBody,
+    EmbeddingsResult,
+    ProblemBody,
+    SearchBody,
+    SearchResult,
+)
 from service.api.search import post_search
 
 __all__ = ["ROUTES", "Route", "add_routes", "openapi"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 _REF = "#/components/schemas/{model}"
-_SHAPES: tuple[type[BaseModel], ...] = (SearchBody, SearchResult, DocumentBody, ProblemBody)
+_SHAPES: tuple[type[BaseModel], ...] = (
+    SearchBody,
+    SearchResult,
+    BatchBody,
+    BatchResult,
+    EmbeddingsBody,
+    EmbeddingsResult,
+    DocumentBody,
+    ProblemBody,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +88,57 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
+_BODY_ERRORS = (
+    errors.MalformedJsonError,
+    errors.BodyTooLargeError,
+    errors.MediaTypeError,
+    errors.DeadlineError,
+)
+
 ROUTES = (
     Route(
         ("/search", "/v1/search"),
         "POST",
         post_search,
         (
-            errors.MalformedJsonError,
-            errors.BodyTooLargeError,
-            errors.MediaTypeError,
+            *_BODY_ERRORS,
             errors.RequestError,
             QueryError,
             errors.QueryTooLongError,
             errors.NotAvailableError,
+            errors.OverloadedError,
             errors.NotReadyError,
         ),
         answer=SearchResult,
         body=SearchBody,
     ),
     Route(
+        ("/search/batch", "/v1/search/batch"),
+        "POST",
+        post_batch,
+        (*_BODY_ERRORS, errors.RequestError, errors.OverloadedError, errors.NotReadyError),
+        answer=BatchResult,
+        body=BatchBody,
+    ),
+    Route(
+        ("/v1/embeddings",),
+        "POST",
+        post_embeddings,
+        (
+            *_BODY_ERRORS,
+            errors.RequestError,
+            errors.NotAvailableError,
+            errors.OverloadedError,
+            errors.NotReadyError,
+        ),
+        answer=EmbeddingsResult,
+        body=EmbeddingsBody,
+    ),
+    Route(
         ("/documents/{id:path}", "/v1/documents/{id:path}"),
         "GET",
         get_document,
-        (DocumentNotFoundError, errors.NotReadyError),
+        (DocumentNotFoundError, errors.OverloadedError, errors.NotReadyError),
         answer=DocumentBody,
         parameter="id",
     ),
@@ -111,7 +160,7 @@ def add_routes(app: FastAPI, *, page: bool) -> None:
                 route.handler,
                 methods=[route.method],
                 response_class=Response,
-                responses=responses_of((*route.errors, GlowError)),
+                responses=responses_of((*route.errors, *access_errors(path), GlowError)),
                 openapi_extra=_extra(route),
                 summary=(route.handler.__doc__ or "").rstrip("."),
                 operation_id=route.handler.__name__ + ("_v1" if path.startswith("/v1/") else ""),

@@ -35,6 +35,35 @@ class SearchBody(_Shape):
     retriever: Literal["dense"] = Field("dense", description="How to find candidates.")
     fields: list[str] | None = Field(None, description="Fields to return; all where absent.")
     params: ParamsBody = ParamsBody(ef_search=None, nprobe=None, exact=False)
+    timeout_ms: int | None = Field(
+        None, ge=1, description="Deadline from the request's first byte, at most `max_timeout_ms`."
+    )
+    allow_partial: bool = Field(
+        False, description="After the deadline, answer with what there is, and say so in `degraded`."
+    )
+
+
+class BatchBody(_Shape):
+    """`POST /search/batch`: each search as it would be sent alone."""
+
+    searches: list[dict[str, Any]] = Field(description="1 to `max_batch_queries` bodies of `POST /search`.")
+
+
+class EmbeddingsBody(_Shape):
+    """`POST /v1/embeddings`: only `input` is required."""
+
+    input: str | list[str] = Field(description="A text, or 1 to `max_batch_queries` of them.")
+    model: str | None = Field(
+        None, description="The index's model, with or without its hash; may be left out."
+    )
+    input_type: Literal["query", "document"] = Field(
+        "query", description="Which tower; `document` needs a service that holds that tower."
+    )
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="Numbers, or their bytes (float32, little-endian) in base64."
+    )
+    dimensions: int | None = Field(None, description="The model's own; may be left out.")
+    user: str | None = Field(None, description="Ignored.")
 
 
 class IndexShape(_Shape):
@@ -73,13 +102,14 @@ class HitShape(_Shape):
 
 
 class TimingsShape(_Shape):
-    """Milliseconds of each stage."""
+    """Milliseconds of each stage that the request went through."""
 
-    queue: float
-    preprocess: float
-    encode: float
-    search: float
-    fetch: float
+    queue: float | None = None
+    preprocess: float | None = None
+    encode: float | None = None
+    search: float | None = None
+    fetch: float | None = None
+    cache: float | None = None
 
 
 class SearchResult(_Shape):
@@ -92,6 +122,52 @@ class SearchResult(_Shape):
     query: QueryShape
     hits: list[HitShape]
     timings_ms: TimingsShape
+
+
+class BatchItem(_Shape):
+    """The answer to one search of a batch: what was found, or a problem."""
+
+    status: int
+    degraded: list[str] | None = None
+    index: IndexShape | None = None
+    query: QueryShape | None = None
+    hits: list[HitShape] | None = None
+    timings_ms: TimingsShape | None = None
+    problem: "ProblemBody | None" = None
+
+
+class BatchResult(_Shape):
+    """The answer of `POST /search/batch`."""
+
+    request_id: str
+    took_ms: float
+    index: IndexShape
+    results: list[BatchItem]
+
+
+class EmbeddingShape(_Shape):
+    """One vector."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class UsageShape(_Shape):
+    """How much was read."""
+
+    prompt_tokens: int
+    total_tokens: int
+    truncated: list[int]
+
+
+class EmbeddingsResult(_Shape):
+    """The answer of `POST /v1/embeddings`."""
+
+    object: Literal["list"]
+    data: list[EmbeddingShape]
+    model: str
+    usage: UsageShape
 
 
 class DocumentBody(_Shape):

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from glow.errors import GlowError
 from service import errors as service_errors
+from service.access import access_errors
 from service.api.problems import PROBLEMS, problem_of
 from service.api.routes import ROUTES
 from service.api.schemas import ProblemBody
@@ -85,7 +86,8 @@ BAD_BODIES: list[tuple[bytes, str, list[str]]] = [
     (b'{"query": "bees", "filter": {"field": "year", "gte": 2000}}', "not_available", ["/filter"]),
     (b'{"query": "bees", "rerank": {"depth": 5}, "explain": true}', "not_available", ["/rerank", "/explain"]),
     (b'{"query": "bees", "highlight": true}', "not_available", ["/highlight"]),
-    (b'{"query": "bees", "timeout_ms": 50}', "not_available", ["/timeout_ms"]),
+    (b'{"query": "bees", "timeout_ms": 0}', "invalid_request", ["/timeout_ms"]),
+    (b'{"query": "bees", "timeout_ms": 30001}', "invalid_request", ["/timeout_ms"]),
 ]
 
 
@@ -335,7 +337,8 @@ def test_openapi_promises_what_the_table_says(http: httpx.Client) -> None:
         for path in route.paths:
             operation = document["paths"][path.replace(":path", "")][route.method.lower()]
             promised = {status for status in operation["responses"] if status != "200"}
-            assert promised == {str(problem_of(kind).status) for kind in (*route.errors, GlowError)}
+            kinds = (*route.errors, *access_errors(path), GlowError)
+            assert promised == {str(problem_of(kind).status) for kind in kinds}
     assert _references(document) <= set(document["components"]["schemas"])
     operations = [value["operationId"] for path in document["paths"].values() for value in path.values()]
     assert len(set(operations)) == len(operations)
@@ -344,6 +347,7 @@ def test_openapi_promises_what_the_table_says(http: httpx.Client) -> None:
 def test_every_error_that_search_promises_was_met_above() -> None:
     route = next(route for route in ROUTES if "/search" in route.paths)
     met = {code for _, code, _ in BAD_BODIES} | {"body_too_large", "unsupported_media_type", "not_ready"}
+    met |= {"overloaded", "deadline"}  # tests/service/test_admission.py
     assert {kind.code for kind in route.errors} == met
 
 

@@ -1,0 +1,191 @@
+"""From a checked search to the bytes of its answer, by way of the caches and the batcher; shared by every search route."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from glow.search import Index
+from glow.text import WeightedTokens
+from service.api.checks import CheckedSearch
+from service.api.context import RequestContext
+from service.api.documents import index_body, list_fields, shown_fields
+from service.batcher import Job
+from service.cache import RedisBudget
+from service.errors import DeadlineError
+from service.pipeline import SearchAnswer, StageClock, preprocess, retrieve
+from service.state import Service
+
+__all__ = ["Answer", "find", "head_of", "leaving_cancels"]
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a search answers with.
+
+    Attributes:
+        page: members of the JSON object that depend on index and request alone (`index`, `query`, `hits`), without
+            the braces around them.
+        degraded: what was left undone.
+        timings_ms: stage -> milliseconds.
+    """
+
+    page: bytes
+    degraded: tuple[str, ...] = ()
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+
+async def find(service: Service, index: Index, checked: CheckedSearch, deadline: float) -> Answer:
+    """Answers a search from the cache, or by the towers and the index.
+
+    Args:
+        service: what answers.
+        index: the version to answer from.
+        checked: what was asked.
+        deadline: `time.perf_counter()` by which the answer must be there.
+
+    Raises:
+        QueryError: the query holds no word.
+        DeadlineError: the deadline passed, and no partial answer was asked for.
+    """
+    clock = StageClock()
+    budget = service.cache.budget()
+    timings: dict[str, float] = {}
+
+    async def make() -> bytes:
+        answer, page = await _search(service, index, checked, deadline, budget)
+        timings.update(answer.timings_ms)
+        if answer.truncated:
+            service.metrics.truncated.labels("query").inc()
+        return page
+
+    try:
+        page = await _cached(service, index, checked, make, deadline, budget)
+    except DeadlineError as error:
+        if not checked.allow_partial:
+            raise _late(checked) from error
+        return Answer(_nothing(index, checked), ("timeout",), timings)
+    if not timings:  # from the cache, or made by another request that asked the same just before
+        clock.lap("cache")
+        timings = clock.timings_ms
+    return Answer(page, (), timings)
+
+
+async def _cached(
+    service: Service,
+    index: Index,
+    checked: CheckedSearch,
+    make: Callable[[], Awaitable[bytes]],
+    deadline: float,
+    budget: RedisBudget,
+) -> bytes:
+    """The page from the cache, or made; requests that ask the same at the same time make it once."""
+    cache = service.cache
+    if not cache.enabled:
+        return await make()
+    try:
+        async with asyncio.timeout(max(deadline - time.perf_counter(), 0.0)):
+            page, _ = await cache.get_or_make(
+                "page", cache.keys(index).page(checked.call, checked.fields), make, budget
+            )
+    except TimeoutError as error:
+        raise DeadlineError("the deadline passed") from error
+    return page
+
+
+async def _search(
+    service: Service, index: Index, checked: CheckedSearch, deadline: float, budget: RedisBudget
+) -> tuple[SearchAnswer, bytes]:
+    cache = service.cache
+    clock = StageClock()
+    tokens = preprocess(index.preprocessor, checked.call.text)
+    clock.lap("preprocess")
+    key = cache.keys(index).vector(checked.call.text) if cache.enabled else b""
+    known = await cache.get("vector", key, budget) if key else None
+    if known is not None and len(known) == 4 * index.dense.dimensions:
+        vector = np.frombuffer(known, np.float32)
+        return await service.pool.run(_finish, index, checked, tokens, vector, clock)
+
+    def then(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, bytes, bytes]:
+        clock.set(queue=job.queue_ms, encode=job.encode_ms)
+        return *_finish(index, checked, tokens, vector, clock), vector.tobytes() if key else b""
+
+    answer, page, made = await service.batcher.run(index.encoder, tokens, then, deadline)
+    if key:
+        cache.put("vector", key, made)
+    return answer, page
+
+
+def _finish(
+    index: Index, checked: CheckedSearch, tokens: WeightedTokens, vector: Vector, clock: StageClock
+) -> tuple[SearchAnswer, bytes]:
+    """Search, documents and their JSON; runs in a search thread."""
+    answer = retrieve(index, checked.call, tokens, vector, clock)
+    body = {
+        "index": index_body(index),
+        "query": {
+            "text": checked.call.text,
+            "tokens": answer.tokens,
+            "truncated": answer.truncated,
+            "terms": [
+                {"word": term.word, "idf": round(term.idf, 4), "weight": round(term.weight, 4)}
+                for term in answer.terms
+            ],
+        },
+        "hits": _hits(index, checked, answer),
+    }
+    return answer, orjson.dumps(body)[1:-1]
+
+
+def _hits(index: Index, checked: CheckedSearch, answer: SearchAnswer) -> list[dict[str, Any]]:
+    lists = list_fields(index.preprocessor.schema)
+    return [
+        {
+            "rank": rank,
+            "id": hit.document.id,
+            "score": (score := round(hit.score, 6)),
+            "scores": {"dense": score},
+            "fields": shown_fields(hit.document, checked.fields, lists),
+            "metadata": hit.document.metadata,
+        }
+        for rank, hit in enumerate(answer.hits, start=checked.call.offset + 1)
+    ]
+
+
+def _nothing(index: Index, checked: CheckedSearch) -> bytes:
+    """The page of a search whose time was over before anything was found."""
+    query = {"text": checked.call.text, "tokens": 0, "truncated": False, "terms": []}
+    return orjson.dumps({"index": index_body(index), "query": query, "hits": []})[1:-1]
+
+
+def _late(checked: CheckedSearch) -> DeadlineError:
+    return DeadlineError(
+        f"the deadline of {checked.timeout_ms} ms passed before the answer was made; "
+        "allow more time (timeout_ms), or a partial answer (allow_partial)"
+    )
+
+
+def head_of(context: RequestContext) -> bytes:
+    """The first members of an answer: request id and time; a well-formed id needs no escapes."""
+    return f'"request_id":"{context.request_id}","took_ms":{context.took_ms():.3f},'.encode()
+
+
+class leaving_cancels:
+    """While this block runs, a client that leaves cancels the request's task, and with it its place in the queue."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        self._context.on_disconnect = task.cancel if task else None
+
+    def __exit__(self, *_: object) -> None:
+        self._context.on_disconnect = None

@@ -1,0 +1,120 @@
+"""`POST /v1/embeddings`, in OpenAI's shape: vectors of the towers, for those who search elsewhere."""
+
+import asyncio
+import base64
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glow.errors import QueryError
+from glow.records import Document
+from glow.runtime import Encoder
+from glow.search import Index
+from glow.text import WeightedTokens
+from service.api.answers import leaving_cancels
+from service.api.body import read_object
+from service.api.checks import faults_of
+from service.api.context import context_of
+from service.api.responses import json_response
+from service.api.schemas import EmbeddingsBody
+from service.errors import Fault, NotAvailableError, RequestError
+from service.pipeline import preprocess
+from service.settings import Settings
+from service.state import Service, service_of
+
+__all__ = ["post_embeddings"]
+
+Vector = NDArray[np.float32]
+
+
+async def post_embeddings(request: Request) -> Response:
+    """Vectors of queries or of documents, L2-normalised, in the order of the texts."""
+    service = service_of(request)
+    context = context_of(request.scope)
+    index = service.resources.live()
+    context.index_version = index.version
+    settings = service.settings
+    limit = settings.max_body_bytes * settings.max_batch_queries
+    body = _parse(await read_object(request, limit, context.deadline), settings, index)
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    service.admission.enter(len(texts) - 1)
+    context.permits += len(texts) - 1
+    encoder = _encoder(service, index, body.input_type)
+    sequences = await service.pool.run(_sequences, index, texts, body.input_type)
+    with leaving_cancels(context):
+        vectors = await _encode(service, encoder, sequences, context.deadline)
+    return json_response(
+        {
+            "object": "list",
+            "data": [
+                {"object": "embedding", "index": place, "embedding": _shown(vector, body.encoding_format)}
+                for place, vector in enumerate(vectors)
+            ],
+            "model": index.model,
+            "usage": {
+                "prompt_tokens": sum(map(len, sequences)),
+                "total_tokens": sum(map(len, sequences)),
+                "truncated": [place for place, tokens in enumerate(sequences) if tokens.truncated],
+            },
+        }
+    )
+
+
+def _parse(value: dict[str, Any], settings: Settings, index: Index) -> EmbeddingsBody:
+    try:
+        body = EmbeddingsBody.model_validate(value)
+    except ValidationError as error:
+        raise faults_of(error) from error
+    faults = []
+    count = 1 if isinstance(body.input, str) else len(body.input)
+    if not 1 <= count <= settings.max_batch_queries:
+        faults.append(Fault("/input", f"expected 1 to {settings.max_batch_queries} texts, found {count}"))
+    if body.dimensions not in (None, index.dense.dimensions):
+        detail = f"this model has {index.dense.dimensions} dimensions, found {body.dimensions}"
+        faults.append(Fault("/dimensions", detail))
+    if body.model not in (None, index.model, index.model.partition("@")[0]):
+        faults.append(Fault("/model", f"this index was built by {index.model!r}, found {body.model!r:.80}"))
+    if faults:
+        raise RequestError("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults), faults)
+    return body
+
+
+def _encoder(service: Service, index: Index, input_type: str) -> Encoder:
+    if input_type == "query":
+        return index.encoder
+    if service.resources.document_encoder is None:
+        detail = "this service holds no document tower; start it with --document-model"
+        raise NotAvailableError(detail, [Fault("/input_type", detail)])
+    return service.resources.document_encoder
+
+
+def _sequences(index: Index, texts: list[str], input_type: str) -> list[WeightedTokens]:
+    if input_type == "query":
+        return [_query(index, text, place) for place, text in enumerate(texts)]
+    body = max(index.preprocessor.schema.fields, key=lambda spec: spec.tokens).name
+    return [index.preprocessor.document(Document("", {body: (text,)}, {})) for text in texts]
+
+
+def _query(index: Index, text: str, place: int) -> WeightedTokens:
+    try:
+        return preprocess(index.preprocessor, text)
+    except QueryError as error:
+        raise RequestError(f"/input/{place}: {error}", [Fault(f"/input/{place}", str(error))]) from error
+
+
+async def _encode(
+    service: Service, encoder: Encoder, sequences: list[WeightedTokens], deadline: float
+) -> list[Vector]:
+    return await asyncio.gather(
+        *(service.batcher.run(encoder, tokens, lambda _, vector: vector, deadline) for tokens in sequences)
+    )
+
+
+def _shown(vector: Vector, encoding: str) -> str | list[float]:
+    if encoding == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    return [float(value) for value in vector]

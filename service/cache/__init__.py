@@ -1,0 +1,9 @@
+"""The cache: query vectors and answers, in this process and, where one is given, in a Redis that workers share."""
+
+from service.cache.events import EVENTS, Kind
+from service.cache.facade import Cache
+from service.cache.keys import Keys
+from service.cache.shared import RedisBudget
+from service.cache.single_flight import Personal
+
+__all__ = ["EVENTS", "Cache", "Keys", "Kind", "Personal", "RedisBudget"]

@@ -1,0 +1,39 @@
+"""What the caches count: `glow_cache_events_total{tier, kind, event}`, from a closed list."""
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from service.metrics import Metrics
+
+__all__ = ["EVENTS", "KINDS", "Kind", "Tier", "TierEvents"]
+
+Kind = Literal["vector", "page"]
+Tier = Literal["local", "redis"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# docs/cache.md says what each one means.
+EVENTS: dict[Tier, tuple[str, ...]] = {
+    "local": ("hit", "miss", "store", "evict", "skipped"),
+    "redis": ("hit", "miss", "poisoned", "store", "error", "timeout", "skipped", "dropped"),
+}
+
+
+class TierEvents:
+    """Counts the events of one tier and kind.
+
+    Each counter is looked up once, here: `labels()` would cost a search more than the count itself.
+
+    Args:
+        metrics: the service's.
+        tier: `local` or `redis`.
+        kind: `vector` or `page`.
+    """
+
+    def __init__(self, metrics: Metrics, tier: Tier, kind: Kind) -> None:
+        self._counters: dict[str, Callable[[], None]] = {
+            event: metrics.cache_events.labels(tier, kind, event).inc for event in EVENTS[tier]
+        }
+
+    def count(self, event: str) -> None:
+        """Counts one event of `EVENTS[tier]`."""
+        self._counters[event]()

@@ -1,0 +1,107 @@
+"""Connections to Redis: a bounded number, each used by one caller at a time, none used again after a failure."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from redis.asyncio.connection import Connection, parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+
+from glow.errors import ConfigError
+
+__all__ = ["Command", "Link"]
+
+Command = tuple[bytes | str | int, ...]
+
+
+class Link:
+    """Sends commands and reads their replies.
+
+    It has no time limit: callers put `asyncio.timeout` around it, and a call that is cancelled costs its connection,
+    whose late reply must not meet the next command.
+
+    Args:
+        url: `redis://`, `rediss://` or `unix://`, with user, password and database where needed.
+        size: most connections, >= 1; more callers wait for one.
+
+    Raises:
+        ConfigError: the URL is not valid.
+    """
+
+    def __init__(self, url: str, size: int) -> None:
+        options = _options(url)
+        kind: Any = options.pop("connection_class", Connection)
+        self._connect: Callable[[], Any] = partial(kind, **options)
+        self._free: list[Any] = []
+        self._turns = asyncio.Semaphore(size)
+        try:
+            self._connect()  # takes the options, and connects only when it is used
+        except Exception as error:  # redis-py raises whatever an argument of the URL runs into
+            raise ConfigError(f"redis_url has options that cannot be used ({type(error).__name__})") from None
+
+    async def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """Sends commands together and returns a reply for each: what Redis says, or the `ResponseError` it says.
+
+        Raises:
+            RedisError, OSError: no connection, or it broke.
+        """
+        async with self._turns:
+            if self._free:
+                # Redis closes connections that idle, or restarts: that is no failure yet.
+                with suppress(RedisConnectionError, OSError):
+                    return await self._exchange_on(self._free.pop(), commands)
+                await self.close()
+            return await self._exchange_on(self._connect(), commands)
+
+    async def close(self) -> None:
+        """Closes the connections that nobody uses."""
+        while self._free:
+            await _discard(self._free.pop())
+
+    async def _exchange_on(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+        try:
+            await connection.connect()
+            await connection.send_packed_command(connection.pack_commands(commands))
+            replies = [await _reply(connection) for _ in commands]
+        except BaseException:
+            await _discard(connection)
+            raise
+        self._free.append(connection)
+        return replies
+
+
+async def _reply(connection: Any) -> Any:
+    try:
+        return await connection.read_response()
+    except ResponseError as error:
+        return error
+
+
+async def _discard(connection: Any) -> None:
+    with suppress(Exception):
+        await connection.disconnect(nowait=True)
+
+
+def _options(url: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = dict(parse_url(url))
+    except ValueError:  # its message may quote the URL, which holds the password
+        raise ConfigError(
+            "redis_url is not valid; expected redis://[[user]:password@]host:port/database, rediss://… or unix://…"
+        ) from None
+    found.pop("max_connections", None)  # `size` says
+    # Ours win over arguments of the URL. RESP2 needs no greeting, and time limits are the callers'.
+    ours = {
+        "protocol": 2,
+        "decode_responses": False,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": None,
+        "socket_connect_timeout": None,
+        "health_check_interval": 0,
+    }
+    return {**found, **ours}

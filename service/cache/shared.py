@@ -1,0 +1,148 @@
+"""The cache that workers share, in Redis: asked within a budget, written to behind the searches' backs.
+
+Whatever Redis does, `get` and `put` return in time and raise nothing. A Redis that fails is left alone for a growing
+pause; then one request of its own, not a search's, finds out whether it is back.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from service.cache.breaker import Breaker
+from service.cache.envelope import ENVELOPE_BYTES, open_envelope
+from service.cache.events import KINDS, Kind, TierEvents
+from service.cache.link import Link
+from service.cache.writer import Writer
+from service.metrics import Metrics
+
+__all__ = ["MAX_VALUE_BYTES", "RedisBudget", "RedisCache"]
+
+MAX_VALUE_BYTES = 1 << 20
+"""Largest value that is written or read; another's key of our name could hold half a gigabyte."""
+READERS = 8
+_PROBE_KEY = b"glow:probe"
+_logger = logging.getLogger(__name__)
+
+
+class RedisBudget:
+    """What is left of the time that one search may spend on Redis.
+
+    Attributes:
+        left_s: seconds.
+    """
+
+    __slots__ = ("left_s",)
+
+    def __init__(self, left_s: float) -> None:
+        self.left_s = left_s
+
+
+class RedisCache:
+    """Values in a Redis; belongs to one event loop.
+
+    Args:
+        url: where it is.
+        timeout_s: longest that a probe may take; a search brings its own `RedisBudget`.
+        ttl_s: seconds that Redis keeps a value.
+        metrics: the service's.
+
+    Raises:
+        ConfigError: the URL is not valid.
+    """
+
+    def __init__(self, url: str, timeout_s: float, ttl_s: int, metrics: Metrics) -> None:
+        self._events = {kind: TierEvents(metrics, "redis", kind) for kind in KINDS}
+        self._link = Link(url, READERS)
+        self._writer = Writer(Link(url, 1), ttl_s, self._events)
+        self._timeout_s = timeout_s
+        self._breaker = Breaker()
+        self._probe: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def get(self, kind: Kind, key: bytes, budget: RedisBudget) -> bytes | None:
+        """The value stored under a key, or None where Redis has none, or has not said so within the budget."""
+        if self._breaker.is_open or self._closed:
+            self._start_probe()
+            self._count(kind, "skipped")
+            return None
+        if budget.left_s <= 0:
+            self._count(kind, "skipped")
+            return None
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(budget.left_s):
+                (reply,) = await self._link.exchange([_command(key)])
+        except Exception as error:  # whatever it is, the search goes on without
+            self._count(kind, self._note_failure(error))
+            return None
+        finally:
+            budget.left_s -= time.monotonic() - started
+        return self._read(kind, key, reply)
+
+    def put(self, kind: Kind, key: bytes, value: bytes) -> None:
+        """Has a value written soon, or not at all; returns at once."""
+        if self._closed or len(value) > MAX_VALUE_BYTES:
+            self._count(kind, "skipped")
+        else:
+            self._writer.put(kind, key, value)
+
+    async def close(self) -> None:
+        """Stops what runs; values that wait to be written are dropped."""
+        self._closed = True
+        if self._probe is not None:
+            self._probe.cancel()
+        await self._writer.close()
+        await self._link.close()
+
+    def _read(self, kind: Kind, key: bytes, reply: Any) -> bytes | None:
+        if isinstance(reply, ResponseError) and not str(reply).startswith("WRONGTYPE"):
+            self._count(kind, self._note_failure(reply))
+            return None
+        self._breaker.succeeded()
+        if reply == b"":  # what Redis says of a key that it has not
+            self._count(kind, "miss")
+            return None
+        # Not bytes: another's list or hash under our key.
+        value = open_envelope(key, reply) if isinstance(reply, bytes) else None
+        self._count(kind, "poisoned" if value is None else "hit")
+        return value
+
+    def _count(self, kind: Kind, event: str) -> None:
+        self._events[kind].count(event)
+
+    def _note_failure(self, error: Exception) -> str:
+        """Tells the breaker and returns the event to count."""
+        if self._breaker.failed():
+            fields = {"error": type(error).__name__, "reason": str(error)[:200]}
+            _logger.warning("redis fails and is not asked for a while", extra={"fields": fields})
+        return "timeout" if isinstance(error, TimeoutError | RedisTimeoutError) else "error"
+
+    def _start_probe(self) -> None:
+        if not self._closed and self._breaker.take_probe():
+            self._probe = asyncio.get_running_loop().create_task(self._run_probe())
+
+    async def _run_probe(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                (reply,) = await self._link.exchange([_command(_PROBE_KEY)])
+            if isinstance(reply, ResponseError):
+                raise reply
+        except (RedisError, OSError):  # TimeoutError is one of the latter
+            self._breaker.failed()
+        except Exception:
+            self._breaker.failed()
+            _logger.exception("unexpected error of redis")
+        else:
+            if self._breaker.succeeded():
+                _logger.info("redis answers again")
+        finally:
+            self._breaker.drop_probe()
+
+
+def _command(key: bytes) -> tuple[str | bytes | int, ...]:
+    """Reads one byte more than a value of ours can have: enough to know a longer one for another's."""
+    return ("GETRANGE", key, 0, MAX_VALUE_BYTES + ENVELOPE_BYTES)

@@ -1,0 +1,117 @@
+"""Writes to Redis, in the background: a short line of values, sent a batch at a time by one task."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from service.cache.breaker import Breaker
+from service.cache.envelope import seal
+from service.cache.events import Kind, TierEvents
+from service.cache.link import Link
+
+__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "Writer"]
+
+MAX_WAITING = 512
+MAX_WAITING_BYTES = 8 << 20
+BATCH = 64
+# Values that come close together share a round trip, and none is sent in the moment in which a search is answered.
+LINGER_S = 0.005
+# Nobody waits for a write, so it may take longer than a read; but a Redis that hangs must be noticed.
+TIMEOUT_S = 0.5
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    kind: Kind
+    key: bytes
+    value: bytes
+
+
+class Writer:
+    """Takes values at once and writes them soon, or never where Redis cannot keep up.
+
+    Args:
+        link: its own, so that writes never stand in a search's way.
+        ttl_s: seconds that Redis keeps a value.
+        events: counts, by kind.
+    """
+
+    def __init__(self, link: Link, ttl_s: int, events: Mapping[Kind, TierEvents]) -> None:
+        self._link = link
+        self._ttl_s = ttl_s
+        self._events = events
+        # Apart from the reads' one: a full Redis refuses to write and still reads.
+        self._breaker = Breaker()
+        self._waiting: deque[_Entry] = deque()
+        self._waiting_bytes = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, kind: Kind, key: bytes, value: bytes) -> None:
+        """Puts a value into the line; a full line drops it."""
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + len(value) > MAX_WAITING_BYTES:
+            self._events[kind].count("dropped")
+        elif self._breaker.is_open and not self._breaker.take_probe():
+            self._events[kind].count("skipped")
+        else:
+            self._waiting.append(_Entry(kind, key, value))
+            self._waiting_bytes += len(value)
+            if self._task is None or self._task.done():
+                self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stops; what waits is dropped."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._drop_waiting("dropped")
+        await self._link.close()
+
+    async def _run(self) -> None:
+        await asyncio.sleep(LINGER_S)
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            self._waiting_bytes -= sum(len(entry.value) for entry in batch)
+            await self._send(batch)
+
+    async def _send(self, batch: list[_Entry]) -> None:
+        commands = [("SET", entry.key, seal(entry.key, entry.value), "EX", self._ttl_s) for entry in batch]
+        # Until Redis says otherwise: this task may be cancelled.
+        outcomes: list[str] = ["dropped"] * len(batch)
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                replies = await self._link.exchange(commands)
+            outcomes = ["error" if isinstance(reply, ResponseError) else "store" for reply in replies]
+            failure = next((reply for reply in replies if isinstance(reply, ResponseError)), None)
+        except (TimeoutError, RedisTimeoutError) as error:
+            outcomes, failure = ["timeout"] * len(batch), error
+        except Exception as error:  # whatever it is, no search waits for this
+            outcomes, failure = ["error"] * len(batch), error
+        finally:
+            for entry, outcome in zip(batch, outcomes, strict=True):
+                self._events[entry.kind].count(outcome)
+        self._note(failure)
+
+    def _note(self, failure: Exception | None) -> None:
+        if failure is None:
+            self._breaker.succeeded()
+            return
+        if self._breaker.failed():
+            fields = {"error": type(failure).__name__, "reason": str(failure)[:200]}
+            _logger.warning("redis takes no values and is sent none for a while", extra={"fields": fields})
+        if self._breaker.is_open:
+            self._drop_waiting("skipped")
+
+    def _drop_waiting(self, event: str) -> None:
+        for entry in self._waiting:
+            self._events[entry.kind].count(event)
+        self._waiting.clear()
+        self._waiting_bytes = 0

@@ -1,0 +1,76 @@
+"""How often each client may ask: one token bucket a client, in a table that cannot grow without bound."""
+
+import math
+import socket
+import time
+from collections.abc import Callable
+
+__all__ = ["RateLimiter", "client_of"]
+
+_SLACK = 1e-6
+"""Part of a token that rounding may cost a client who waited just as long as it was told."""
+_MAPPED_IPV4 = bytes(10) + b"\xff\xff"
+_MAX_CLIENT_CHARS = 64
+
+
+class RateLimiter:
+    """Token buckets: each holds `burst` tokens, a request takes one, and `rate` come back each second.
+
+    Not safe to share between threads; the event loop owns it.
+
+    Args:
+        rate: tokens a second, > 0.
+        burst: tokens of a full bucket, >= 1.
+        max_clients: buckets to keep; the one that was idle longest is forgotten first, and with it what it owed.
+        clock: seconds that never go backwards.
+    """
+
+    def __init__(
+        self, rate: float, burst: int, max_clients: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._max_clients = max_clients
+        self._clock = clock
+        # A dict keeps the order of insertion: a bucket in use is put in again, so the first one is the idlest.
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, client: str) -> int:
+        """Takes a token.
+
+        Args:
+            client: whose.
+
+        Returns:
+            0 where there was one, else the whole seconds (>= 1) until there is; a refused request costs nothing.
+        """
+        now = self._clock()
+        tokens, then = self._buckets.pop(client, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - then) * self._rate)
+        lacking = 1.0 - tokens
+        if lacking <= _SLACK:
+            tokens = max(0.0, tokens - 1.0)
+        self._buckets[client] = (tokens, now)
+        if len(self._buckets) > self._max_clients:
+            del self._buckets[next(iter(self._buckets))]
+        return 0 if lacking <= _SLACK else math.ceil(lacking / self._rate)
+
+
+def client_of(host: str) -> str:
+    """What counts as one client: an IPv4 address, or the /64 of an IPv6 address, which one person has to himself.
+
+    Args:
+        host: the address as text; a proxy may send anything, which then stands for itself, cut to 64 characters.
+    """
+    if ":" not in host:
+        return host[:_MAX_CLIENT_CHARS]
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except (OSError, ValueError):
+        return host[:_MAX_CLIENT_CHARS]
+    if packed.startswith(_MAPPED_IPV4):
+        return socket.inet_ntop(socket.AF_INET, packed[12:])
+    return packed[:8].hex() + "::/64"

@@ -1,0 +1,248 @@
+"""The batcher: alone when idle, together under load, and never at the cost of a mate."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from glow.runtime import Encoder, Model
+from glow.text import WeightedTokens
+from service.batcher import CLASS_TOKENS, Batcher, Job
+from service.errors import DeadlineError
+from service.metrics import Metrics
+from service.pool import SearchPool
+from service.settings import Settings
+
+WORDS = "bees find the way home by the sun and salmon swim up the river to lay their eggs".split()
+
+
+class Recording(Encoder):
+    """A real tower that notes the batches it was given, and waits at a gate where it has one."""
+
+    def __init__(self, path: Path, pad_id: int) -> None:
+        super().__init__(path, pad_id)
+        self.batches: list[list[int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def run(self, sequences: Any) -> Any:
+        self.batches.append([len(sequence) for sequence in sequences])
+        assert self.gate.wait(10)
+        return super().run(sequences)
+
+
+@pytest.fixture(scope="module")
+def model(toy_model: Path) -> Model:
+    return Model.open(toy_model)
+
+
+@pytest.fixture
+def tower(toy_model: Path, model: Model) -> Recording:
+    return Recording(toy_model / "query.onnx", model.preprocessor.pieces.pad_id)
+
+
+@pytest.fixture
+def pool() -> Iterator[SearchPool]:
+    pool = SearchPool(Settings(index_root=Path("unused"), search_threads=1))
+    yield pool
+    pool.close()
+
+
+def vector_of(_: Job[Any], vector: Any) -> Any:
+    return vector
+
+
+def in_an_hour() -> float:
+    return time.perf_counter() + 3_600
+
+
+def run(work: Callable[[], Awaitable[Any]]) -> Any:
+    return asyncio.run(asyncio.wait_for(work(), 30))  # type: ignore[arg-type]
+
+
+def tokens_of(model: Model, words: int) -> WeightedTokens:
+    return model.preprocessor.query(" ".join((WORDS * 4)[:words]))
+
+
+def sample(registry: CollectorRegistry, name: str) -> float:
+    return registry.get_sample_value(name) or 0.0
+
+
+async def when(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def test_queries_that_find_a_thread_idle_go_alone(model: Model, tower: Recording, pool: SearchPool) -> None:
+    async def work() -> None:
+        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        for _ in range(3):
+            await batcher.run(tower, tokens_of(model, 3), vector_of, in_an_hour())
+
+    run(work)
+    assert [len(batch) for batch in tower.batches] == [1, 1, 1]
+
+
+def test_queries_that_wait_go_together_by_length_within_the_budget(
+    model: Model, tower: Recording, pool: SearchPool
+) -> None:
+    short, long = tokens_of(model, 2), tokens_of(model, 20)
+    assert len(short) // CLASS_TOKENS != len(long) // CLASS_TOKENS
+    metrics = Metrics()
+
+    async def work() -> None:
+        batcher = Batcher(pool, metrics, batch_tokens=4 * len(short))
+        tower.gate.clear()
+        first = asyncio.ensure_future(batcher.run(tower, short, vector_of, in_an_hour()))
+        await when(lambda: len(tower.batches) == 1)
+        rest = [
+            asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
+            for tokens in [long, short, short, long, short, short, short]
+        ]
+        await when(lambda: batcher.waiting == 7)
+        tower.gate.set()
+        await asyncio.gather(first, *rest)
+        assert batcher.waiting == 0
+
+    run(work)
+    # After the first: the class of the one that waited longest, one at a time where two exceed the budget.
+    assert tower.batches == [
+        [len(short)],
+        [len(long)],
+        [len(short)] * 4,
+        [len(long)],
+        [len(short)],
+    ]
+    assert sample(metrics.registry, "glow_batch_queries_count") == 5
+    assert sample(metrics.registry, "glow_batch_queries_sum") == 8
+    assert sample(metrics.registry, "glow_batch_padding_ratio_sum") == 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(words=st.lists(st.integers(1, 40), min_size=1, max_size=24), budget=st.integers(16, 300))
+def test_everyone_gets_the_vector_of_their_own_text(toy_model: Path, words: list[int], budget: int) -> None:
+    model = Model.open(toy_model)
+    tower = model.encoder("query")
+    sequences = [tokens_of(model, count) for count in words]
+    alone = [tower.run([sequence])[0] for sequence in sequences]
+    pool = SearchPool(Settings(index_root=Path("unused"), search_threads=2))
+
+    async def work() -> list[Any]:
+        batcher = Batcher(pool, Metrics(), budget)
+        calls = [batcher.run(tower, sequence, vector_of, in_an_hour()) for sequence in sequences]
+        return await asyncio.gather(*calls)
+
+    try:
+        found = run(work)
+    finally:
+        pool.close()
+    np.testing.assert_allclose(np.array(found), np.array(alone), atol=1e-5)
+
+
+def test_a_job_whose_deadline_passes_in_the_queue_is_told_at_once_and_never_encoded(
+    model: Model, tower: Recording, pool: SearchPool
+) -> None:
+    tokens = tokens_of(model, 3)
+
+    async def work() -> float:
+        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        tower.gate.clear()
+        first = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
+        await when(lambda: len(tower.batches) == 1)
+        started = time.perf_counter()
+        with pytest.raises(DeadlineError):
+            await batcher.run(tower, tokens, vector_of, started + 0.05)
+        took = time.perf_counter() - started
+        tower.gate.set()
+        await first
+        await batcher.run(tower, tokens, vector_of, in_an_hour())
+        return took
+
+    assert 0.04 < run(work) < 2
+    assert [len(batch) for batch in tower.batches] == [1, 1]
+
+
+def test_clients_that_left_leave_the_queue(model: Model, tower: Recording, pool: SearchPool) -> None:
+    tokens = tokens_of(model, 3)
+
+    async def work() -> None:
+        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        tower.gate.clear()
+        first = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
+        await when(lambda: len(tower.batches) == 1)
+        calls = [asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour())) for _ in range(4)]
+        await when(lambda: batcher.waiting == 4)
+        for call in calls[:3]:
+            call.cancel()
+        tower.gate.set()
+        await asyncio.gather(first, calls[3])
+        assert all(call.cancelled() for call in calls[:3])
+
+    run(work)
+    assert [len(batch) for batch in tower.batches] == [1, 1]
+
+
+def test_what_goes_wrong_after_encoding_is_one_jobs_own(
+    model: Model, tower: Recording, pool: SearchPool
+) -> None:
+    tokens = tokens_of(model, 3)
+
+    def fails(_: Job[Any], __: Any) -> Any:
+        raise ValueError("mine alone")
+
+    async def work() -> list[Any]:
+        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        calls = [
+            batcher.run(tower, tokens, then, in_an_hour())
+            for then in (vector_of, fails, vector_of, vector_of)
+        ]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    found = run(work)
+    assert [type(result) for result in found] == [np.ndarray, ValueError, np.ndarray, np.ndarray]
+
+
+def test_what_goes_wrong_while_encoding_is_told_to_all_and_the_next_batch_runs(
+    model: Model, tower: Recording, pool: SearchPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tokens_of(model, 3)
+
+    async def work() -> None:
+        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        with monkeypatch.context() as patch:
+            patch.setattr(tower, "run", lambda _: 1 / 0)
+            calls = [batcher.run(tower, tokens, vector_of, in_an_hour()) for _ in range(3)]
+            found = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in found] == [ZeroDivisionError] * 3
+        assert (await batcher.run(tower, tokens, vector_of, in_an_hour())).shape == (tower.dimensions,)
+
+    run(work)
+
+
+def test_a_batch_waits_for_those_on_their_way_and_no_longer_than_it_may(
+    model: Model, tower: Recording, pool: SearchPool
+) -> None:
+    tokens = tokens_of(model, 3)
+    arriving = 2
+
+    async def work() -> float:
+        batcher = Batcher(pool, Metrics(), 512, wait_us=300_000, arriving=lambda: arriving)
+        first = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
+        await asyncio.sleep(0.02)
+        assert tower.batches == []
+        second = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
+        await asyncio.gather(first, second)
+        assert [len(batch) for batch in tower.batches] == [2]
+        started = time.perf_counter()
+        await batcher.run(tower, tokens, vector_of, in_an_hour())  # the second never comes
+        return time.perf_counter() - started
+
+    assert 0.25 < run(work) < 2

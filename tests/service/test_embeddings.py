@@ -1,0 +1,92 @@
+"""`POST /v1/embeddings`: OpenAI's shape around our towers."""
+
+import base64
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from glow.records import Document
+from glow.runtime import Model
+from glow.search import Index
+from service.api.schemas import EmbeddingsResult
+
+TEXTS = ["how do bees find the way home", "salmon"]
+
+
+def vectors(response: httpx.Response) -> np.ndarray[Any, Any]:
+    assert response.status_code == 200, response.text
+    EmbeddingsResult.model_validate_json(response.content)
+    return np.array([item["embedding"] for item in response.json()["data"]], np.float32)
+
+
+def test_query_vectors_are_those_of_the_query_tower(http: httpx.Client, index: Index) -> None:
+    response = http.post("/v1/embeddings", json={"input": TEXTS})
+    expected = [index.encoder.run([index.preprocessor.query(text)])[0] for text in TEXTS]
+    np.testing.assert_allclose(vectors(response), expected, atol=1e-5)
+    body = response.json()
+    assert body["object"] == "list"
+    assert body["model"] == index.model
+    assert [item["index"] for item in body["data"]] == [0, 1]
+    assert body["usage"]["total_tokens"] == sum(len(index.preprocessor.query(text)) for text in TEXTS)
+    assert body["usage"]["truncated"] == []
+
+
+def test_base64_holds_the_same_numbers(http: httpx.Client) -> None:
+    plain = vectors(http.post("/v1/embeddings", json={"input": TEXTS[0]}))
+    body = {"input": TEXTS[0], "encoding_format": "base64", "user": "someone"}
+    packed = http.post("/v1/embeddings", json=body).json()["data"][0]["embedding"]
+    np.testing.assert_allclose(np.frombuffer(base64.b64decode(packed), "<f4"), plain[0], atol=1e-6)
+
+
+def test_texts_that_lose_words_are_named(http: httpx.Client) -> None:
+    body = {"input": ["short", "very long " * 150]}
+    assert http.post("/v1/embeddings", json=body).json()["usage"]["truncated"] == [1]
+
+
+def test_document_vectors_need_the_document_tower(http: httpx.Client) -> None:
+    response = http.post("/v1/embeddings", json={"input": TEXTS, "input_type": "document"})
+    assert (response.status_code, response.json()["code"]) == (422, "not_available")
+
+
+def test_document_vectors_are_those_of_the_document_tower(
+    run_server: Callable[..., AbstractContextManager[Any]], toy_index: Path, toy_model: Path, index: Index
+) -> None:
+    with run_server("--index-root", toy_index, "--document-model", toy_model) as server:
+        body = {"input": TEXTS, "input_type": "document"}
+        found = vectors(httpx.post(f"{server.url}/v1/embeddings", json=body))
+    tower = Model.open(toy_model).encoder("document")
+    documents = [index.preprocessor.document(Document("", {"text": (text,)}, {})) for text in TEXTS]
+    np.testing.assert_allclose(found, tower.encode(documents), atol=1e-5)
+
+
+def test_a_document_tower_of_another_model_is_refused_at_start(
+    run_to_exit: Callable[..., Any], toy_index: Path, tmp_path: Path
+) -> None:
+    other = Path(__file__).parent.parent.parent / "models" / "glow-mini"
+    done = run_to_exit("--index-root", toy_index, "--document-model", shutil.copytree(other, tmp_path / "m"))
+    assert done.returncode == 3
+    assert "give the same model" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/input"),
+        ({"input": []}, "/input"),
+        ({"input": ["bees"] * 65}, "/input"),
+        ({"input": ["bees", " "]}, "/input/1"),
+        ({"input": "bees", "model": "another"}, "/model"),
+        ({"input": "bees", "dimensions": 7}, "/dimensions"),
+        ({"input": "bees", "encoding_format": "int8"}, "/encoding_format"),
+    ],
+)
+def test_a_bad_request_names_its_place(http: httpx.Client, body: Any, pointer: str) -> None:
+    response = http.post("/v1/embeddings", json=body)
+    assert response.status_code == 422
+    assert pointer in [fault["pointer"] for fault in response.json()["errors"]]
