@@ -16,7 +16,9 @@ import uvicorn
 from pydantic import SecretStr, ValidationError
 from uvicorn.supervisors import Multiprocess
 
+from glow.errors import ConfigError
 from service.app import EXIT_CANNOT_START
+from service.cache import check_redis_url
 from service.logs import configure_logging
 from service.protocol import BoundedProtocol
 from service.settings import Setting, Settings, describe_faults, settings_table
@@ -30,6 +32,10 @@ def serve(**values: Any) -> None:
     """Serve the live version of an index over HTTP."""
     try:
         settings = Settings.model_validate(values)
+        check_redis_url(settings.redis_url.get_secret_value())
+    except ConfigError as error:
+        sys.stderr.write(f"settings are not valid: {error}\n")
+        raise typer.Exit(EXIT_USAGE) from error
     except ValidationError as error:
         sys.stderr.write(f"settings are not valid: {describe_faults(error)}\n")
         raise typer.Exit(EXIT_USAGE) from error
@@ -87,7 +93,7 @@ def command() -> typer.Typer:
     parameters = [_parameter(row) for row in settings_table()]
     serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     serve.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_show_locals=False)
     app.command()(serve)
     return app
 

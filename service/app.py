@@ -57,16 +57,22 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
     app.add_exception_handler(HTTPException, _pass_on)
     add_routes(app, page=settings.page)
     app.add_middleware(RequestMiddleware, service=service)
-    if settings.cors_origins:
-        app.add_middleware(CORSMiddleware, **cors_options(settings.cors_origins))
+    if options := cors_options(settings.cors_origins):
+        app.add_middleware(CORSMiddleware, **options)  # outermost: refusals need its headers, too
     return app
 
 
 def from_environment() -> FastAPI:
     """The app of a worker process, with its settings from the environment; uvicorn's factory."""
-    settings = Settings.from_environment()
-    configure_logging(settings.log_level)
-    return create_app(settings, on_failure=_stop_process)
+    try:
+        settings = Settings.from_environment()
+        configure_logging(settings.log_level)
+        return create_app(settings, on_failure=_stop_process)
+    except (GlowError, ValueError) as error:  # a supervisor would start a worker that raises again and again
+        configure_logging("info")
+        _logger.critical("cannot start: %s", error)
+        _stop_process()
+        raise
 
 
 async def _pass_on(_: Request, error: Exception) -> Response:

@@ -16,6 +16,8 @@ from pydantic.fields import FieldInfo
 from glow.errors import ConfigError
 from glow.runtime import Device
 from glow.schema import StrictModel
+from service.cors import parse_origins
+from service.keys import check_keys
 
 __all__ = ["ENV_PREFIX", "Setting", "Settings", "describe_faults", "settings_table"]
 
@@ -128,6 +130,8 @@ class Settings(StrictModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        check_keys(self.api_keys.get_secret_value(), self.admin_key.get_secret_value())
+        parse_origins(self.cors_origins)
         if self.default_timeout_ms > self.max_timeout_ms:
             raise ValueError(
                 f"default_timeout_ms {self.default_timeout_ms} exceeds max_timeout_ms {self.max_timeout_ms}"

@@ -16,8 +16,11 @@ from service.api.context import RequestContext, new_context
 from service.api.problems import problem_response
 from service.errors import (
     DeadlineError,
+    KeyMissingError,
+    KeyRefusedError,
     MethodNotAllowedError,
     OverloadedError,
+    RateLimitError,
     RequestError,
     RouteNotFoundError,
 )
@@ -28,6 +31,8 @@ __all__ = ["RequestMiddleware"]
 _access = logging.getLogger("service.access")
 _logger = logging.getLogger(__name__)
 SUMMARY_S = 1.0
+"""How often refusals that may come in floods are logged, all in one line, in seconds."""
+_FLOODS = frozenset(kind.code for kind in (OverloadedError, RateLimitError, KeyMissingError, KeyRefusedError))
 _NO_ROUTE = "unmatched"
 _DOCUMENTS = ("/documents/", "/v1/documents/")
 # An answer is data: no browser should run, frame or guess anything from it. The page sets its own policy.
@@ -57,7 +62,8 @@ class RequestMiddleware:
         self._refusals = {
             kind.code: service.metrics.rejected.labels(kind.code) for kind in (OverloadedError, DeadlineError)
         }
-        self._unlogged, self._summary_at = 0, 0.0
+        self._unlogged: dict[str, int] = {}
+        self._summary_at = 0.0
         self._timeout_s = service.settings.default_timeout_ms / 1_000
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,7 +127,10 @@ class RequestMiddleware:
         took_ms = context.took_ms()
         self._metrics.requests.labels(route, str(context.status)).inc()
         self._metrics.request_seconds.labels(route).observe(took_ms / 1_000)
-        if not self._access_log or (context.code == OverloadedError.code and self._summarised()):
+        if not self._access_log:
+            return
+        if context.code in _FLOODS:
+            self._summarise(context)
             return
         fields = {
             "request_id": context.request_id,
@@ -136,15 +145,14 @@ class RequestMiddleware:
             fields["key"] = context.key
         _access.info("request", extra={"fields": fields})
 
-    def _summarised(self) -> bool:
-        """Counts a refusal for a line a second: under overload, logging each would cost more than refusing it."""
-        self._unlogged += 1
+    def _summarise(self, context: RequestContext) -> None:
+        """Counts a refusal for a line a second: in a flood, logging each would cost more than refusing it."""
+        self._unlogged[context.code] = self._unlogged.get(context.code, 0) + 1
         now = time.monotonic()
         if now - self._summary_at >= SUMMARY_S:
-            fields = {"status": 429, "code": OverloadedError.code, "requests": self._unlogged}
-            _access.warning("requests refused", extra={"fields": fields})
-            self._unlogged, self._summary_at = 0, now
-        return True
+            _access.warning("requests refused", extra={"fields": {"refused": dict(self._unlogged)}})
+            self._unlogged.clear()
+            self._summary_at = now
 
 
 def _is_work(scope: Scope) -> bool:

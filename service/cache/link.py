@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from glow.errors import ConfigError
 
-__all__ = ["Command", "Link"]
+__all__ = ["Command", "Link", "check_redis_url"]
 
 Command = tuple[bytes | str | int, ...]
 
@@ -34,15 +34,9 @@ class Link:
     """
 
     def __init__(self, url: str, size: int) -> None:
-        options = _options(url)
-        kind: Any = options.pop("connection_class", Connection)
-        self._connect: Callable[[], Any] = partial(kind, **options)
+        self._connect = _connector(url)
         self._free: list[Any] = []
         self._turns = asyncio.Semaphore(size)
-        try:
-            self._connect()  # takes the options, and connects only when it is used
-        except Exception as error:  # redis-py raises whatever an argument of the URL runs into
-            raise ConfigError(f"redis_url has options that cannot be used ({type(error).__name__})") from None
 
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands together and returns a reply for each: what Redis says, or the `ResponseError` it says.
@@ -85,6 +79,27 @@ async def _reply(connection: Any) -> Any:
 async def _discard(connection: Any) -> None:
     with suppress(Exception):
         await connection.disconnect(nowait=True)
+
+
+def check_redis_url(url: str) -> None:
+    """Refuses a URL that no connection can be made from; it connects to nothing, and empty is fine.
+
+    Raises:
+        ConfigError: it is not valid; the message does not quote it.
+    """
+    if url:
+        _connector(url)
+
+
+def _connector(url: str) -> Callable[[], Any]:
+    """What makes a connection, not yet connected."""
+    options = _options(url)
+    kind: Any = options.pop("connection_class", Connection)
+    try:
+        kind(**options)
+    except Exception as error:  # redis-py raises whatever an argument of the URL runs into
+        raise ConfigError(f"redis_url has options that cannot be used ({type(error).__name__})") from None
+    return partial(kind, **options)
 
 
 def _options(url: str) -> dict[str, Any]:

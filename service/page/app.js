@@ -8,6 +8,7 @@ const BODY_FIELDS = ["text", "body", "anchor", "clicked_queries"];
 
 const at = (id) => document.getElementById(id);
 const input = at("query");
+const keyInput = at("key");
 let running = new AbortController();
 let shown = { query: "", hits: 0 };
 
@@ -27,12 +28,37 @@ const values = (field) => (field === undefined ? [] : [].concat(field));
 const first = (field) => values(field)[0] ?? "";
 const ms = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(0)) + " ms";
 
+// ---- the key of a service that needs one: kept for this tab alone, and sent nowhere but here
+
+const KEY_ITEM = "glow.key";
+let key = storedKey();
+
+function storedKey() {
+  try {
+    return sessionStorage.getItem(KEY_ITEM) ?? "";
+  } catch {
+    return ""; // a browser that forbids storage still keeps the key until the page is left
+  }
+}
+
+function useKey(value) {
+  key = value;
+  try {
+    if (value) sessionStorage.setItem(KEY_ITEM, value);
+    else sessionStorage.removeItem(KEY_ITEM);
+  } catch {
+    // see above
+  }
+}
+
 // ---- asking the server
 
-async function ask(path, options) {
+async function ask(path, options = {}) {
+  const sent = key;
+  const headers = sent ? { ...options.headers, Authorization: `Bearer ${sent}` } : options.headers;
   let response;
   try {
-    response = await fetch(path, options);
+    response = await fetch(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw { title: "No answer", detail: "The service cannot be reached.", advice: "Check that it runs, then try again." };
@@ -44,12 +70,22 @@ async function ask(path, options) {
     if (error.name === "AbortError") throw error;
     throw { title: "No usable answer", detail: `Status ${response.status}, and no JSON.`, advice: "Something in between may have answered in the service's place." };
   }
-  if (!response.ok) throw { title: body.title, detail: body.detail, advice: adviceFor(response.status, body), final: response.status < 500 };
-  return body;
+  if (response.ok) return body;
+  const { status } = response;
+  if (status === 401 || status === 403) throw keyProblem(status, sent);
+  const wait = response.headers.get("Retry-After");
+  throw { title: body.title, detail: body.detail, advice: adviceFor(status, body, wait), final: status < 500 && status !== 429 };
 }
 
-function adviceFor(status, problem) {
-  if (status === 503) return "Wait a few seconds, then try again.";
+function keyProblem(status, sent) {
+  if (status === 403 && sent === key) useKey("");
+  const needsKey = true;
+  if (status === 401) return { title: "This service needs a key", detail: "Searching is open to those who have a key.", advice: "Enter yours; this tab keeps it until it is closed.", needsKey };
+  return { title: "The key was refused", detail: "This service does not know the key that was sent.", advice: "Enter another, or ask whoever runs the service.", needsKey };
+}
+
+function adviceFor(status, problem, wait) {
+  if (status === 429 || status === 503) return `Wait ${wait > 1 ? `${wait} seconds` : "a moment"}, then try again.`;
   if (status >= 500) return `Try again; if it stays, look for request ${problem.request_id} in the service's log.`;
   return "Change the query, then search again.";
 }
@@ -74,6 +110,7 @@ async function search(query, { more = false } = {}) {
   } catch (problem) {
     if (problem.name === "AbortError") return; // a newer search has taken over
     showProblem(problem, more);
+    if (problem.needsKey) keyInput.focus();
   } finally {
     if (!signal.aborted) document.body.removeAttribute("aria-busy");
   }
@@ -90,7 +127,8 @@ function showProblem(problem, more) {
   at("problem-title").textContent = problem.title ?? "This page has a fault";
   at("problem-detail").textContent = problem.detail ?? String(problem);
   at("problem-advice").textContent = problem.advice ?? "Reload it.";
-  at("retry").hidden = problem.final === true;
+  at("retry").hidden = problem.final === true || problem.needsKey === true;
+  at("key-form").hidden = problem.needsKey !== true;
   at("problem").hidden = false;
 }
 
@@ -240,8 +278,11 @@ async function describeIndex() {
     const { index } = await ask("/info");
     const documents = index.documents.toLocaleString("en");
     at("about").textContent = `${documents} documents · ${index.model.split("@")[0]}`;
-  } catch {
-    at("about").textContent = ""; // a search will say what is wrong
+  } catch (problem) {
+    at("about").textContent = "";
+    if (!problem.needsKey) return; // of anything else a search will tell
+    showProblem(problem);
+    if (!input.value) keyInput.focus(); // else somebody is typing a query
   }
 }
 
@@ -253,12 +294,28 @@ at("form").addEventListener("submit", (event) => {
   go(query);
 });
 
+at("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const value = keyInput.value.trim();
+  keyInput.value = "";
+  // Headers hold no other characters, and no key has them.
+  if (!/^[\x21-\x7e]+$/.test(value)) {
+    showProblem({ title: "That is no key", detail: "A key is made of letters, digits and signs of plain ASCII, without spaces.", advice: "Copy it once more, all of it.", needsKey: true });
+    return;
+  }
+  useKey(value);
+  at("problem").hidden = true;
+  input.focus();
+  describeIndex();
+  go(input.value.trim());
+});
+
 at("more").addEventListener("click", () => search(shown.query, { more: true }));
 at("retry").addEventListener("click", () => go(input.value.trim()));
 addEventListener("popstate", fromAddress);
 
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target === input) return;
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLInputElement) return;
   event.preventDefault();
   input.select();
   input.focus();

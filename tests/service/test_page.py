@@ -1,12 +1,18 @@
 """The search page in a real, headless Chromium (`GLOW_CHROMIUM`, default /usr/bin/chromium)."""
 
+import hashlib
 import os
+import re
+import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from service.app import create_app
@@ -179,6 +185,124 @@ def test_documents_are_shown_as_text_and_only_web_addresses_are_links(
         assert tab.locator("#hits .snippet").all_inner_texts() == [evil["text"]] * 4
         assert tab.title() == "bees · GLOW"
         tab.close()
+
+
+# ---- a service that needs a key
+
+KEY = "the-key-of-this-test"
+
+
+@pytest.fixture
+def guarded_page(
+    browser: Browser,
+    toy_index: Path,
+    serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
+    request: pytest.FixtureRequest,
+) -> Iterator[Page]:
+    """A page of a service with an API key (and further settings as parameter); it asks no other server."""
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    more = getattr(request, "param", {"api_keys": f"tester:{digest}"})
+    app = create_app(Settings(index_root=toy_index, **more), on_failure=lambda: None)
+    with serve_app(app) as client:
+        while client.get("/readyz").status_code != 200:
+            time.sleep(0.02)
+        context = browser.new_context(base_url=str(client.base_url))
+        context.set_default_timeout(WAIT_MS)
+        tab = context.new_page()
+        wrong: list[str] = []
+        tab.on("pageerror", lambda error: wrong.append(f"script error: {error}"))
+        tab.on("console", lambda message: wrong.append(message.text) if "Policy" in message.text else None)
+        tab.on(
+            "request",
+            lambda asked: None if asked.url.startswith(str(client.base_url)) else wrong.append(asked.url),
+        )
+        yield tab
+        context.close()
+        assert wrong == []
+
+
+def enter_key(page: Page, key: str) -> None:
+    page.get_by_label("Key", exact=True).fill(key)
+    page.keyboard.press("Enter")
+
+
+def test_a_service_that_needs_a_key_asks_for_it_and_then_searches(guarded_page: Page) -> None:
+    guarded_page.goto("/?q=how do bees find home")
+    alert = guarded_page.get_by_role("alert")
+    alert.wait_for()
+    assert "needs a key" in alert.inner_text()
+    assert not guarded_page.get_by_role("button", name="Try again").is_visible()
+    assert guarded_page.evaluate("document.activeElement.id") == "key"
+    with guarded_page.expect_request("**/search") as asked:
+        enter_key(guarded_page, f" {KEY} ")
+    assert titles(guarded_page)[0] == "Bees"
+    assert asked.value.headers["authorization"] == f"Bearer {KEY}"
+    assert not alert.is_visible()
+    guarded_page.locator("#about", has_text="50 documents").wait_for()
+    search(guarded_page, "honey")
+    guarded_page.locator("#terms .word", has_text="honey").wait_for()
+
+
+def test_the_key_is_asked_for_before_the_first_search_and_can_hold_a_slash(guarded_page: Page) -> None:
+    guarded_page.goto("/")
+    guarded_page.get_by_role("alert").wait_for()
+    assert guarded_page.evaluate("document.activeElement.id") == "key"
+    guarded_page.keyboard.type("a/b")
+    assert guarded_page.get_by_label("Key", exact=True).input_value() == "a/b"
+
+
+def test_the_key_stays_in_its_tab_and_nowhere_else(guarded_page: Page) -> None:
+    guarded_page.goto("/?q=bees")
+    enter_key(guarded_page, KEY)
+    titles(guarded_page)
+    guarded_page.reload()
+    titles(guarded_page)
+    kept = "[Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href]"
+    session, local, cookie, address = guarded_page.evaluate(kept)
+    assert (session, local, cookie) == ([KEY], [], "")
+    assert KEY not in address
+    assert KEY not in guarded_page.content()
+    assert guarded_page.get_by_label("Key", exact=True).input_value() == ""
+    other = guarded_page.context.new_page()
+    other.goto("/?q=bees")
+    other.get_by_role("alert").wait_for()
+    assert "needs a key" in other.get_by_role("alert").inner_text()
+
+
+def test_a_wrong_key_is_refused_forgotten_and_can_be_replaced(guarded_page: Page) -> None:
+    guarded_page.goto("/?q=bees")
+    enter_key(guarded_page, "nonsense")
+    alert = guarded_page.get_by_role("alert")
+    alert.get_by_text("The key was refused").wait_for()
+    assert guarded_page.evaluate("sessionStorage.length") == 0
+    assert guarded_page.evaluate("document.activeElement.id") == "key"
+    enter_key(guarded_page, KEY)
+    titles(guarded_page)
+    assert not alert.is_visible()
+
+
+@pytest.mark.parametrize("key", ["ключ", "two words", "тhe-key"])
+def test_what_cannot_be_a_key_is_not_sent(guarded_page: Page, key: str) -> None:
+    guarded_page.goto("/?q=bees")
+    guarded_page.get_by_role("alert").wait_for()
+    asked: list[str] = []
+    guarded_page.on("request", lambda request: asked.append(request.url))
+    enter_key(guarded_page, key)
+    guarded_page.get_by_role("alert").get_by_text("That is no key").wait_for()
+    assert asked == []
+    enter_key(guarded_page, KEY)
+    titles(guarded_page)
+
+
+@pytest.mark.parametrize("guarded_page", [{"rate_limit": 0.02, "rate_burst": 2}], indirect=True)
+def test_too_many_searches_say_how_long_to_wait_and_can_be_tried_again(guarded_page: Page) -> None:
+    guarded_page.goto("/?q=bees")  # two requests: the search and /info
+    titles(guarded_page)
+    search(guarded_page, "honey")
+    alert = guarded_page.get_by_role("alert")
+    alert.get_by_text(re.compile(r"Wait \d\d seconds")).wait_for()
+    assert guarded_page.get_by_role("button", name="Try again").is_visible()
+    assert not guarded_page.get_by_label("Key", exact=True).is_visible()
 
 
 def test_no_page_where_it_is_switched_off(toy_index: Path, serve_app: Callable[..., Any]) -> None:

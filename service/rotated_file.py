@@ -1,0 +1,100 @@
+"""A file of lines that several processes append to, and that is renamed when it is full.
+
+Each write happens under an exclusive lock (flock) of the file, so lines of several processes never mix, and one of them
+at a time rotates. Whoever got the lock looks whether the file still has its name: another process, or `logrotate`, may
+have renamed it.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+__all__ = ["RotatedFile", "numbered"]
+
+
+class RotatedFile:
+    """The file; opened by the first write.
+
+    Args:
+        path: where it is; full ones are renamed to `path.1`, `path.2` and so on, the oldest last.
+        max_bytes: size that it is not to exceed; a longer line has a file to itself.
+        keep: how many full ones to keep.
+    """
+
+    def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
+        self._path, self._max_bytes, self._keep = path, max_bytes, keep
+        self._fd = -1
+
+    def write(self, lines: list[bytes]) -> None:
+        """Appends lines, and takes each out of the list once it is written.
+
+        Raises:
+            OSError: the lines that are left were not written.
+        """
+        self._lock()
+        try:
+            while lines:
+                size = os.fstat(self._fd).st_size
+                count = _fitting(lines, self._max_bytes - size)
+                if not count and size:
+                    self._rotate()
+                    continue
+                self._append(b"".join(lines[: max(count, 1)]), size)
+                del lines[: max(count, 1)]
+        finally:
+            if self._fd >= 0:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Closes it; another write would open it again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _lock(self) -> None:
+        """Locks the file of this name, which may be another one than the last time."""
+        while True:
+            if self._fd < 0:
+                # Queries are personal data: for the service's own user alone.
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+                self._fd = os.open(self._path, flags, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                found = self._path.stat()
+                if os.path.samestat(found, os.fstat(self._fd)):
+                    return
+            except FileNotFoundError:
+                pass
+            self.close()
+
+    def _append(self, content: bytes, size: int) -> None:
+        """Writes all or nothing: half a line would spoil the next one too."""
+        try:
+            written = os.write(self._fd, content)
+            if written != len(content):
+                raise OSError(f"only {written} of {len(content)} bytes could be written to {self._path}")
+        except OSError:
+            os.ftruncate(self._fd, size)
+            raise
+
+    def _rotate(self) -> None:
+        for number in range(self._keep - 1, 0, -1):
+            older = numbered(self._path, number)
+            if older.exists():
+                older.replace(numbered(self._path, number + 1))
+        self._path.replace(numbered(self._path, 1))
+        self._lock()
+
+
+def numbered(path: Path, number: int) -> Path:
+    """The name of a full file; 1 is the youngest."""
+    return path.with_name(f"{path.name}.{number}")
+
+
+def _fitting(lines: list[bytes], room_bytes: int) -> int:
+    """How many of the first lines fit."""
+    for count, line in enumerate(lines):
+        room_bytes -= len(line)
+        if room_bytes < 0:
+            return count
+    return len(lines)

@@ -1,0 +1,250 @@
+"""The gate in front of the real app, over real HTTP: refusals as problems, nothing read, nothing logged, nothing leaked."""
+
+import hashlib
+import json
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.responses import StreamingResponse
+
+from glow.errors import BuildError
+from service.api.schemas import ProblemBody
+from service.app import create_app
+from service.settings import Settings
+
+KEY, ADMIN_KEY = "search-key-of-the-test", "admin-key-of-the-test"
+HASHES = [hashlib.sha256(key.encode()).hexdigest() for key in (KEY, ADMIN_KEY)]
+WITH_KEY = {"Authorization": f"Bearer {KEY}"}
+Serve = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+
+
+def make(index_root: Path, **values: Any) -> FastAPI:
+    return create_app(Settings(index_root=index_root, **values), on_failure=lambda: None)
+
+
+def wait_until_ready(client: httpx.Client) -> None:
+    deadline = time.monotonic() + 60
+    while client.get("/readyz").status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def client(toy_index: Path, serve_app: Serve) -> Iterator[httpx.Client]:
+    with serve_app(make(toy_index, api_keys=f"tester:{HASHES[0]}", admin_key=HASHES[1])) as found:
+        wait_until_ready(found)
+        yield found
+
+
+def assert_problem(response: httpx.Response, status: int, code: str) -> ProblemBody:
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = ProblemBody.model_validate_json(response.content)
+    assert (response.status_code, problem.status, problem.code) == (status, status, code), response.text
+    assert problem.request_id == response.headers["x-request-id"]
+    return problem
+
+
+def test_a_search_needs_a_key_and_passes_with_one(client: httpx.Client) -> None:
+    missing = client.post("/search", json={"query": "bees"})
+    assert_problem(missing, 401, "key_missing")
+    assert missing.headers["www-authenticate"] == 'Bearer realm="glow"'
+    for headers in (WITH_KEY, {"X-API-Key": KEY}):
+        assert client.post("/v1/search", json={"query": "bees"}, headers=headers).status_code == 200
+    refused = client.post("/search", json={"query": "bees"}, headers={"X-API-Key": "nonsense"})
+    assert "nonsense" not in refused.text
+    assert_problem(refused, 403, "key_refused")
+
+
+def test_what_is_closed_tells_nothing_of_what_there_is(client: httpx.Client) -> None:
+    for path in ("/info", "/documents/1", "/documents/nope", "/nope", "/search/"):
+        assert_problem(client.get(path), 401, "key_missing")
+    for method in ("GET", "DELETE", "OPTIONS", "HEAD"):
+        assert client.request(method, "/search").status_code == 401
+    assert_problem(client.get("/nope", headers=WITH_KEY), 404, "not_found")
+    assert_problem(client.get("/search", headers=WITH_KEY), 405, "method_not_allowed")
+
+
+def test_an_escaped_path_is_judged_as_the_router_sees_it(client: httpx.Client) -> None:
+    assert_problem(client.get("/%69nfo"), 401, "key_missing")
+    assert_problem(client.get("/%61dmin%2Freload"), 401, "key_missing")
+    assert_problem(client.get("/problems/..%2Finfo"), 404, "not_found")
+    assert_problem(client.get("/static/..%2finfo"), 404, "not_found")
+
+
+def test_operations_and_the_page_stay_open(client: httpx.Client) -> None:
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/problems/not_found",
+        "/openapi.json",
+        "/",
+        "/static/app.js",
+    ):
+        assert client.get(path).status_code == 200, path
+
+
+@pytest.mark.parametrize(
+    "value", [b"Bearer \xff\xfe", "Bearer ключ".encode(), b"Bearer " + b"k" * 60_000, b"Bearer a\tb"]
+)
+def test_a_damaged_key_is_refused_over_the_wire(client: httpx.Client, value: bytes) -> None:
+    headers = [(b"Authorization", value)]
+    assert_problem(client.post("/search", json={"query": "bees"}, headers=headers), 403, "key_refused")
+
+
+def test_two_keys_in_one_request_are_refused(client: httpx.Client) -> None:
+    for headers in (
+        [("Authorization", f"Bearer {KEY}"), ("X-API-Key", "other")],
+        [("Authorization", f"Bearer {KEY}"), ("Authorization", "Bearer other")],
+        [("X-API-Key", "other"), ("X-API-Key", KEY)],
+    ):
+        assert_problem(client.post("/search", json={"query": "bees"}, headers=headers), 403, "key_refused")
+
+
+def test_a_refusal_does_not_wait_for_the_body(client: httpx.Client) -> None:
+    head = (
+        b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n"
+    )
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=5) as connection:
+        connection.sendall(head)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")
+
+
+def test_too_many_requests_are_told_how_long_to_wait(toy_index: Path, serve_app: Serve) -> None:
+    app = make(toy_index, rate_limit=0.05, rate_burst=2)
+    with serve_app(app) as client:
+        wait_until_ready(client)
+        assert [client.get("/documents/toy/0").status_code for _ in range(3)] == [200, 200, 429]
+        response = client.post("/search", json={"query": "bees"})
+        assert_problem(response, 429, "rate_limited")
+        assert 18 <= int(response.headers["retry-after"]) <= 20
+        assert 'glow_rejected_total{reason="rate_limited"} 2.0' in client.get("/metrics").text
+
+
+def test_neither_keys_nor_hashes_are_logged_or_shown(
+    client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    tried = "a-key-that-is-wrong"
+    answers = [
+        client.post("/search", json={"query": "bees"}, headers=WITH_KEY),
+        client.get("/info", headers={"X-API-Key": KEY}),
+        client.get("/info", headers={"X-API-Key": tried}),
+        client.get("/admin/reload", headers={"Authorization": f"Bearer {ADMIN_KEY}"}),
+        client.get("/admin/reload", headers=WITH_KEY),
+        client.get("/metrics"),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 403, 404, 403, 200]
+    said = [answer.text + str(answer.headers) for answer in answers]
+    said += [
+        record.getMessage() + str(vars(record)) for record in caplog.records if "httpcore" not in record.name
+    ]
+    assert any("'key_refused'" in text for text in said)  # the log was looked at
+    for secret in (KEY, ADMIN_KEY, tried, *HASHES):
+        assert not [text for text in said if secret in text]
+
+
+# ---- as users start it
+
+
+def test_a_server_takes_its_keys_from_the_command_line_and_shows_none(
+    toy_index: Path, run_server: Callable[..., Any]
+) -> None:
+    flags = ["--api-keys", f"tester:{HASHES[0]}", "--admin-key", HASHES[1], "--log-level", "debug"]
+    with run_server("--index-root", toy_index, *flags) as server:
+        assert httpx.get(f"{server.url}/info").status_code == 401
+        answer = httpx.get(f"{server.url}/info", headers=WITH_KEY)
+        assert answer.status_code == 200
+        logged = server.logged()
+    assert "tester" in logged
+    assert not [secret for secret in (KEY, *HASHES) if secret in logged + answer.text]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--api-keys", "tester:hunter2"], "api_keys: entry 1 of 1 has 7 characters"),
+        (["--admin-key", "hunter2"], "admin_key: it has 7 characters"),
+        (
+            ["--api-keys", f"hunter2-tester:{HASHES[0]}", "--admin-key", HASHES[0]],
+            "admin_key: it is also entry 1",
+        ),
+        (["--cors-origins", "https://a.example/"], "cors_origins: found 'https://a.example/'"),
+    ],
+)
+def test_a_malformed_setting_stops_the_start_and_is_not_shown(
+    toy_index: Path, run_to_exit: Callable[..., Any], flags: list[str], message: str
+) -> None:
+    done = run_to_exit("--index-root", toy_index, *flags)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not [secret for secret in ("hunter2", HASHES[0][:12]) if secret in done.stderr]
+
+
+# ---- what a fault on our side tells
+
+
+def provoke(app: FastAPI) -> None:
+    """Routes that fail in the ways that could show the inside of the service."""
+
+    async def crash() -> None:
+        try:
+            raise OSError(2, "a cause", "/etc/inside/cause")
+        except OSError as error:
+            raise RuntimeError("inside the service") from error
+
+    async def ours() -> None:
+        raise BuildError("inside the service: /etc/inside/build")
+
+    async def half() -> StreamingResponse:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"half"
+            raise RuntimeError("inside the service")
+
+        return StreamingResponse(parts())
+
+    for handler in (crash, ours, half):
+        app.add_api_route(f"/healthz/{handler.__name__}", handler, response_model=None)
+
+
+@pytest.mark.parametrize("path", ["/healthz/crash", "/healthz/ours"])
+@pytest.mark.parametrize("accept", ["*/*", "text/html"])
+def test_a_500_shows_no_trace_no_message_no_path(
+    toy_index: Path, serve_app: Serve, path: str, accept: str
+) -> None:
+    app = make(toy_index)
+    provoke(app)
+    with serve_app(app) as client:
+        response = client.get(path, headers={"Accept": accept, "X-Debug": "1"})
+    problem = json.loads(response.content)
+    assert (response.status_code, problem["detail"]) == (
+        500,
+        "an unexpected error; the log holds it under this request id",
+    )
+    for word in ("Traceback", "inside", "Error(", ".py", "RuntimeError", "cause"):
+        assert word not in response.text + str(response.headers)
+
+
+def test_an_answer_that_breaks_off_in_the_middle_shows_no_trace(toy_index: Path, serve_app: Serve) -> None:
+    app = make(toy_index)
+    provoke(app)
+    with serve_app(app) as client:
+        with socket.create_connection(
+            (client.base_url.host, client.base_url.port or 0), timeout=5
+        ) as connection:
+            connection.sendall(b"GET /healthz/half HTTP/1.1\r\nHost: x\r\n\r\n")
+            received = b""
+            while part := connection.recv(4096):
+                received += part
+    assert b"half" in received
+    assert b"inside" not in received
+    assert b"Traceback" not in received

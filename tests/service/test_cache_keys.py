@@ -1,0 +1,137 @@
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glow.search import Index, SearchParams
+from service.cache import Keys
+from service.pipeline import SearchCall
+
+KEYS = Keys("m" * 64, "t" * 64, "v1")
+CALL = SearchCall("how do bees find home", 10, 0, 100, SearchParams())
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates and NUL too
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def typed(value: Any) -> Any:
+    """A value that is equal to another's only where type and content are: 1 is not True, and -0.0 not 0.0."""
+    if isinstance(value, list):
+        return ("list", *map(typed, value))
+    if isinstance(value, dict):
+        return ("dict", *sorted((name, typed(item)) for name, item in value.items()))
+    return (type(value).__name__, repr(value) if isinstance(value, float) else value)
+
+
+@given(st.lists(PLAIN, max_size=3), st.lists(PLAIN, max_size=3))
+def test_page_keys_are_equal_exactly_where_the_requests_are(one: list[Any], other: list[Any]) -> None:
+    same = repr(typed(one)) == repr(typed(other))
+    assert (KEYS.page(*one) == KEYS.page(*other)) == same
+    assert KEYS.page(*one) == KEYS.page(*one)
+
+
+@given(TEXTS, TEXTS)
+def test_vector_keys_are_equal_exactly_where_the_texts_are(one: str, other: str) -> None:
+    assert (KEYS.vector(one) == KEYS.vector(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("ab", "c"), ("a", "bc")),
+        (("ab",), ("a", "b")),
+        (("asb", "c"), ("a", "bsc")),
+        (("as1:b", "c"), ("a", "bs1:c")),
+        ((b"abb", b"c"), (b"a", b"bbc")),
+        ((["a"], ["b"]), (["a", "b"], [])),
+        (([[]],), ([], [])),
+        (({"a": "b"},), (["a", "b"],)),
+        (({"a": None},), ({},)),
+        ((1,), (True,)),
+        ((1,), (1.0,)),
+        ((0.0,), (-0.0,)),
+        (("1",), (1,)),
+        ((b"a",), ("a",)),
+        (("",), (None,)),
+        (("\ud83d\ude00",), ("\U0001f600",)),
+        (("s1:a",), ("a",)),
+    ],
+)
+def test_requests_that_look_alike_have_different_keys(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
+    assert KEYS.page(*one) != KEYS.page(*other)
+
+
+def test_texts_that_no_encoding_has_are_told_apart() -> None:
+    texts = ["?", "\ud800", "\udfff", "\ud83d\ude00", "\U0001f600", "\ufffd", "\0", ""]
+    assert (
+        len({KEYS.vector(text) for text in texts}) == len({KEYS.page(text) for text in texts}) == len(texts)
+    )
+
+
+def test_every_field_of_a_search_changes_its_page_key() -> None:
+    changed = [
+        replace(CALL, text="how do bees find home "),
+        replace(CALL, top_k=11),
+        replace(CALL, offset=1),
+        replace(CALL, candidates=101),
+        replace(CALL, params=SearchParams(ef_search=96)),
+        replace(CALL, params=SearchParams(nprobe=96)),
+        replace(CALL, params=SearchParams(exact=True)),
+    ]
+    fields = {name for name in SearchCall.__slots__}
+    assert fields <= {"text", "top_k", "offset", "candidates", "params"}, "a new field needs a line above"
+    keys = {KEYS.page(call, ("title", "text")) for call in [CALL, *changed]}
+    keys |= {KEYS.page(CALL, ("text", "title")), KEYS.page(CALL, ("title",)), KEYS.page(CALL, None)}
+    assert len(keys) == len(changed) + 4
+
+
+def test_a_dataclass_and_a_mapping_in_any_order_have_the_key_of_their_content() -> None:
+    @dataclass(frozen=True)
+    class Request:
+        text: str
+        page: tuple[int, int]
+
+    assert KEYS.page(Request("a", (1, 2))) == KEYS.page({"page": [1, 2], "text": "a"})
+    assert KEYS.page({"a": 1, "b": 2}) == KEYS.page({"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), {1: "a"}, SearchCall, 1j])
+def test_a_value_of_unknown_equality_makes_no_key(value: Any) -> None:
+    with pytest.raises(TypeError, match="cannot make a key"):
+        KEYS.page(value)
+
+
+def test_a_vector_key_depends_on_model_and_terms_alone_and_a_page_key_on_the_version_too() -> None:
+    others = [Keys("x" * 64, "t" * 64, "v1"), Keys("m" * 64, "x" * 64, "v1"), Keys("m" * 64, "t" * 64, "v2")]
+    pages = {keys.page("a") for keys in [KEYS, *others]}
+    vectors = {keys.vector("a") for keys in [KEYS, *others]}
+    assert len(pages) == 4
+    assert len(vectors) == 3
+    assert others[2].vector("a") == KEYS.vector("a")
+
+
+def test_hashes_of_the_identity_do_not_run_into_each_other() -> None:
+    assert Keys("ab", "c", "v").vector("x") != Keys("a", "bc", "v").vector("x")
+    assert Keys("a", "b", "cd").page("x") != Keys("a", "bc", "d").page("x")
+
+
+def test_keys_are_short_printable_and_tell_their_kind() -> None:
+    for text in ("", "a", "\ud800\0\n", "x" * 100_000):
+        vector, page = KEYS.vector(text), KEYS.page(text)
+        assert vector.startswith(b"glow:1:vector:") and page.startswith(b"glow:1:page:")
+        assert len(vector) < 64 and vector.isascii() and vector.decode().isprintable()
+        assert len(page) < 64 and page.isascii() and page.decode().isprintable()
+
+
+def test_indices_that_bear_one_name_have_different_page_keys_and_one_vector_key(index: Index) -> None:
+    keys = Keys.of(index)
+    twin = replace(index, manifest=index.manifest.model_copy(update={"created": "2000-01-01T00:00:00+00:00"}))
+    assert twin.version == index.version
+    assert Keys.of(twin).page("a") != keys.page("a")
+    assert Keys.of(twin).vector("a") == keys.vector("a")
+    assert Keys.of(index).page("a") == keys.page("a")
