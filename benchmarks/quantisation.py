@@ -38,8 +38,10 @@ from glow.text import WeightedTokens
 from glow.text.batch import pad
 from glow.training.checkpoint import Checkpoint, load_checkpoint
 from model_export.graph import export_graph
+from model_export.quantise import quantise_matrices
 
 MIXED_BATCH = 32
+SERVED_BATCH = 8
 Convert = Callable[[Path, Path, list[WeightedTokens]], None]
 
 
@@ -92,8 +94,13 @@ def _blockwise(block: int, accuracy_level: int) -> Convert:
     return convert
 
 
+def _by_rows(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
+    onnx.save(quantise_matrices(onnx.load(source), "int8"), target)
+
+
 VARIANTS: dict[str, Convert] = {
     "float": _copy,
+    "a scale for each token and column": _by_rows,
     "dynamic int8": _dynamic,
     "static int8 (calibrated)": _static,
     "blocks of 32, int8 accumulation": _blockwise(32, 4),
@@ -183,9 +190,21 @@ def _measure(
         "alone_or_in_batch_max_difference": float(np.abs(single - batched).max()),
         "alone_or_in_batch_same_top_10": round(float((top[0] == top[1]).all(1).mean()), 4),
         "query_ms_p50": round(1e3 * float(np.median(seconds)), 3),
+        "query_ms_in_batches_of_8": round(_batched_ms(encoder, queries), 3),
         "documents_per_second": round(len(documents) / document_seconds, 1),
     }
     return row, (single, document_vectors)
+
+
+def _batched_ms(encoder: Encoder, queries: list[WeightedTokens]) -> float:
+    """Median milliseconds a query in batches of like length, as the service makes them under load."""
+    ordered = sorted(queries, key=len)
+    seconds = []
+    for first in range(0, len(ordered) - SERVED_BATCH + 1, SERVED_BATCH):
+        start = time.perf_counter()
+        encoder.run(ordered[first : first + SERVED_BATCH])
+        seconds.append(time.perf_counter() - start)
+    return 1e3 * float(np.median(seconds)) / SERVED_BATCH
 
 
 def _ndcg(

@@ -17,16 +17,15 @@ from glow.errors import FormatError
 from glow.nn.towers import Tower, TowerConfig, TwoTowers
 from glow.runtime import Model
 
-__all__ = ["SCALES", "TABLE", "TRANSPOSED", "ZERO_POINT", "read_towers"]
+__all__ = ["CODES", "MATRIX_SCALES", "SCALES", "TABLE", "TRANSPOSED", "read_towers"]
 
 TABLE, SCALES = "words.weight", "words.scale"
 """The word table in a graph, and the scales of its rows where it is int8."""
 TRANSPOSED = "^T"
 """Behind the name of a matrix that a graph holds transposed."""
-ZERO_POINT = 128
-"""Of the 8-bit blocks of matrices."""
+CODES, MATRIX_SCALES = "_codes", "_scales"
+"""Behind the name of a transposed matrix: its int8 codes, and the scales of its columns."""
 Arrays = Mapping[str, NDArray[np.generic]]
-_CODES, _BLOCK_SCALES = "_Q8", "_scales"
 
 
 def read_towers(model: Model) -> TwoTowers:
@@ -47,15 +46,15 @@ def read_towers(model: Model) -> TwoTowers:
 def _fill(tower: Tower, arrays: Arrays, file: str) -> None:
     with torch.no_grad():
         for name, parameter in tower.named_parameters():
-            value = _parameter(name, arrays, parameter.shape[-1])
+            value = _parameter(name, arrays)
             if value is None or value.shape != tuple(parameter.shape):
                 found = "nothing" if value is None else f"shape {value.shape}"
                 raise FormatError(f"{file}: expected {name} of shape {tuple(parameter.shape)}, found {found}")
             parameter.copy_(torch.from_numpy(np.ascontiguousarray(value, np.float32)))
 
 
-def _parameter(name: str, arrays: Arrays, columns: int) -> NDArray[np.float32] | None:
-    """A parameter by name: plain, transposed, or dequantised, of which the last block may be filled up."""
+def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
+    """A parameter by name: plain, transposed, or dequantised."""
     matrix = name + TRANSPOSED
     if name == TABLE and SCALES in arrays:
         return arrays[TABLE].astype(np.float32) * arrays[SCALES].astype(np.float32)[:, None]
@@ -63,16 +62,10 @@ def _parameter(name: str, arrays: Arrays, columns: int) -> NDArray[np.float32] |
         return arrays[name].astype(np.float32)
     if matrix in arrays:
         return arrays[matrix].astype(np.float32).T
-    if matrix + _CODES in arrays:
-        return _dequantise(arrays[matrix + _CODES], arrays[matrix + _BLOCK_SCALES])[:, :columns]
+    if matrix + CODES in arrays:
+        codes, scales = arrays[matrix + CODES].astype(np.float32), arrays[matrix + MATRIX_SCALES]
+        return np.asarray(codes * scales.astype(np.float32), np.float32).T
     return None
-
-
-def _dequantise(codes: NDArray[np.generic], scales: NDArray[np.generic]) -> NDArray[np.float32]:
-    """MatMulNBits blocks to a matrix: codes uint8 [out, blocks, block], scales float [out, blocks]; zero is 128."""
-    centred = codes.astype(np.float32) - np.float32(ZERO_POINT)
-    blocks = centred * scales.reshape(codes.shape[0], -1, 1).astype(np.float32)
-    return blocks.reshape(codes.shape[0], -1)
 
 
 def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:

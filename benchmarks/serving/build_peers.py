@@ -1,0 +1,116 @@
+"""Prepares the peers, in their environment: the forms of the weights, and the indexes.
+
+PEERS/bin/python benchmarks/serving/build_peers.py weights --source DIR --out CACHE
+PEERS/bin/python benchmarks/serving/build_peers.py indexes --documents FILE --cache CACHE --out CACHE/tldr
+
+`benchmarks/serving/peers.py` calls it; what lies in the cache already is kept.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+INT8_CONFIG = "avx512_vnni"
+CHROMA_FILES = (
+    "config.json",
+    "special_tokens_map.json",
+    "tokenizer_config.json",
+    "tokenizer.json",
+    "vocab.txt",
+)
+CHUNK = 512
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def weights(
+    source: Annotated[Path, typer.Option(help="Folder of all-MiniLM-L6-v2.")],
+    out: Annotated[Path, typer.Option(help="Cache folder.")],
+) -> None:
+    """The same weights for torch, as int8 ONNX by sentence-transformers' own export, and as Chroma wants them."""
+    from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model
+
+    if (out / "chroma").exists():
+        return
+    folder, chroma = out / "minilm", out / "chroma.tmp" / "onnx"
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    model = SentenceTransformer(
+        str(folder), device="cpu", backend="onnx", local_files_only=True, model_kwargs={"export": True}
+    )
+    model.save_pretrained(str(folder))
+    export_dynamic_quantized_onnx_model(model, INT8_CONFIG, str(folder))
+    chroma.mkdir(parents=True, exist_ok=True)
+    for name in CHROMA_FILES:
+        shutil.copy(source / name, chroma / name)
+    shutil.copy(folder / "onnx" / "model.onnx", chroma / "model.onnx")
+    chroma.parent.rename(out / "chroma")
+
+
+@app.command()
+def indexes(
+    documents: Annotated[Path, typer.Option(help="Lines of {id, text}.")],
+    cache: Annotated[Path, typer.Option(help="Where `weights` wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder of this collection.")],
+) -> None:
+    """Every peer's index over the same documents."""
+    lines = [json.loads(line) for line in documents.open(encoding="utf-8")]
+    ids, texts = [line["id"] for line in lines], [line["text"] for line in lines]
+    (out / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
+    vectors = _flat(cache, out, texts, "torch")
+    _flat(cache, out, texts, "onnx")
+    _txtai(cache, out, ids, texts)
+    _chroma(cache, out, ids, vectors)
+
+
+def _flat(cache: Path, out: Path, texts: list[str], backend: Literal["torch", "onnx"]) -> Any:
+    """Peers (a) and (b): documents and queries by the same model; returns the vectors."""
+    import faiss
+    from sentence_transformers import SentenceTransformer
+
+    file = out / f"minilm-{backend}.faiss"
+    if file.exists():
+        return faiss.read_index(str(file)).reconstruct_n()
+    kwargs = {"file_name": f"onnx/model_qint8_{INT8_CONFIG}.onnx"} if backend == "onnx" else {}
+    model = SentenceTransformer(
+        str(cache / "minilm"), device="cpu", backend=backend, local_files_only=True, model_kwargs=kwargs
+    )
+    vectors = model.encode(texts, normalize_embeddings=True)
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    faiss.write_index(index, str(file))
+    return vectors
+
+
+def _txtai(cache: Path, out: Path, ids: list[str], texts: list[str]) -> None:
+    """Peer (c): its own index of its own vectors, and the file that its API reads."""
+    from txtai import Embeddings
+
+    config = {"path": str(out / "txtai"), "embeddings": {"path": str(cache / "minilm"), "gpu": False}}
+    (out / "txtai.yml").write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
+    if not (out / "txtai").exists():
+        embeddings = Embeddings(path=str(cache / "minilm"), gpu=False)
+        embeddings.index(zip(ids, texts, [None] * len(ids), strict=True))
+        embeddings.save(str(out / "txtai"))
+
+
+def _chroma(cache: Path, out: Path, ids: list[str], vectors: Any) -> None:
+    """Peer (d): the vectors are those of (a), because its own embedding of documents is the same and slower."""
+    import chromadb
+    from chromadb.config import Settings
+    from chromadb.utils.embedding_functions.onnx_mini_lm_l6_v2 import ONNXMiniLM_L6_V2
+
+    if (out / "chroma").exists():
+        return
+    client = chromadb.PersistentClient(str(out / "chroma.tmp"), Settings(anonymized_telemetry=False))
+    collection = client.create_collection("documents", embedding_function=ONNXMiniLM_L6_V2())
+    for start in range(0, len(ids), CHUNK):
+        part = slice(start, start + CHUNK)
+        collection.add(ids=ids[part], embeddings=vectors[part])
+    (out / "chroma.tmp").rename(out / "chroma")
+
+
+if __name__ == "__main__":
+    app()

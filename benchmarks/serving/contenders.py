@@ -1,0 +1,151 @@
+"""Who takes part: how each server is built, started and asked, and how its answers are read."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from servers import ROOT, ServerSpec, our_service
+from workload import Request, search_request
+
+from glow.collection import read_documents
+from glow.schema import FieldSchema
+
+__all__ = ["OURS", "PEERS", "Contender", "Site", "build", "ours", "peer"]
+
+OURS = "GLOW"
+PEERS = {
+    "a": "sentence-transformers + FAISS",
+    "b": "the same, ONNX int8",
+    "c": "txtai",
+    "d": "Chroma",
+}
+HERE = Path(__file__).resolve().parent
+PROBE = "how do i list the files of a folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A server in the race.
+
+    Attributes:
+        key: `GLOW`, or the peer's letter.
+        spec: how to start it.
+        request: the request for a query's ten best documents.
+        ids: the documents' ids in an answer's JSON, best first.
+    """
+
+    key: str
+    spec: ServerSpec
+    request: Callable[[str], Request]
+    ids: Callable[[Any], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where one collection's artefacts lie.
+
+    Attributes:
+        data: BEIR folder.
+        cache: folder of what is built once for all collections.
+        peers_python: interpreter of the peers' environment.
+        documents: how many of the corpus; 0 for all.
+    """
+
+    data: Path
+    cache: Path
+    peers_python: Path
+    documents: int = 0
+
+    @property
+    def folder(self) -> Path:
+        """What is built of this collection."""
+        return self.cache / (f"{self.data.name}-{self.documents}" if self.documents else self.data.name)
+
+
+def build(site: Site, names: Sequence[str], model: Path) -> None:
+    """Builds what the contenders need and the cache does not hold yet.
+
+    Args:
+        site: the collection.
+        names: `GLOW` and letters of peers.
+        model: our model folder.
+    """
+    site.folder.mkdir(parents=True, exist_ok=True)
+    if OURS in names and not (site.folder / "glow" / "CURRENT").exists():
+        _build_ours(site, model)
+    if set(names) - {OURS}:
+        _build_peers(site)
+
+
+def _build_ours(site: Site, model: Path) -> None:
+    corpus = site.folder / "corpus.jsonl"
+    with (site.data / "corpus.jsonl").open("rb") as source, corpus.open("wb") as target:
+        target.writelines(islice(source, site.documents or None))
+    shutil.rmtree(site.folder / "glow", ignore_errors=True)
+    command = [sys.executable, "-m", "index_builder", "build", "--model", str(model.resolve())]
+    files = ["--input", str(corpus.resolve()), "--output", str((site.folder / "glow").resolve())]
+    subprocess.run([*command, *files], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+def _build_peers(site: Site) -> None:
+    from glow.nn.bert import minilm_folder  # needs torch, which our side of the race does not
+    from glow.training.teacher import joined_text
+
+    lines = site.folder / "documents.jsonl"
+    found = read_documents(site.data / "corpus.jsonl", FieldSchema.preset("glow-default").names)
+    with lines.open("w", encoding="utf-8") as file:
+        for document in islice(found, site.documents or None):
+            file.write(json.dumps({"id": document.id, "text": joined_text(document)}) + "\n")
+    script = [str(site.peers_python), str(HERE / "build_peers.py")]
+    weights = ["weights", "--source", str(minilm_folder()), "--out", str(site.cache.resolve())]
+    files = ["--documents", str(lines), "--cache", str(site.cache.resolve())]
+    subprocess.run([*script, *weights], check=True)
+    subprocess.run([*script, "indexes", *files, "--out", str(site.folder.resolve())], check=True)
+
+
+def ours(site: Site, flags: Sequence[str]) -> Contender:
+    """Our service, nothing cached, so that a query that comes again costs what it cost before."""
+    spec = our_service(site.folder / "glow", "--cache-entries", "0", *flags)
+    return Contender(OURS, spec, search_request, lambda answer: [str(hit["id"]) for hit in answer["hits"]])
+
+
+def peer(site: Site, key: str, workers: int) -> Contender:
+    """One of the peers, by its letter."""
+    folder, cache = site.folder.resolve(), site.cache.resolve()
+    if key == "c":
+        variables = {"CONFIG": str(folder / "txtai.yml")}
+        spec = _uvicorn(site, key, "txtai.api:app", variables, _txtai_request(PROBE), workers)
+        return Contender(key, spec, _txtai_request, lambda answer: [str(hit["id"]) for hit in answer])
+    weights = cache / ("chroma" if key == "d" else "minilm")
+    variables = {"PEER_INDEX": str(folder), "PEER_WEIGHTS": str(weights)}
+    if key == "b":
+        variables["PEER_BACKEND"] = "onnx"
+    app = "peer_chroma:app" if key == "d" else "peer_minilm:app"
+    spec = _uvicorn(site, key, app, variables, _peer_request(PROBE), workers)
+    return Contender(key, spec, _peer_request, lambda answer: [str(found) for found in answer["ids"]])
+
+
+def _uvicorn(
+    site: Site, key: str, app: str, variables: Mapping[str, str], ready: Request, workers: int
+) -> ServerSpec:
+    python = str(site.peers_python.absolute())  # not resolved: a virtual environment is known by its own path
+    command = [python, "-m", "uvicorn", app, "--port", "{port}", "--workers", str(workers)]
+    # The peers read local files; without this some would ask a hub about them first.
+    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    quiet = ["--no-access-log", "--log-level", "warning"]
+    return ServerSpec(f"peer-{key}", [*command, *quiet], ready, {**offline, **variables}, HERE)
+
+
+def _peer_request(text: str) -> Request:
+    return Request("/search", json.dumps({"query": text, "top_k": 10}))
+
+
+def _txtai_request(text: str) -> Request:
+    return Request("/search?" + urlencode({"query": text, "limit": 10}))

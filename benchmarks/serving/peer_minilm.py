@@ -1,0 +1,44 @@
+"""Peers (a) and (b): all-MiniLM-L6-v2 by sentence-transformers and a flat FAISS index behind FastAPI.
+
+PEER_INDEX=CACHE/tldr PEER_WEIGHTS=CACHE/minilm [PEER_BACKEND=onnx] uvicorn peer_minilm:app
+
+Written as its users write it: loaded at import, one plain `def` route, which FastAPI runs in its threads.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import faiss
+from fastapi import FastAPI
+from pydantic import BaseModel
+from sentence_transformers import SentenceTransformer
+
+INT8_FILE = "onnx/model_qint8_avx512_vnni.onnx"
+BACKEND = os.environ.get("PEER_BACKEND", "torch")
+INDEX = Path(os.environ["PEER_INDEX"])
+
+if BACKEND == "onnx":
+    model = SentenceTransformer(
+        os.environ["PEER_WEIGHTS"], device="cpu", backend="onnx", model_kwargs={"file_name": INT8_FILE}
+    )
+else:
+    model = SentenceTransformer(os.environ["PEER_WEIGHTS"], device="cpu")
+index = faiss.read_index(str(INDEX / f"minilm-{BACKEND}.faiss"))
+ids = json.loads((INDEX / "ids.json").read_text())
+app = FastAPI()
+
+
+class SearchRequest(BaseModel):
+    """What is searched for."""
+
+    query: str
+    top_k: int = 10
+
+
+@app.post("/search")
+def search(request: SearchRequest) -> dict[str, list[str]]:
+    """The ids of the nearest documents."""
+    vector = model.encode([request.query], normalize_embeddings=True)
+    _, rows = index.search(vector, request.top_k)
+    return {"ids": [ids[row] for row in rows[0]]}

@@ -1,0 +1,64 @@
+"""Reports: JSON for programs, a Markdown table for docs/results/serving.md, verdicts on the bars."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import machine
+from numpy.typing import NDArray
+
+__all__ = ["emit", "percentiles", "table", "verdict"]
+
+
+def percentiles(values: NDArray[np.float64]) -> dict[str, float | None]:
+    """Median, 99th percentile and maximum, in the unit of the values; None of nothing."""
+    if not len(values):
+        return {"p50": None, "p99": None, "max": None}
+    p50, p99 = np.quantile(values, [0.5, 0.99])
+    return {"p50": round(float(p50), 3), "p99": round(float(p99), 3), "max": round(float(values.max()), 3)}
+
+
+def verdict(bar: str, found: object, holds: bool) -> dict[str, object]:
+    """One bar and whether it holds."""
+    return {"bar": bar, "found": found, "holds": bool(holds)}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table; numbers are rounded for people, None is a dash."""
+    lines = [head, ["---"] * len(head), *([_cell(value) for value in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 1 else f"{value:.3f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def emit(
+    report: Mapping[str, Any], markdown: str, json_file: Path | None, markdown_file: Path | None
+) -> None:
+    """Writes a report where it was asked for, and its Markdown to stdout.
+
+    Args:
+        report: plain values; what it ran on is added, and `verdicts` are told to people as well.
+        markdown: the table or tables.
+        json_file, markdown_file: where to, if anywhere.
+    """
+    whole = {"machine": machine(), **report}
+    lines = [
+        f"- {'holds' if row['holds'] else '**falls short**'}: {row['bar']} (found {_cell(row['found'])})"
+        for row in report.get("verdicts", ())
+    ]
+    about = ", ".join(f"{name} {value}" for name, value in whole["machine"].items())
+    text = "\n\n".join(part for part in (about, markdown, "\n".join(lines)) if part) + "\n"
+    if json_file:
+        json_file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    if markdown_file:
+        markdown_file.write_text(text, encoding="utf-8")
+    sys.stdout.write(text)

@@ -1,0 +1,162 @@
+"""Starting a server on chosen cores, waiting until it answers, what it takes, and its end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workload import Request, call
+
+__all__ = ["ROOT", "Running", "ServerSpec", "free_port", "our_service", "running"]
+
+ROOT = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 20.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """How to start a server.
+
+    Attributes:
+        name: for logs and tables.
+        command: `{port}` stands for the port.
+        ready: answered with 200 once it can serve.
+        environment: variables beside the caller's.
+        folder: where it is started.
+    """
+
+    name: str
+    command: Sequence[str]
+    ready: Request
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that answers."""
+
+    name: str
+    port: int
+    pid: int
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def pids(self) -> list[int]:
+        """The process and everything that it started."""
+        found, waiting = [], [self.pid]
+        while waiting:
+            pid = waiting.pop()
+            found.append(pid)
+            try:
+                waiting += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+            except OSError:
+                continue
+        return found
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all its processes so far, user and system."""
+        return sum(_cpu_s(pid) for pid in self.pids())
+
+    def memory_mb(self, kind: str = "Rss") -> float:
+        """Resident megabytes of all its processes: `Rss`, or `Pss` where shared pages count by their share."""
+        return sum(_rollup_kb(pid, kind) for pid in self.pids()) / 1024
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def _rollup_kb(pid: int, kind: str) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:"))
+
+
+def our_service(index_root: Path, *flags: str) -> ServerSpec:
+    """`python -m service` over an index, without access log and page."""
+    command = [sys.executable, "-m", "service", "--index-root", str(index_root.resolve()), "--port", "{port}"]
+    quiet = ["--no-access-log", "--no-page", "--log-level", "warning"]
+    return ServerSpec("GLOW", [*command, *quiet, *flags], Request("/readyz"))
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(spec: ServerSpec, logs: Path, cores: str) -> Iterator[Running]:
+    """Starts a server pinned to cores, and ends it and its children with the block.
+
+    Args:
+        spec: what to start.
+        logs: folder for what it writes.
+        cores: as `taskset -c` reads them: `0` or `0,1` or `0-3`.
+
+    Raises:
+        RuntimeError: it ended, or did not answer in time; with the end of its log.
+    """
+    port = free_port()
+    log = logs / f"{spec.name.replace('/', '-')}-{port}.log"
+    command = ["taskset", "-c", cores, *(part.replace("{port}", str(port)) for part in spec.command)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")}
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=spec.folder,
+            env={**environment, **spec.environment},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    server = Running(spec.name, port, process.pid, log)
+    try:
+        _wait_until_ready(server, process, spec.ready)
+        yield server
+    finally:
+        _stop(process)
+
+
+def _wait_until_ready(server: Running, process: subprocess.Popen[bytes], ready: Request) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            if call(server.port, ready)[0] == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    log = server.log.read_text(errors="replace")[-2_000:]
+    raise RuntimeError(f"{server.name} did not get ready on port {server.port}; its log ends with\n{log}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM to its process group, which is its own, then SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(STOP_TIMEOUT_S)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+    process.wait()
