@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from glow.artifact import write_artifact
 from glow.artifact.manifest import file_records
-from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER, model_hash
+from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER, TOWER_WEIGHTS, model_hash
 from glow.nn.towers import TwoTowers
 from glow.records import Document
 from glow.text import Preprocessor, WeightedTokens
@@ -21,7 +21,7 @@ from glow.training.checkpoint import REPORT_FILE, TOWERS_FILE, save_preprocessin
 from model_export.graph import export_graph
 from model_export.parity import check_parity
 from model_export.quantise import Quantisation, quantise_matrices
-from model_export.word_table import share_word_table
+from model_export.word_table import move_weights, share_word_table
 
 __all__ = ["Source", "export_model"]
 
@@ -95,6 +95,7 @@ def _write_towers(towers: TwoTowers, folder: Path, how: Quantisation) -> None:
     }
     share_word_table(graphs, folder, int8=how == "int8")
     for name, graph in graphs.items():
+        move_weights(graph, folder / TOWER_WEIGHTS[name])
         onnx.save(graph, folder / name)
 
 

@@ -1,7 +1,8 @@
-"""The word table of both towers in one file beside them (`words.bin`), as ONNX external data.
+"""The towers' weights beside their graphs, as ONNX external data.
 
-The towers share their word embeddings and nothing else. Stored once, the table halves the model, and every process
-that serves maps the same pages.
+The towers share their word embeddings and nothing else. Stored once (`words.bin`), the table halves the model, and every
+process that serves maps the same pages. What is a tower's own lies in a file of its own, so that another graph of the same
+tower costs some kilobytes.
 """
 
 from pathlib import Path
@@ -14,9 +15,10 @@ from glow.artifact.model import WORD_TABLE
 from glow.errors import ExportError
 from glow.training.from_model import SCALES, TABLE
 
-__all__ = ["quantise_rows", "share_word_table"]
+__all__ = ["move_weights", "quantise_rows", "share_word_table"]
 
 _ALIGNMENT = 4096  # a page, so that a runtime can map the data in place
+_SMALL_BYTES = 8192  # biases and constants: shape inference reads them in the graph
 
 
 def quantise_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -49,7 +51,24 @@ def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool)
         if int8:
             _gather_codes(model)
         for name, array in parts.items():
-            _make_external(_tensor(model, name), array, offsets[name])
+            _make_external(_tensor(model, name), array, WORD_TABLE, offsets[name])
+
+
+def move_weights(model: ModelProto, path: Path) -> None:
+    """Moves a tower's own weights out of its graph into a file beside it.
+
+    Args:
+        model: changed in place; its word table has been moved before.
+        path: the file to write.
+    """
+    arrays = {
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in model.graph.initializer
+        if tensor.data_location != TensorProto.EXTERNAL and tensor.ByteSize() > _SMALL_BYTES
+    }
+    offsets = _write(path, arrays)
+    for name, array in arrays.items():
+        _make_external(_tensor(model, name), array, path.name, offsets[name])
 
 
 def _write(path: Path, parts: dict[str, NDArray[np.generic]]) -> dict[str, int]:
@@ -85,14 +104,14 @@ def _gather_codes(model: ModelProto) -> None:
         graph.node.insert(position + step, node)
 
 
-def _make_external(tensor: TensorProto, array: NDArray[np.generic], offset: int) -> None:
+def _make_external(tensor: TensorProto, array: NDArray[np.generic], file: str, offset: int) -> None:
     tensor.ClearField("raw_data")
     tensor.ClearField("float_data")
     tensor.dims[:] = array.shape
     tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
     tensor.data_location = TensorProto.EXTERNAL
     del tensor.external_data[:]
-    for key, value in (("location", WORD_TABLE), ("offset", offset), ("length", array.nbytes)):
+    for key, value in (("location", file), ("offset", offset), ("length", array.nbytes)):
         tensor.external_data.add(key=key, value=str(value))
 
 

@@ -5,8 +5,10 @@ device or port; the log says why).
 """
 
 import inspect
+import logging
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +21,7 @@ from uvicorn.supervisors import Multiprocess
 from glow.errors import ConfigError
 from service.app import EXIT_CANNOT_START
 from service.cache import check_redis_url
+from service.exposition import metrics_folder
 from service.logs import configure_logging
 from service.protocol import BoundedProtocol
 from service.settings import Setting, Settings, describe_faults, settings_table
@@ -26,6 +29,9 @@ from service.settings import Setting, Settings, describe_faults, settings_table
 __all__ = ["command", "main"]
 
 EXIT_USAGE = 2
+BACKLOG = 2_048
+"""Connections that may wait to be accepted."""
+_logger = logging.getLogger(__name__)
 
 
 def serve(**values: Any) -> None:
@@ -42,7 +48,9 @@ def serve(**values: Any) -> None:
     configure_logging(settings.log_level)
     # Worker processes, and the app's factory in this one, read them from here.
     os.environ.update(settings.to_environment())
-    raise typer.Exit(_run(settings))
+    with metrics_folder(settings.processes):
+        status = _run(settings)
+    raise typer.Exit(status)
 
 
 def _run(settings: Settings) -> int:
@@ -52,7 +60,7 @@ def _run(settings: Settings) -> int:
         host=settings.host,
         port=settings.port,
         http=BoundedProtocol,
-        workers=settings.workers,
+        workers=settings.processes,
         timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         log_config=None,
@@ -61,18 +69,34 @@ def _run(settings: Settings) -> int:
         ws="none",
         lifespan="on",
     )
+    listening = _listen(settings)
+    if listening is None:
+        return EXIT_CANNOT_START
     try:
-        if settings.workers == 1:
+        if settings.processes == 1:
             # uvicorn raises SIGTERM again once it has shut down: an ordered end is exit status 0.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-            uvicorn.Server(config).run()
+            uvicorn.Server(config).run(sockets=[listening])
             return 0
-        supervisor = Multiprocess(config, sockets=[config.bind_socket()])
+        supervisor = Multiprocess(config, sockets=[listening])
         supervisor.run()
         failed = any(worker.exitcode == EXIT_CANNOT_START for worker in supervisor.processes)
         return EXIT_CANNOT_START if failed else 0
     except KeyboardInterrupt:
         return 0
+
+
+def _listen(settings: Settings) -> socket.socket | None:
+    """The socket that all workers share, or None, with the reason in the log, where the address is not free."""
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        place = f"{settings.host} port {settings.port}"
+        _logger.critical("cannot start: cannot listen on %s: %s", place, error.strerror or error)
+        return None
+    listening.set_inheritable(True)
+    return listening
 
 
 def _parameter(row: Setting) -> inspect.Parameter:

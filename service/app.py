@@ -46,6 +46,8 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         loading.cancel()
         await service.cache.close()
         service.pool.close()
+        await asyncio.to_thread(service.query_log.close)
+        await asyncio.to_thread(service.tracer.close)
 
     app = FastAPI(
         title="GLOW",

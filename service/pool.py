@@ -1,7 +1,6 @@
 """The bounded threads that searches run in, off the event loop."""
 
 import asyncio
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,14 +19,14 @@ class SearchPool:
     """Runs blocking work in a fixed number of threads; more of it waits in line.
 
     Args:
-        settings: `search_threads`, and `encode_threads` that one search may use.
+        settings: `threads`, and `encode_threads` that one search may use.
 
     Attributes:
         threads: how many searches run side by side.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.threads = settings.search_threads or len(os.sched_getaffinity(0))
+        self.threads = settings.threads
         # OpenMP keeps its number of threads for each calling thread apart, so each of ours sets it.
         limit = partial(set_threads, settings.encode_threads)
         self._executor = ThreadPoolExecutor(self.threads, "search", initializer=limit)

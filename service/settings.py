@@ -30,16 +30,32 @@ def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> A
     return Field(default, description=description, json_schema_extra={"unit": unit}, **limits)
 
 
+MOST_PROCESSES = 8
+"""Where the number follows the cores: more cores than this are used by threads, which cost no memory."""
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
 class Settings(StrictModel):
     """How the service runs; `docs/settings.md` has the same table for people."""
 
     index_root: Path = _setting(..., "Folder with the index versions and CURRENT.")
     host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every interface.")
     port: int = _setting(8080, "TCP port to listen on.", ge=1, le=65_535)
-    workers: int = _setting(1, "Processes that serve; each opens the index for itself.", ge=1, le=64)
+    workers: int = _setting(
+        0,
+        "Processes that serve, all on one map of the index; 0 is one for each CPU core, at most 8.",
+        ge=0,
+        le=64,
+    )
     device: Device = _setting("cpu", "Where the query tower and the vectors live.")
     search_threads: int = _setting(
-        0, "Searches that run side by side in a process; 0 is one for each CPU core.", ge=0, le=64
+        0,
+        "Searches that run side by side in a process; 0 shares the CPU cores among the processes.",
+        ge=0,
+        le=64,
     )
     encode_threads: int = _setting(1, "Threads that one search may use.", ge=1, le=64)
     max_body_bytes: int = _setting(
@@ -143,6 +159,16 @@ class Settings(StrictModel):
                     "lower it or raise max_candidates"
                 )
         return self
+
+    @property
+    def processes(self) -> int:
+        """How many processes serve. Python runs on one core in each, so every core gets one."""
+        return self.workers or min(_cores(), MOST_PROCESSES)
+
+    @property
+    def threads(self) -> int:
+        """How many searches run side by side in each process."""
+        return self.search_threads or max(1, _cores() // self.processes)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:

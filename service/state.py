@@ -10,8 +10,10 @@ from service.batcher import Batcher
 from service.cache import Cache
 from service.metrics import Metrics
 from service.pool import SearchPool
+from service.query_log import QueryLog
 from service.resources import Resources
 from service.settings import Settings
+from service.tracing import Tracer
 
 __all__ = ["Service", "new_service", "service_of"]
 
@@ -28,6 +30,8 @@ class Service:
     batcher: Batcher
     cache: Cache
     gate: Gate
+    tracer: Tracer
+    query_log: QueryLog
 
 
 def new_service(settings: Settings) -> Service:
@@ -47,6 +51,8 @@ def new_service(settings: Settings) -> Service:
         batcher=batcher,
         cache=Cache(settings, metrics),
         gate=Gate(settings, metrics),
+        tracer=Tracer(settings, metrics.spans_lost.inc),
+        query_log=QueryLog(settings, metrics),
     )
 
 

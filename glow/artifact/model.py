@@ -14,6 +14,7 @@ __all__ = [
     "HASHED_FILES",
     "QUERY_SIDE_FILES",
     "QUERY_TOWER",
+    "TOWER_WEIGHTS",
     "WORD_TABLE",
     "default_model",
     "model_hash",
@@ -22,11 +23,21 @@ __all__ = [
 
 QUERY_TOWER = "query.onnx"
 DOCUMENT_TOWER = "document.onnx"
+TOWER_WEIGHTS = {QUERY_TOWER: "query.bin", DOCUMENT_TOWER: "document.bin"}
+"""External data of each graph: the weights of that tower alone."""
 WORD_TABLE = "words.bin"
 """External data of both towers: the word-embedding table that they share (GLOW: shared, nothing else)."""
-QUERY_SIDE_FILES = (QUERY_TOWER, WORD_TABLE, "vocab.txt", "schema.json", "weighting.json", "towers.json")
+QUERY_SIDE_FILES = (
+    QUERY_TOWER,
+    TOWER_WEIGHTS[QUERY_TOWER],
+    WORD_TABLE,
+    "vocab.txt",
+    "schema.json",
+    "weighting.json",
+    "towers.json",
+)
 """What an index copies from its model, so that one swap exchanges model, table and index together."""
-HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER)
+HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER, TOWER_WEIGHTS[DOCUMENT_TOWER])
 
 
 def model_hash(files: Mapping[str, FileRecord]) -> str:

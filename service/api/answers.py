@@ -19,9 +19,10 @@ from service.batcher import Job
 from service.cache import RedisBudget
 from service.errors import DeadlineError
 from service.pipeline import SearchAnswer, StageClock, preprocess, retrieve
+from service.query_log import LoggedQuery
 from service.state import Service
 
-__all__ = ["Answer", "find", "head_of", "leaving_cancels"]
+__all__ = ["Answer", "find", "head_of", "leaving_cancels", "note"]
 
 Vector = NDArray[np.float32]
 
@@ -163,6 +164,26 @@ def _nothing(index: Index, checked: CheckedSearch) -> bytes:
     """The page of a search whose time was over before anything was found."""
     query = {"text": checked.call.text, "tokens": 0, "truncated": False, "terms": []}
     return orjson.dumps({"index": index_body(index), "query": query, "hits": []})[1:-1]
+
+
+def note(
+    service: Service, context: RequestContext, index: Index, checked: CheckedSearch, answer: Answer
+) -> None:
+    """Puts an answered search into the query log, if it is in the sample."""
+    if not service.query_log.wants(context.request_id):
+        return
+    call = checked.call
+    query = LoggedQuery(
+        request_id=context.request_id,
+        query=call.text,
+        retriever="dense",
+        top_k=call.top_k,
+        offset=call.offset,
+        index=index.version,
+        took_ms=context.took_ms(),
+        degraded=answer.degraded,
+    )
+    service.query_log.log(query, answer.page)
 
 
 def _late(checked: CheckedSearch) -> DeadlineError:

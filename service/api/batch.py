@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from glow.errors import GlowError
 from glow.search import Index
-from service.api.answers import find, head_of, leaving_cancels
+from service.api.answers import find, head_of, leaving_cancels, note
 from service.api.body import read_object
 from service.api.checks import check_search, faults_of
 from service.api.context import RequestContext, context_of
@@ -69,6 +69,7 @@ async def _one(
         problem = problem_body(error, request_id=context.request_id, instance=instance)
         return b"".join((b'{"status":%d,"problem":' % problem["status"], orjson.dumps(problem), b"}"))
     service.metrics.stages(answer.timings_ms)
+    note(service, context, index, checked, answer)
     degraded, timings = orjson.dumps(answer.degraded), orjson.dumps(rounded(answer.timings_ms))
     parts = (b'{"status":200,"degraded":', degraded, b",", answer.page, b',"timings_ms":', timings, b"}")
     return b"".join(parts)

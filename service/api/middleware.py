@@ -25,6 +25,7 @@ from service.errors import (
     RouteNotFoundError,
 )
 from service.state import Service
+from service.tracing import FinishedRequest
 
 __all__ = ["RequestMiddleware"]
 
@@ -56,6 +57,7 @@ class RequestMiddleware:
         self._app = app
         self._metrics = service.metrics
         self._gate = service.gate
+        self._tracer = service.tracer
         self._admission = service.admission
         self._access_log = service.settings.access_log
         # The gate counts its own refusals.
@@ -125,8 +127,8 @@ class RequestMiddleware:
     def _finish(self, context: RequestContext, scope: Scope) -> None:
         route = getattr(scope.get("route"), "path_format", _NO_ROUTE)
         took_ms = context.took_ms()
-        self._metrics.requests.labels(route, str(context.status)).inc()
-        self._metrics.request_seconds.labels(route).observe(took_ms / 1_000)
+        self._metrics.request(route, context.status, took_ms / 1_000)
+        self._trace(context, scope, route, took_ms)
         if not self._access_log:
             return
         if context.code in _FLOODS:
@@ -153,6 +155,26 @@ class RequestMiddleware:
             _access.warning("requests refused", extra={"fields": {"refused": dict(self._unlogged)}})
             self._unlogged.clear()
             self._summary_at = now
+
+    def _trace(self, context: RequestContext, scope: Scope, route: str, took_ms: float) -> None:
+        if not (self._tracer.is_on and _is_work(scope)):
+            return
+        header = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+        traceparent = header.decode("latin-1")
+        if self._tracer.wants(traceparent):
+            self._tracer.record(
+                FinishedRequest(
+                    method=scope["method"],
+                    route=route,
+                    status=context.status,
+                    request_id=context.request_id,
+                    took_ms=took_ms,
+                    timings_ms=context.timings_ms,
+                    index_version=context.index_version,
+                    code=context.code,
+                    traceparent=traceparent,
+                )
+            )
 
 
 def _is_work(scope: Scope) -> bool:

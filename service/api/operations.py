@@ -35,7 +35,8 @@ async def get_ready(request: Request) -> Response:
 
 async def get_metrics(request: Request) -> Response:
     """Prometheus metrics of the process that answers."""
-    return Response(service_of(request).metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    text = await asyncio.to_thread(service_of(request).metrics.text)
+    return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def get_info(request: Request) -> Response:

@@ -23,6 +23,9 @@ class ParamsBody(_Shape):
     exact: bool = Field(False, description="Compare with every vector; not offered by ivf-pq.")
 
 
+_NO_PARAMS = ParamsBody(ef_search=None, nprobe=None, exact=False)
+
+
 class SearchBody(_Shape):
     """`POST /search`: only `query` is required."""
 
@@ -34,7 +37,9 @@ class SearchBody(_Shape):
     )
     retriever: Literal["dense"] = Field("dense", description="How to find candidates.")
     fields: list[str] | None = Field(None, description="Fields to return; all where absent.")
-    params: ParamsBody = ParamsBody(ef_search=None, nprobe=None, exact=False)
+    params: ParamsBody = Field(
+        default_factory=lambda: _NO_PARAMS
+    )  # a plain default is copied for each request
     timeout_ms: int | None = Field(
         None, ge=1, description="Deadline from the request's first byte, at most `max_timeout_ms`."
     )

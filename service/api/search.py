@@ -4,7 +4,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.answers import Answer, find, head_of, leaving_cancels
+from service.api.answers import Answer, find, head_of, leaving_cancels, note
 from service.api.body import read_object
 from service.api.checks import check_search
 from service.api.context import RequestContext, context_of
@@ -27,6 +27,7 @@ async def post_search(request: Request) -> Response:
         answer = await find(service, index, checked, context.deadline)
     context.timings_ms = answer.timings_ms
     service.metrics.stages(answer.timings_ms)
+    note(service, context, index, checked, answer)
     return json_answer(_result(context, answer))
 
 

@@ -2,7 +2,7 @@
 
 const PAGE_SIZE = 10;
 const SNIPPET_CHARS = 280;
-const STAGES = ["queue", "preprocess", "encode", "search", "fetch"];
+const STAGES = ["queue", "preprocess", "encode", "search", "fetch", "cache"];
 // Where the words of a document are looked for, in this order; what an index has beside them comes after.
 const BODY_FIELDS = ["text", "body", "anchor", "clicked_queries"];
 

@@ -74,7 +74,7 @@ def _wait_until_ready(url: str, gave_up: Callable[[], bool]) -> None:
 def _run_server(folder: Path, *flags: str) -> Iterator[Server]:
     """Starts the service as a process and waits until it is ready."""
     port = _free_port()
-    command = [sys.executable, "-m", "service", "--port", str(port), *flags]
+    command = [sys.executable, "-m", "service", "--port", str(port), "--workers", "1", *flags]
     log = folder / f"service-{port}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=_clean_environment())

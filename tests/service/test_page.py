@@ -73,7 +73,7 @@ def test_a_search_from_the_keyboard_shows_results_weights_and_timings(page: Page
     assert "50 documents" in page.locator("#about").inner_text()
     page.locator("body").click()
     page.keyboard.press("/")
-    page.keyboard.type("how do bees find the way home")
+    page.keyboard.type("how do bees find their way home")
     page.keyboard.press("Enter")
     assert titles(page)[0] == "Bees"
     assert page.locator("#hits li").count() == 10
@@ -85,7 +85,7 @@ def test_a_search_from_the_keyboard_shows_results_weights_and_timings(page: Page
     assert [word.lower() for word in page.locator("#hits mark").all_inner_texts()[:2]] == ["bees", "find"]
     for stage in ("queue", "preprocess", "encode", "search", "fetch"):
         assert stage in page.locator("#timings").inner_text()
-    assert page.title() == "how do bees find the way home · GLOW"
+    assert page.title() == "how do bees find their way home · GLOW"
     assert page.get_by_role("status").inner_text() == "10 results"
 
 

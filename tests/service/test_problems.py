@@ -285,7 +285,7 @@ def test_an_unexpected_error_tells_its_request_id_and_nothing_else(
 ) -> None:
     app = make_app(toy_index)
 
-    async def broken() -> None:
+    async def broken(_: object) -> None:
         raise ValueError("a secret in /home/someone")
 
     app.add_api_route("/broken", broken)

@@ -34,7 +34,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default(run: Callabl
 
 
 def test_settings_that_are_not_valid_are_all_named_at_once(run: Callable[..., Result]) -> None:
-    done = run("--workers", "0", GLOW_MAX_TOP_K="-1")
+    done = run("--workers", "-1", GLOW_MAX_TOP_K="-1")
     assert done.exit_code == 2
     assert "--workers (GLOW_WORKERS)" in done.stderr
     assert "--max-top-k (GLOW_MAX_TOP_K)" in done.stderr
@@ -72,7 +72,7 @@ def test_an_empty_variable_counts_as_absent(tmp_path: Path) -> None:
 
 def test_faults_name_the_flag_the_variable_and_what_was_found() -> None:
     with pytest.raises(ConfigError) as caught:
-        Settings.from_environment({"GLOW_PORT": "ninety", "GLOW_WORKERS": "0"})
+        Settings.from_environment({"GLOW_PORT": "ninety", "GLOW_WORKERS": "-1"})
     message = str(caught.value)
     for part in (
         "--index-root (GLOW_INDEX_ROOT)",

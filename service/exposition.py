@@ -1,0 +1,157 @@
+"""What `/metrics` answers with: the metrics of every worker, whichever one is asked, and what is computed when asked.
+
+One process keeps its metrics in memory. Several write theirs to memory-mapped files in one folder, which whoever is
+asked adds up; `prometheus_client` decides between the two by an environment variable, when it is imported. So the
+supervisor makes the folder and sets the variable before it starts a worker (`metrics_folder`), and each worker,
+a fresh process, finds it there.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest, values
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+__all__ = ["CREATED", "FOLDER_VARIABLE", "INDEX_INFO", "exposition", "metrics_folder"]
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+CREATED = "glow_index_created_timestamp_seconds"
+INDEX_INFO = "glow_index_info"
+_MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - the folder made in it is private (mode 0700) and of a random name
+
+
+@contextmanager
+def metrics_folder(workers: int) -> Iterator[None]:
+    """While this block runs, processes that start share their metrics through a private folder.
+
+    The folder lies in memory where the system offers that: a write to a mapped file on a disk that is full would end
+    the process.
+
+    Args:
+        workers: how many there will be; nothing is made for one.
+    """
+    if workers == 1:
+        yield
+        return
+    parent = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK | os.X_OK) else None
+    folder = tempfile.mkdtemp(prefix=f"glow-metrics-{os.getpid()}-", dir=parent)
+    before = os.environ.get(FOLDER_VARIABLE)
+    os.environ[FOLDER_VARIABLE] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[FOLDER_VARIABLE]
+        else:
+            os.environ[FOLDER_VARIABLE] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def exposition(registry: CollectorRegistry) -> bytes:
+    """All metrics in Prometheus' text format; takes about a millisecond a worker, and two more.
+
+    Args:
+        registry: of the process that is asked.
+    """
+    # Decided once, at import, and not by the variable as it is now.
+    if values.ValueClass is values.MutexValue:
+        families = [*registry.collect()]
+        processes = {pid: _process(pid) for pid in (os.getpid(),)}
+    else:
+        folder = Path(os.environ[FOLDER_VARIABLE])
+        processes = {pid: _process(pid) for pid in _pids(folder)}
+        _forget_dead(folder, [pid for pid, found in processes.items() if found is None])
+        # A worker that starts just now may have made a file and written nothing.
+        files = [str(path) for path in folder.glob("*.db") if _size(path)]
+        families = [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
+    alive = {pid: found for pid, found in processes.items() if found is not None}
+    return generate_latest(_Families([*_current(families), *_processes(alive)]))
+
+
+class _Families:
+    """Families that were collected already, in the form that `generate_latest` reads."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _current(families: list[Metric]) -> Iterator[Metric]:
+    """The families without what no longer holds, and with the age of the index."""
+    for family in families:
+        if family.name in (CREATED, INDEX_INFO):
+            # A shared file keeps every series that it ever had: of an index that is no longer live it is 0.
+            family.samples = [sample for sample in family.samples if sample.value]
+        yield family
+        if family.name == CREATED:
+            age = GaugeMetricFamily("glow_index_age_seconds", "Time since the live index was built.")
+            for sample in family.samples:
+                age.add_metric([], max(time.time() - sample.value, 0.0))
+            yield age
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process: bytes in memory that are its own, those that it shares (mapped files), CPU time in seconds."""
+
+    private_bytes: int
+    shared_bytes: int
+    cpu_seconds: float
+
+
+def _process(pid: int) -> _Process | None:
+    """What the kernel says of a process; None where it has ended."""
+    try:
+        sizes = Path(f"/proc/{pid}/statm").read_bytes().split()
+        # The command's name may hold anything; what follows its closing bracket is regular.
+        times = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    resident, shared = int(sizes[1]), int(sizes[2])
+    if not resident:
+        return None  # it ended, and its parent has not looked yet
+    page, ticks = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+    return _Process((resident - shared) * page, shared * page, (int(times[11]) + int(times[12])) / ticks)
+
+
+def _processes(found: dict[int, _Process]) -> Iterator[Metric]:
+    workers = GaugeMetricFamily("glow_workers", "Processes that serve.", value=len(found))
+    memory = GaugeMetricFamily(
+        "glow_process_resident_bytes",
+        "Memory of one worker: its own (private), and files that workers map together (shared).",
+        labels=("pid", "kind"),
+    )
+    cpu = CounterMetricFamily("glow_process_cpu_seconds", "CPU time of one worker.", labels=("pid",))
+    for pid, process in sorted(found.items()):
+        memory.add_metric([str(pid), "private"], process.private_bytes)
+        memory.add_metric([str(pid), "shared"], process.shared_bytes)
+        cpu.add_metric([str(pid)], process.cpu_seconds)
+    yield from (workers, memory, cpu)
+
+
+def _pids(folder: Path) -> set[int]:
+    """Every process that ever wrote into the folder: files are named `…_PID.db`."""
+    return {int(path.stem.rpartition("_")[2]) for path in folder.glob("*.db")}
+
+
+def _forget_dead(folder: Path, pids: list[int]) -> None:
+    """Drops the gauges of processes that ended; their counters stay, so that sums never fall."""
+    for pid in pids:
+        with suppress(FileNotFoundError):  # another worker, asked at the same time, was faster
+            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

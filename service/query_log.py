@@ -1,0 +1,194 @@
+"""The query log: a sample of the searches as JSON lines, in one file that every worker appends to.
+
+`QueryLog.log` only puts a query into a bounded line; a thread writes what stands there a few times a second. A write
+that fails is undone, logged once and counted; searches never learn of it. It is off unless `query_log` names a file:
+queries are personal data.
+"""
+
+import logging
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from glow.errors import ConfigError, RecordError
+from service.metrics import Metrics
+from service.rotated_file import RotatedFile, numbered
+from service.settings import Settings
+
+__all__ = ["LoggedQuery", "QueryLog", "read_query_log"]
+
+MAX_WAITING = 4_096
+"""Queries that may wait to be written; more are lost, and counted."""
+WRITE_EVERY_S = 0.2
+CLOSE_WITHIN_S = 5.0
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedQuery:
+    """One search as the log holds it.
+
+    Attributes:
+        request_id: of its request; the searches of a batch share it.
+        query: the text.
+        retriever: `dense`, `lexical` or `hybrid`.
+        top_k: hits asked for.
+        offset: hits passed over first.
+        index: version of the index that answered.
+        took_ms: milliseconds from the request's first byte to its answer.
+        filter: as the request had it; None where it had none.
+        degraded: what was left undone.
+        hits: ids of the documents found, best first.
+        time: UTC, ISO 8601; `QueryLog.log` sets it where it is "".
+    """
+
+    request_id: str
+    query: str
+    retriever: str
+    top_k: int
+    offset: int
+    index: str
+    took_ms: float
+    filter: Any = None
+    degraded: tuple[str, ...] = ()
+    hits: tuple[str, ...] = ()
+    time: str = ""
+
+
+class QueryLog:
+    """Writes a sample of the searches; does nothing where `query_log` is empty.
+
+    Args:
+        settings: the file, the share of requests, the size at which the file is rotated and how many are kept.
+        metrics: where lost queries are counted.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._lost = metrics.query_log_lost
+        self._bound = round(settings.query_log_share * 2**32)
+        self._waiting: deque[tuple[float, LoggedQuery, bytes]] = deque()
+        self._stop = threading.Event()
+        self._is_failing = False
+        self._thread: threading.Thread | None = None
+        if not settings.query_log:
+            self._bound = 0
+            return
+        path = Path(settings.query_log)
+        self._file = RotatedFile(path, settings.query_log_bytes, settings.query_log_files)
+        try:
+            self._file.write([])
+        except OSError as error:
+            raise ConfigError(
+                f"--query-log (GLOW_QUERY_LOG): cannot write to {path}: {error.strerror}; "
+                "name a file in a folder that exists and that the service may write to"
+            ) from error
+        self._thread = threading.Thread(target=self._run, name="query-log", daemon=True)
+        self._thread.start()
+
+    def wants(self, request_id: str) -> bool:
+        """Whether a request is in the sample: by a hash of its id, so that every worker and every run agree."""
+        return zlib.crc32(request_id.encode()) < self._bound
+
+    def log(self, query: LoggedQuery, page: bytes = b"") -> None:
+        """Notes a search, if it is in the sample; some microseconds, and no failure.
+
+        Args:
+            query: what to note.
+            page: the members of the answer as JSON, without braces; if given, `hits` is read from it, by the thread.
+        """
+        if not self.wants(query.request_id):
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            self._lost.labels("queue_full").inc()
+            return
+        self._waiting.append((time.time(), query, page))
+
+    def close(self) -> None:
+        """Writes what waits, and closes the file; returns within seconds also where the disk does not."""
+        if self._thread is None:
+            return
+        self._bound = 0
+        self._stop.set()
+        self._thread.join(CLOSE_WITHIN_S)
+        if not self._thread.is_alive():
+            self._file.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(WRITE_EVERY_S):
+            self._write_waiting()
+        self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        lines = []
+        for _ in range(len(self._waiting)):
+            try:
+                lines.append(_line(*self._waiting.popleft()))
+            except Exception:  # whatever it is: one query is lost, and the thread goes on
+                self._lost.labels("not_json").inc()
+        if not lines:
+            return
+        try:
+            self._file.write(lines)
+            self._is_failing = False
+        except OSError as error:
+            self._lost.labels("not_written").inc(len(lines))
+            if not self._is_failing:  # once for each time that it begins to fail
+                _logger.error("the query log cannot be written; queries are lost until it can: %s", error)
+            self._is_failing = True
+
+
+def read_query_log(path: Path) -> Iterator[LoggedQuery]:
+    """Reads a query log from its oldest query on: its rotated files first, if `path` has any.
+
+    A last line without an end is still being written, and is left out.
+
+    Raises:
+        RecordError: a line is none that `QueryLog` writes; file and line are named.
+        OSError: a file cannot be read.
+    """
+    number = 1
+    while numbered(path, number).exists():
+        number += 1
+    for file in [*(numbered(path, older) for older in range(number - 1, 0, -1)), path]:
+        with file.open("rb") as lines:
+            for count, line in enumerate(lines, start=1):
+                if line.endswith(b"\n"):
+                    yield _parse(line, f"{file.name}:{count}")
+
+
+def _parse(line: bytes, place: str) -> LoggedQuery:
+    try:
+        found = orjson.loads(line)
+        return LoggedQuery(**{**found, "degraded": tuple(found["degraded"]), "hits": tuple(found["hits"])})
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise RecordError(f"{place}: no line of a query log: {error}") from error
+
+
+def _line(seconds: float, query: LoggedQuery, page: bytes) -> bytes:
+    when = query.time or datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    hits = tuple(hit["id"] for hit in orjson.loads(b"{%b}" % page)["hits"]) if page else query.hits
+    value = {
+        "time": when,
+        "request_id": query.request_id,
+        "query": query.query,
+        "filter": query.filter,
+        "retriever": query.retriever,
+        "top_k": query.top_k,
+        "offset": query.offset,
+        "index": query.index,
+        "hits": hits,
+        "took_ms": round(query.took_ms, 3),
+        "degraded": query.degraded,
+    }
+    return orjson.dumps(value) + b"\n"

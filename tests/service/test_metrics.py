@@ -1,0 +1,299 @@
+"""Metrics: what the docs list is what is there, cheap counting, and one answer for several worker processes."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.parser import text_string_to_metric_families
+
+from glow import __version__
+from glow.search import Index
+from service.exposition import FOLDER_VARIABLE, metrics_folder
+from service.metrics import Metrics
+
+ROOT = Path(__file__).parent.parent.parent
+ROW = re.compile(r"^\| `(glow_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
+
+
+def samples(text: str | bytes) -> dict[str, float]:
+    lines = (text if isinstance(text, str) else text.decode()).splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
+def touch_everything(metrics: Metrics) -> None:
+    """Gives every metric a sample, so that its labels show."""
+    for metric in vars(metrics).values():
+        if isinstance(metric, Counter | Gauge | Histogram) and metric._labelnames:
+            metric.labels(*metric._labelnames)
+    metrics.index_info.labels("v", "m").set(1)
+    metrics.index_created.set(1)
+
+
+def shown(metrics: Metrics) -> dict[str, tuple[str, frozenset[str]]]:
+    """Name -> type and labels, of everything of ours in the answer of /metrics."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        if family.name.startswith("glow_"):
+            name = family.name + "_total" * (family.type == "counter")
+            labels = frozenset(label for sample in family.samples for label in sample.labels) - {"le"}
+            found[name] = (family.type, labels)
+    return found
+
+
+def test_the_docs_list_every_metric_with_its_type_and_labels_and_no_other() -> None:
+    page = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    listed = {
+        name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in ROW.findall(page)
+    }
+    metrics = Metrics()
+    touch_everything(metrics)
+    assert len(listed) > 15
+    assert listed == shown(metrics)
+
+
+def test_requests_are_counted_by_route_and_status_and_timed_by_route() -> None:
+    metrics = Metrics()
+    metrics.request("/search", 200, 0.003)
+    metrics.request("/search", 422, 0.0002)
+    metrics.request("/search", 200, 0.004)
+    found = samples(metrics.text())
+    assert found['glow_requests_total{route="/search",status="200"}'] == 2
+    assert found['glow_requests_total{route="/search",status="422"}'] == 1
+    assert found['glow_request_seconds_count{route="/search"}'] == 3
+    assert found['glow_request_seconds_sum{route="/search"}'] == pytest.approx(0.0072)
+    assert found['glow_request_seconds_bucket{le="0.00025",route="/search"}'] == 1
+
+
+def test_stages_refusals_and_truncations_go_into_the_series_that_labels_would_find() -> None:
+    metrics = Metrics()
+    metrics.stages({"encode": 2.0, "search": 0.5})
+    metrics.stage_seconds.labels("encode").observe(0.004)
+    metrics.reject("overloaded")
+    metrics.rejected.labels("overloaded").inc()
+    metrics.truncate("query")
+    found = samples(metrics.text())
+    assert found['glow_stage_seconds_sum{stage="encode"}'] == pytest.approx(0.006)
+    assert found['glow_stage_seconds_count{stage="search"}'] == 1
+    assert found['glow_rejected_total{reason="overloaded"}'] == 2
+    assert found['glow_truncated_total{field="query"}'] == 1
+
+
+def test_counting_a_request_costs_less_than_20_microseconds() -> None:
+    metrics, timings = Metrics(), dict.fromkeys(("queue", "preprocess", "encode", "search", "fetch"), 1.0)
+    costs = []
+    for _ in range(20):  # the least of many short runs: other processes want the cores too
+        started = time.perf_counter()
+        for _ in range(100):
+            metrics.request("/search", 200, 0.001)
+            metrics.stages(timings)
+        costs.append((time.perf_counter() - started) / 100)
+    assert min(costs) < 40e-6  # two calls
+
+
+def test_nothing_is_said_of_an_index_before_one_is_live() -> None:
+    found = samples(Metrics().text())
+    assert not [
+        name for name in found if name.startswith(("glow_index_info", "glow_index_age", "glow_index_cre"))
+    ]
+    assert found[f'glow_build_info{{version="{__version__}"}}'] == 1
+
+
+def test_an_exchanged_index_takes_the_place_of_the_old_one(index: Index) -> None:
+    metrics = Metrics()
+    metrics.use(index)
+    metrics.use(replace(index, manifest=index.manifest.model_copy(update={"name": "newer"})))
+    found = samples(metrics.text())
+    infos = {name: value for name, value in found.items() if name.startswith("glow_index_info")}
+    assert infos == {f'glow_index_info{{model="{index.model}",version="newer"}}': 1}
+    metrics.use(index)
+    assert samples(metrics.text())[f'glow_index_info{{model="{index.model}",version="{index.version}"}}'] == 1
+
+
+def aged(index: Index, created: str) -> Index:
+    return replace(index, manifest=index.manifest.model_copy(update={"created": created}))
+
+
+def test_the_age_of_the_index_is_taken_when_asked(index: Index) -> None:
+    metrics = Metrics()
+    created = datetime.now(UTC) - timedelta(days=2)
+    metrics.use(aged(index, created.isoformat(timespec="seconds")))
+    first = samples(metrics.text())["glow_index_age_seconds"]
+    assert first == pytest.approx(2 * 86_400, abs=5)
+    time.sleep(0.05)
+    assert samples(metrics.text())["glow_index_age_seconds"] >= first + 0.05
+
+
+def test_a_manifest_without_a_usable_time_gives_no_age(index: Index) -> None:
+    metrics = Metrics()
+    metrics.use(aged(index, "last tuesday"))
+    assert "glow_index_age_seconds" not in samples(metrics.text())
+
+
+def test_memory_and_cpu_time_of_the_process_are_those_of_the_kernel() -> None:
+    found = samples(Metrics().text())
+    pid = os.getpid()
+    resident = sum(
+        found[f'glow_process_resident_bytes{{kind="{kind}",pid="{pid}"}}'] for kind in ("private", "shared")
+    )
+    assert resident == pytest.approx(found["process_resident_memory_bytes"], rel=0.05)
+    assert found[f'glow_process_cpu_seconds_total{{pid="{pid}"}}'] == pytest.approx(
+        time.process_time(), abs=0.5
+    )
+    assert found["glow_workers"] == 1
+
+
+# -- several workers ---------------------------------------------------------------------------------------------
+
+WORKER = """
+import sys
+from service.metrics import Metrics
+metrics = Metrics()
+def text():
+    print(metrics.text().decode(), flush=True)
+print("started", flush=True)
+for line in sys.stdin:
+    exec(line)
+    print("done", flush=True)
+"""
+
+
+class Worker:
+    """A process of its own that has metrics and does what it is told."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WORKER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def read_until(self, word: str) -> str:
+        """What it wrote before a line of this one word."""
+        assert self.process.stdout
+        lines = []
+        for line in self.process.stdout:
+            if line.strip() == word:
+                return "".join(lines)
+            lines.append(line)
+        raise AssertionError("the worker ended")
+
+    def do(self, statement: str) -> str:
+        """Has it run a statement; returns what that wrote."""
+        assert self.process.stdin
+        self.process.stdin.write(statement + "\n")
+        self.process.stdin.flush()
+        return self.read_until("done")
+
+    def samples(self) -> dict[str, float]:
+        """What it answers to /metrics."""
+        return samples(self.do("text()").strip())
+
+
+@contextmanager
+def running(count: int) -> Iterator[list[Worker]]:
+    with ExitStack() as stack:
+        workers = [Worker() for _ in range(count)]
+        for worker in workers:
+            stack.callback(worker.process.wait)
+            stack.callback(worker.process.kill)
+        for worker in workers:
+            worker.read_until("started")
+        yield workers
+
+
+def folders(pid: int) -> list[Path]:
+    """Folders of metrics that a process made."""
+    places = (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - where the service puts them
+    return [folder for place in places for folder in place.glob(f"glow-metrics-{pid}-*")]
+
+
+def test_any_worker_answers_for_all_and_a_dead_one_leaves_its_counts_alone() -> None:
+    with metrics_folder(2):
+        folder = Path(os.environ[FOLDER_VARIABLE])
+        assert folders(os.getpid()) == [folder]
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with running(2) as (first, second):
+            for worker, times in ((first, 3), (second, 4)):
+                worker.do(f"for _ in range({times}): metrics.request('/search', 200, 0.002)")
+                worker.do(f"metrics.in_flight.inc({times}); metrics.queue_depth.set({times})")
+            first.do("metrics.ready.set(1); metrics.index_documents.set(50)")
+            first.do("metrics.index_created.set(1000.0)")
+
+            found, same = first.samples(), second.samples()
+            assert found.keys() == same.keys()
+            for answer in (found, same):
+                assert answer['glow_requests_total{route="/search",status="200"}'] == 7
+                assert answer['glow_request_seconds_bucket{le="0.0025",route="/search"}'] == 7
+                assert answer["glow_requests_in_flight"] == answer["glow_queue_depth"] == 7
+                assert answer["glow_workers"] == 2
+                assert answer["glow_ready"] == 0  # the second one is not, as yet
+                assert answer["glow_index_documents"] == 50  # the second one has not said, and does not count
+                assert answer["glow_index_age_seconds"] == pytest.approx(time.time() - 1000, abs=5)
+                assert answer[f'glow_build_info{{version="{__version__}"}}'] == 1
+                for one in (first, second):
+                    assert (
+                        answer[f'glow_process_resident_bytes{{kind="private",pid="{one.process.pid}"}}'] > 1e6
+                    )
+            second.do("metrics.ready.set(1)")
+            assert first.samples()["glow_ready"] == 1
+
+            second.process.kill()
+            deadline = time.monotonic() + 10
+            while (found := first.samples())["glow_workers"] == 2:  # nobody waited for it: it is a zombie
+                assert time.monotonic() < deadline
+            assert found['glow_requests_total{route="/search",status="200"}'] == 7
+            assert found["glow_requests_in_flight"] == found["glow_queue_depth"] == 3
+            assert not [name for name in found if f'pid="{second.process.pid}"' in name]
+        assert folder.exists()
+    assert not folder.exists()
+    assert FOLDER_VARIABLE not in os.environ
+
+
+def test_an_index_that_a_worker_no_longer_serves_is_not_shown() -> None:
+    use = "metrics.index_info.labels(*{}).set({})"
+    with metrics_folder(2), running(1) as (worker,):
+        worker.do(use.format(("v1", "m"), 1))
+        worker.do(use.format(("v1", "m"), 0) + "; " + use.format(("v2", "m"), 1))
+        infos = [name for name in worker.samples() if name.startswith("glow_index_info")]
+        assert infos == ['glow_index_info{model="m",version="v2"}']
+
+
+def test_a_worker_that_is_just_starting_does_no_harm() -> None:
+    with metrics_folder(2), running(1) as (worker,):
+        Path(os.environ[FOLDER_VARIABLE], f"counter_{os.getpid()}.db").touch()
+        assert worker.samples()["glow_workers"] == 2
+
+
+def test_one_worker_writes_nothing_to_any_folder() -> None:
+    with metrics_folder(1):
+        assert FOLDER_VARIABLE not in os.environ
+        assert not folders(os.getpid())
+
+
+def test_metrics_of_two_real_workers_are_one_answer(toy_index: Path, run_server: Callable[..., Any]) -> None:
+    with run_server("--index-root", toy_index, "--workers", 2, "--cache-entries", 0) as server:
+        deadline = time.monotonic() + 60
+        # The server is ready once either is; wait for both.
+        while samples(httpx.get(f"{server.url}/metrics").text)["glow_ready"] < 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for _ in range(10):  # a connection each: the kernel deals them out
+            assert httpx.post(f"{server.url}/search", json={"query": "honey bees"}).status_code == 200
+        for _ in range(6):
+            found = samples(httpx.get(f"{server.url}/metrics").text)
+            assert found['glow_requests_total{route="/search",status="200"}'] == 10
+            assert found["glow_workers"] == 2
+        assert len(folders(server.process.pid)) == 1
+        assert server.stop() == 0
+    assert not folders(server.process.pid)

@@ -1,0 +1,334 @@
+"""Traces, as a collector receives them: a real OTLP/HTTP server that decodes what comes."""
+
+import gzip
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glow import __version__
+from glow.errors import ConfigError
+from service.metrics import Metrics
+from service.settings import Settings
+from service.tracing import FinishedRequest, Tracer
+
+ROOT = Path(__file__).parent.parent.parent
+wire = pytest.importorskip(
+    "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
+    reason="traces were not tested: the extra `otel` is not installed",
+)
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+FINISHED = FinishedRequest(
+    method="POST",
+    route="/search",
+    status=200,
+    request_id="r1",
+    took_ms=10.0,
+    timings_ms={"preprocess": 1.0, "encode": 4.0, "search": 2.0},
+    index_version="v1",
+)
+
+
+class Collector:
+    """Receives spans over HTTP and keeps them."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.paths: list[str] = []
+        self.resources: list[dict[str, str]] = []
+        self.spans: list[Any] = []
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                if status == 200:
+                    collector.take(self.path, body)
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def take(self, path: str, body: bytes) -> None:
+        """Decodes one export."""
+        self.paths.append(path)
+        for group in wire.ExportTraceServiceRequest.FromString(body).resource_spans:
+            self.resources.append(attributes(group.resource))
+            self.spans += [span for scope in group.scope_spans for span in scope.spans]
+
+
+@contextmanager
+def collecting(status: int = 200) -> Iterator[Collector]:
+    collector = Collector(status)
+    thread = threading.Thread(target=collector.server.serve_forever)
+    thread.start()
+    try:
+        yield collector
+    finally:
+        collector.server.shutdown()
+        thread.join()
+        collector.server.server_close()
+
+
+def attributes(holder: Any) -> dict[str, Any]:
+    """Attributes of a span or resource, each in the type that it was sent in."""
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in holder.attributes}
+
+
+def settings(**values: Any) -> Settings:
+    return Settings(index_root=Path(), **{"otel_share": 1.0, **values})
+
+
+def send(*requests: FinishedRequest) -> Collector:
+    """What a collector gets of these requests."""
+    with collecting() as collector:
+        tracer = Tracer(settings(otel_endpoint=collector.url))
+        for request in requests:
+            tracer.record(request)
+        tracer.close()
+    return collector
+
+
+def test_a_request_is_a_span_with_a_child_for_each_stage() -> None:
+    before = time.time_ns()
+    collector = send(FINISHED)
+    assert collector.paths == ["/v1/traces"]
+    spans = {span.name: span for span in collector.spans}
+    assert [*spans] and spans.keys() == {"POST /search", "preprocess", "encode", "search"}
+    request = spans.pop("POST /search")
+    assert request.kind == 2  # server
+    assert request.parent_span_id == b""
+    assert request.end_time_unix_nano - request.start_time_unix_nano == 10_000_000
+    assert before <= request.end_time_unix_nano <= time.time_ns()
+    assert {(span.trace_id, span.parent_span_id) for span in spans.values()} == {
+        (request.trace_id, request.span_id)
+    }
+    at = request.end_time_unix_nano - 7_000_000
+    for name, milliseconds in FINISHED.timings_ms.items():
+        assert (spans[name].start_time_unix_nano, spans[name].end_time_unix_nano) == (
+            at,
+            at := at + round(milliseconds * 1e6),
+        )
+    assert at == request.end_time_unix_nano
+
+
+def test_a_span_says_what_the_log_says_and_who_made_it() -> None:
+    collector = send(FINISHED)
+    request = next(span for span in collector.spans if span.name == "POST /search")
+    assert attributes(request) == {
+        "http.request.method": "POST",
+        "http.route": "/search",
+        "http.response.status_code": 200,
+        "glow.request_id": "r1",
+        "glow.index_version": "v1",
+    }
+    (resource,) = collector.resources
+    assert (resource["service.name"], resource["service.version"]) == ("glow", __version__)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_error"), [(422, "invalid_query", False), (504, "deadline", True)]
+)
+def test_a_fault_of_ours_is_an_error_and_one_of_the_client_is_not(
+    status: int, code: str, is_error: bool
+) -> None:
+    (span,) = send(replace(FINISHED, status=status, code=code, timings_ms={})).spans
+    assert (span.status.code == 2) == is_error
+    assert attributes(span)["error.type"] == code
+
+
+def test_stages_that_sum_to_more_than_the_request_stay_inside_it() -> None:
+    spans = send(replace(FINISHED, took_ms=3.0)).spans
+    request = next(span for span in spans if span.name == "POST /search")
+    for span in spans:
+        assert request.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano
+        assert span.end_time_unix_nano <= request.end_time_unix_nano
+
+
+@pytest.mark.parametrize("more", ["", "-what-a-later-version-adds"])
+def test_the_trace_of_the_caller_goes_on(more: str) -> None:
+    version = "01" if more else "00"
+    (span,) = send(replace(FINISHED, timings_ms={}, traceparent=f"{version}-{TRACE}-{PARENT}-01{more}")).spans
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
+
+
+WRONG = [
+    "",
+    "junk",
+    f"00-{TRACE}-{PARENT}",
+    f"00-{TRACE}-{PARENT}-01-more",
+    f"ff-{TRACE}-{PARENT}-01",
+    f"00-{'0' * 32}-{PARENT}-01",
+    f"00-{TRACE}-{'0' * 16}-01",
+    f"00-{TRACE.upper()}-{PARENT}-01",
+    f"00-{TRACE}-{PARENT}-01\n",
+]
+
+
+@pytest.mark.parametrize("header", WRONG)
+def test_a_header_that_is_none_begins_a_new_trace(header: str) -> None:
+    (span,) = send(replace(FINISHED, timings_ms={}, traceparent=header)).spans
+    assert span.trace_id.hex() != TRACE
+    assert span.parent_span_id == b""
+
+
+def test_the_caller_decides_whether_a_trace_that_it_began_is_kept() -> None:
+    for share in (0.0, 1.0):
+        tracer = Tracer(settings(otel_endpoint="http://127.0.0.1:9", otel_share=share))
+        assert tracer.wants(f"00-{TRACE}-{PARENT}-01")
+        assert not tracer.wants(f"00-{TRACE}-{PARENT}-00")
+        assert [tracer.wants(header) for header in WRONG] == [share == 1.0] * len(WRONG)
+        tracer.close()
+
+
+def test_of_requests_without_a_trace_a_share_is_taken() -> None:
+    tracer = Tracer(settings(otel_endpoint="http://127.0.0.1:9", otel_share=0.2), seed=7)
+    assert sum(tracer.wants("") for _ in range(10_000)) == pytest.approx(2_000, abs=160)
+    tracer.close()
+
+
+def silent_port() -> socket.socket:
+    """A server that takes connections and never says a word."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(50)
+    return listener
+
+
+def dead_port() -> socket.socket:
+    """An address where nobody listens."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    return taken
+
+
+@pytest.mark.parametrize("make", [silent_port, dead_port])
+def test_a_collector_that_does_not_answer_slows_nothing(make: Callable[[], socket.socket]) -> None:
+    with make() as port:
+        tracer = Tracer(settings(otel_endpoint=f"http://127.0.0.1:{port.getsockname()[1]}"))
+        slowest = 0.0
+        for _ in range(2_000):  # 8,000 spans: more than may wait
+            started = time.perf_counter()
+            tracer.record(FINISHED)
+            slowest = max(slowest, time.perf_counter() - started)
+        assert slowest < 1.0
+        started = time.perf_counter()
+        tracer.close()
+        assert time.perf_counter() - started < 4.0
+
+
+def test_spans_that_a_collector_refuses_are_counted_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = Metrics()
+    with collecting(status=400) as collector:
+        tracer = Tracer(settings(otel_endpoint=collector.url), metrics.spans_lost.inc)
+        for _ in range(300):  # more than one export
+            tracer.record(FINISHED)
+        tracer.close()
+    assert metrics.registry.get_sample_value("glow_spans_lost_total") == 1_200
+    assert [record.name for record in caplog.records] == ["service.tracing"]
+
+
+def test_a_request_that_makes_no_span_costs_a_log_line_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    collector = send(replace(FINISHED, took_ms=float("nan")), FINISHED)
+    assert "a trace could not be made" in caplog.text
+    assert len(collector.spans) == 4
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["collector:4318", "ftp://collector", "http://", "grpc://collector:4317"]
+)
+def test_an_endpoint_that_is_no_http_address_is_an_error(endpoint: str) -> None:
+    with pytest.raises(ConfigError, match=r"--otel-endpoint .*expected an address such as http://"):
+        Tracer(settings(otel_endpoint=endpoint))
+
+
+@pytest.mark.parametrize("ending", ["/", "/v1/traces"])
+def test_the_path_of_traces_is_added_where_it_is_not_there(ending: str) -> None:
+    with collecting() as collector:
+        tracer = Tracer(settings(otel_endpoint=collector.url + ending))
+        tracer.record(FINISHED)
+        tracer.close()
+    assert collector.paths == ["/v1/traces"]
+
+
+def run_apart(script: str) -> str:
+    """What a fresh process prints."""
+    head = "import sys\nfrom pathlib import Path\nfrom service.settings import Settings\n"
+    done = subprocess.run(
+        [sys.executable, "-c", head + script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("service.tracing", ("opentelemetry",)),
+        (
+            "service.app",
+            ("opentelemetry.exporter",),
+        ),  # FastAPI and redis import other parts of their own accord
+    ],
+)
+def test_without_an_endpoint_opentelemetry_is_not_imported(module: str, unwanted: tuple[str, ...]) -> None:
+    script = f"""
+import {module}
+from service.tracing import FinishedRequest, Tracer
+tracer = Tracer(Settings(index_root=Path(), otel_share=1.0))
+tracer.record(FinishedRequest("GET", "/", 200, "r", 1.0, {{}}))
+print(tracer.wants(""), [name for name in sys.modules if name.startswith({unwanted!r})])
+tracer.close()
+"""
+    assert run_apart(script) == "False []\n"
+
+
+def test_an_endpoint_without_the_package_names_the_extra() -> None:
+    script = """
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("opentelemetry.sdk"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Refuse())
+from glow.errors import DependencyError
+from service.tracing import Tracer
+try:
+    Tracer(Settings(index_root=Path(), otel_endpoint="http://127.0.0.1:4318"))
+except DependencyError as error:
+    print(error)
+"""
+    said = run_apart(script)
+    assert "opentelemetry.sdk" in said
+    assert "pip install 'glow-retrieval[otel]'" in said
+
+
+def test_a_request_that_is_not_traced_costs_next_to_nothing() -> None:
+    off = Tracer(settings())
+    on = Tracer(settings(otel_endpoint="http://127.0.0.1:9", otel_share=0.0))
+    for tracer, limit in ((off, 2e-6), (on, 10e-6)):
+        costs = []
+        for _ in range(20):
+            started = time.perf_counter()
+            for _ in range(200):
+                tracer.wants("")
+            costs.append((time.perf_counter() - started) / 200)
+        assert min(costs) < limit
+    on.close()
