@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from glow.training.from_model import CODES, MATRIX_SCALES, TRANSPOSED
+from model_export.norms import spread_norms
 
 __all__ = ["Quantisation", "quantise_columns", "quantise_matrices"]
 
@@ -36,7 +37,7 @@ def quantise_matrices(model: ModelProto, how: Quantisation) -> ModelProto:
         The quantised model; the input may be changed.
     """
     if how == "int8":
-        return _by_rows(model)
+        return spread_norms(_by_rows(model))
     if how == "fp16":
         return _half(model)
     return model

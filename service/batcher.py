@@ -26,8 +26,9 @@ from service.pool import SearchPool
 
 __all__ = ["Batcher", "Job"]
 
-CLASS_TOKENS = 8
-"""Lengths of a class differ by less than this: padding costs at most 7 tokens a query."""
+CLASS_TOKENS = 16
+"""Lengths of a class differ by less than this. Running the tower once costs as much as 11 tokens more in a batch
+(docs/results/serving.md), so a batch gains by mates that it must pad by less."""
 T = TypeVar("T")
 Vector = NDArray[np.float32]
 
@@ -98,7 +99,7 @@ class Batcher:
         """
         loop = asyncio.get_running_loop()
         job = Job(encoder, tokens, then, deadline, loop.create_future())
-        self._classes.setdefault((id(encoder), len(tokens) // CLASS_TOKENS), deque()).append(job)
+        self._classes.setdefault((id(encoder), (len(tokens) - 1) // CLASS_TOKENS), deque()).append(job)
         self.waiting += 1
         self._schedule(loop)
         left = deadline - time.perf_counter()

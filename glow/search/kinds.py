@@ -22,7 +22,7 @@ IndexKind = Literal["flat", "hnsw", "ivf-flat", "ivf-pq"]
 KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat", "ivf-pq")
 
 # docs/results/dense-index.md has the measurements behind these figures.
-FLAT_MAX_VECTORS = 10_000
+FLAT_MAX_VECTORS = 4_000
 DEFAULT_MEMORY_BYTES = 4 << 30
 HNSW_LINKS = 32
 PQ_BITS = 8

@@ -17,7 +17,7 @@ from glow.errors import FormatError
 from glow.nn.towers import Tower, TowerConfig, TwoTowers
 from glow.runtime import Model
 
-__all__ = ["CODES", "MATRIX_SCALES", "SCALES", "TABLE", "TRANSPOSED", "read_towers"]
+__all__ = ["CODES", "MATRIX_SCALES", "SCALED", "SCALES", "TABLE", "TRANSPOSED", "read_towers"]
 
 TABLE, SCALES = "words.weight", "words.scale"
 """The word table in a graph, and the scales of its rows where it is int8."""
@@ -25,6 +25,8 @@ TRANSPOSED = "^T"
 """Behind the name of a matrix that a graph holds transposed."""
 CODES, MATRIX_SCALES = "_codes", "_scales"
 """Behind the name of a transposed matrix: its int8 codes, and the scales of its columns."""
+SCALED = "_scaled"
+"""Behind the name of a normalisation's gain that a graph holds multiplied by the root of its length."""
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
@@ -60,6 +62,9 @@ def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
         return arrays[TABLE].astype(np.float32) * arrays[SCALES].astype(np.float32)[:, None]
     if name in arrays:
         return arrays[name].astype(np.float32)
+    if name + SCALED in arrays:
+        scaled = arrays[name + SCALED].astype(np.float32)
+        return scaled / np.float32(np.sqrt(len(scaled)))
     if matrix in arrays:
         return arrays[matrix].astype(np.float32).T
     if matrix + CODES in arrays:

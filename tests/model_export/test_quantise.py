@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from glow.training.from_model import TRANSPOSED
+from model_export.norms import spread_norms
 from model_export.quantise import MATRIX_LEVELS, quantise_columns, quantise_matrices
 
 RANDOM = np.random.default_rng(5)
@@ -68,3 +69,24 @@ def test_columns_of_zeros_keep_a_scale() -> None:
     codes, scales = quantise_columns(np.zeros((4, 2), np.float32))
     assert (codes == 0).all()
     assert (scales > 0).all()
+
+
+def test_norms_in_plain_steps_are_the_same_norms(tmp_path: Path) -> None:
+    gain, bias = (RANDOM.normal(size=48).astype(np.float32) for _ in range(2))
+    names = ["layers.0.norm.weight", "layers.0.norm.bias"]
+    graph = helper.make_graph(
+        [helper.make_node("LayerNormalization", ["x", *names], ["y"], "norm", epsilon=1e-5)],
+        "one norm",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "length", 48])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "length", 48])],
+        [numpy_helper.from_array(value, name) for value, name in zip((gain, bias), names, strict=True)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    tokens = RANDOM.normal(size=(2, 5, 48)).astype(np.float32) * 3 + 1
+    tokens[1, 3] = 2.5  # a constant token has no direction; epsilon keeps it finite
+    found = []
+    for form in (model, spread_norms(type(model).FromString(model.SerializeToString()))):
+        (tmp_path / "norm.onnx").write_bytes(form.SerializeToString())
+        session = onnxruntime.InferenceSession(tmp_path / "norm.onnx")
+        found.append(np.asarray(session.run(["y"], {"x": tokens})[0]))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-5)
