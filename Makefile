@@ -44,7 +44,7 @@ fmt: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev ## list the benchmarks and how to run them
-	@ls benchmarks/*.py | sed 's|^|  $(BIN)/python |'
+	@grep -l "typer" benchmarks/*.py benchmarks/serving/*.py | sed 's|^|  $(BIN)/python |'
 
 clean: ## remove the environment and what the demo made
 	rm -rf $(VENV) .demo
