@@ -98,10 +98,8 @@ def open_peer(peer: Peer, folder: Path, threads: int, device: str = "cpu") -> Re
 
 
 def joined(document: Document) -> str:
-    """A document as one text, joined as the teacher of `glow.training` reads it."""
-    from glow.training.teacher import joined_text  # needs torch, which BM25 does not
-
-    return joined_text(document)
+    """A document as one text, as its users would join it: values by spaces, fields by full stops, no url."""
+    return ". ".join(" ".join(values) for name, values in document.fields.items() if name != "url" and values)
 
 
 class TfIdf:

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -21,11 +22,14 @@ from service.cors import cors_options
 from service.logs import configure_logging
 from service.settings import Settings
 from service.state import Service, new_service
+from service.workers import end_with_parent, note_loaded, was_loaded
 
 __all__ = ["EXIT_CANNOT_START", "create_app", "from_environment"]
 
 EXIT_CANNOT_START = 3
 """Exit status of a service that cannot start; uvicorn's own, at which its supervisor stops all workers."""
+RETRY_S = 1.0
+"""Pause before a worker that cannot load what its mates have loaded ends, and is started again."""
 _logger = logging.getLogger(__name__)
 
 
@@ -40,10 +44,12 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(_load(service, on_failure))
+        # A daemon: a stop must not wait until a large index is loaded.
+        loading = threading.Thread(target=_load, args=(service, on_failure), name="load", daemon=True)
+        loading.start()
         with _drain_on_sigterm(service):
             yield
-        loading.cancel()
+        service.readiness.close()
         await service.cache.close()
         service.pool.close()
         await asyncio.to_thread(service.query_log.close)
@@ -69,6 +75,8 @@ def from_environment() -> FastAPI:
     try:
         settings = Settings.from_environment()
         configure_logging(settings.log_level)
+        if settings.processes > 1:
+            end_with_parent()
         return create_app(settings, on_failure=_stop_process)
     except (GlowError, ValueError) as error:  # a supervisor would start a worker that raises again and again
         configure_logging("info")
@@ -82,9 +90,10 @@ async def _pass_on(_: Request, error: Exception) -> Response:
     raise error
 
 
-async def _load(service: Service, on_failure: Callable[[], None]) -> None:
+def _load(service: Service, on_failure: Callable[[], None]) -> None:
     try:
-        await asyncio.to_thread(service.resources.load)
+        service.resources.load()
+        note_loaded()
     except (GlowError, OSError) as error:
         code = error.code if isinstance(error, GlowError) else "unreadable"
         _logger.critical("cannot start: %s", error, extra={"fields": {"code": code}})
@@ -97,6 +106,9 @@ async def _load(service: Service, on_failure: Callable[[], None]) -> None:
 def _stop_process() -> None:
     """Ends the process at once: it holds nothing worth closing, and uvicorn has no other way to set the status."""
     logging.shutdown()
+    if was_loaded():  # a worker that was started again, while its mates serve: the supervisor tries once more
+        time.sleep(RETRY_S)
+        os._exit(1)
     os._exit(EXIT_CANNOT_START)
 
 

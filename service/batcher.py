@@ -101,6 +101,8 @@ class Batcher:
         job = Job(encoder, tokens, then, deadline, loop.create_future())
         self._classes.setdefault((id(encoder), (len(tokens) - 1) // CLASS_TOKENS), deque()).append(job)
         self.waiting += 1
+        if not self._idle:
+            self._metrics.queue_depth.set(self.waiting)
         self._schedule(loop)
         left = deadline - time.perf_counter()
         alarm = loop.call_later(max(left, 0.0), _expire, job.future)
@@ -122,7 +124,7 @@ class Batcher:
             key, first = min(
                 ((key, jobs[0]) for key, jobs in self._classes.items()), key=lambda item: item[1].queued
             )
-            if self._should_wait(first):
+            if self._should_wait(first, len(self._classes[key])):
                 self._schedule(loop)  # a turn of the loop later: its timers are too coarse for microseconds
                 return
             batch = self._take(key)
@@ -132,7 +134,9 @@ class Batcher:
                 self._pool.submit(self._work, loop, batch)
         self._metrics.queue_depth.set(self.waiting)
 
-    def _should_wait(self, first: Job[Any]) -> bool:
+    def _should_wait(self, first: Job[Any], jobs: int) -> bool:
+        if jobs * len(first.tokens) >= self._batch_tokens:
+            return False
         waited = time.perf_counter() - first.queued
         return waited < self._wait_s and self._arriving() > self.waiting + self.running
 

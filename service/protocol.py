@@ -1,13 +1,15 @@
-"""uvicorn's HTTP/1.1 protocol with bounds on headers, word of clients that leave, and with problems in place of its plain-text refusals.
+"""uvicorn's HTTP/1.1 protocol with bounds on what a client may take for itself, and word of clients that leave.
 
-httptools takes headers of any length and joins their parts at quadratic cost: without a bound, one request of 100 MB
-stops a worker for a minute.
+What uvicorn leaves open: headers of any length (joined at quadratic cost), headers, bodies and readers of any slowness,
+any number of requests ahead of their answers, and offers to upgrade, at which its parser stops although nobody upgrades.
 """
 
 import asyncio
 import secrets
 from http import HTTPStatus
+from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from glow.errors import GlowError
@@ -17,44 +19,91 @@ from service.errors import HeadersTooLargeError, HeadersTooLateError, MalformedH
 
 __all__ = ["MAX_HEAD_BYTES", "BoundedProtocol"]
 
-MAX_HEAD_S = 10
-"""Longest that the headers of a connection's first request may take, in seconds."""
 MAX_HEAD_BYTES = 64 << 10
 """Most bytes of request line and headers, or of trailers, that may wait for their end."""
+MAX_HEAD_S = 10
+"""Longest that headers, or the rest of a body that was refused, may take, in seconds."""
+MAX_WRITE_S = 10
+"""Longest that a client may leave an answer unread, in seconds."""
+MAX_AHEAD = 64
+"""Most requests that may wait on one connection for those before them."""
+_UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Refuses a request whose headers do not end."""
+    """One connection."""
 
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+    _serving: Any = None
+    """The request that is being answered; uvicorn's `cycle` is the one that was read last."""
+    _replaying = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client came; its headers have a bounded time to come, too."""
+        """A client came."""
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(MAX_HEAD_S, self._head_is_late)
-
-    def _head_is_late(self) -> None:
-        self._refuse(HeadersTooLateError(f"the headers did not end within {MAX_HEAD_S} s; send them faster"))
-
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
         """Parses what came, then looks how much of it still waits for the end of its headers."""
+        self._unset_keepalive_if_required()
         self._head_bytes += len(data)
-        super().data_received(data)
-        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stop:
+            self._decline_upgrade(data[stop.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        if self.transport.is_closing():
+            return
+        if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(
                 HeadersTooLargeError(f"the headers exceed {MAX_HEAD_BYTES} bytes; send fewer or shorter ones")
             )
+        elif self.cycle is None or self.cycle.response_complete:
+            self._start_head_timer()  # the next request began, or the rest of a refused body comes
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Reads on after an offer to upgrade (Java's client offers h2c with each request), as HTTP allows.
+
+        The parser has stopped behind the headers, so a new one reads them again, without the offer and unheard.
+        """
+        kept = [pair for pair in self.scope["headers"] if pair[0] not in _UPGRADE_HEADERS]
+        lines = [self.scope["method"].encode() + b" " + self.url + b" HTTP/1.1"]
+        lines += [name + b": " + value for name, value in kept]
+        self.parser = httptools.HttpRequestParser(self)
+        self.cycle.more_body = True
+        self._replaying = True
+        self.parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
+        self._replaying = False
+        self._head_bytes = 0
+        if rest:
+            self.data_received(rest)
+
+    def on_message_begin(self) -> None:
+        """A request's first byte."""
+        if not self._replaying:
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the request line."""
+        if not self._replaying:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        if not self._replaying:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The headers ended: the request starts."""
+        """The headers ended: the request starts, or waits for those before it."""
+        if self._replaying:
+            return
         self._stop_head_timer()
         self._head_bytes = 0
+        if len(self.pipeline) >= MAX_AHEAD:
+            raise ValueError("too many requests at once on one connection")  # the parser makes it a 400
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -67,18 +116,68 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         super().on_message_complete()
 
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._serving = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is written to."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(MAX_WRITE_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """The client was idle for too long; closing in order would wait for a buffer that it does not read."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The client left: its request, if one waits in a queue, need not be worked on."""
         super().connection_lost(exc)
         self._stop_head_timer()
-        if self.cycle is not None and not self.cycle.response_complete:
-            context = self.cycle.scope.get(SCOPE_KEY)
-            if isinstance(context, RequestContext):
-                context.leave()
+        self._stop_write_timer()
+        self.pipeline.clear()
+        cycle = self._serving
+        if cycle is None or cycle.response_complete:
+            return
+        cycle.disconnected = True
+        cycle.message_event.set()
+        context = cycle.scope.get(SCOPE_KEY)
+        if isinstance(context, RequestContext):
+            context.leave()
 
     def send_400_response(self, msg: str) -> None:
         """Answers bytes that are no HTTP."""
         self._refuse(MalformedHttpError("the bytes are no HTTP/1.1 request"))
+
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(MAX_HEAD_S, self._head_is_late)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self._head_bytes or self.cycle is None:
+            self._refuse(
+                HeadersTooLateError(f"the headers did not end within {MAX_HEAD_S} s; send them faster")
+            )
+        else:
+            self.transport.close()  # the rest of a body that nobody reads
 
     def _refuse(self, error: GlowError) -> None:
         """Answers in the app's place, unless it has begun to answer itself, and closes."""

@@ -84,6 +84,15 @@ class Resources:
         self._draining = True
         self._metrics.ready.set(0)
 
+    def require_open(self) -> None:
+        """Checks that the service is not about to stop.
+
+        Raises:
+            DrainingError: it is.
+        """
+        if self._draining:
+            raise DrainingError("the service is about to stop; send requests to another one")
+
     def check(self) -> Index:
         """Asks every resource for an answer; blocks for about the time of one search.
 
@@ -91,8 +100,7 @@ class Resources:
             DrainingError: the service is about to stop.
             NotReadyError: no index yet, or a resource does not answer; its name is in the message.
         """
-        if self._draining:
-            raise DrainingError("the service is about to stop; send requests to another one")
+        self.require_open()
         index = self.live()
         probes: dict[str, Callable[[], object]] = {
             "encoder": lambda: index.encoder.run([index.preprocessor.query(_WARMUP_TEXT)]),

@@ -34,8 +34,17 @@ MOST_PROCESSES = 8
 """Where the number follows the cores: more cores than this are used by threads, which cost no memory."""
 
 
+MOST_BATCH_BYTES = 64 << 20
+
+
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    """CPU cores that this process may use, a container's quota considered."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return max(1, min(cores, round(int(quota) / int(period))))
+    except (OSError, ValueError):  # no cgroup v2, or "max": no quota
+        return cores
 
 
 class Settings(StrictModel):
@@ -163,12 +172,24 @@ class Settings(StrictModel):
     @property
     def processes(self) -> int:
         """How many processes serve. Python runs on one core in each, so every core gets one."""
+        if self.device == "cuda":
+            return self.workers or 1  # each would take a part of the GPU's memory
         return self.workers or min(_cores(), MOST_PROCESSES)
 
     @property
     def threads(self) -> int:
         """How many searches run side by side in each process."""
         return self.search_threads or max(1, _cores() // self.processes)
+
+    @property
+    def batch_limit(self) -> int:
+        """Most texts of one request: each takes a permit."""
+        return min(self.max_batch_queries, self.max_in_flight)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Largest body of a request with several texts."""
+        return min(self.max_body_bytes * self.batch_limit, MOST_BATCH_BYTES)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:

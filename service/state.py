@@ -11,6 +11,7 @@ from service.cache import Cache
 from service.metrics import Metrics
 from service.pool import SearchPool
 from service.query_log import QueryLog
+from service.readiness import Readiness
 from service.resources import Resources
 from service.settings import Settings
 from service.tracing import Tracer
@@ -30,6 +31,7 @@ class Service:
     batcher: Batcher
     cache: Cache
     gate: Gate
+    readiness: Readiness
     tracer: Tracer
     query_log: QueryLog
 
@@ -42,10 +44,12 @@ def new_service(settings: Settings) -> Service:
     batcher = Batcher(
         pool, metrics, settings.batch_tokens, settings.batch_wait_us, arriving=lambda: admission.taken
     )
+    resources = Resources(settings, metrics)
     return Service(
         settings=settings,
         metrics=metrics,
-        resources=Resources(settings, metrics),
+        resources=resources,
+        readiness=Readiness(resources),
         pool=pool,
         admission=admission,
         batcher=batcher,

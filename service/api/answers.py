@@ -22,8 +22,10 @@ from service.pipeline import SearchAnswer, StageClock, preprocess, retrieve
 from service.query_log import LoggedQuery
 from service.state import Service
 
-__all__ = ["Answer", "find", "head_of", "leaving_cancels", "note"]
+__all__ = ["Answer", "find", "head_of", "note"]
 
+SHORT_CHARS = 200
+"""A query of this length is preprocessed in less time than a thread takes to begin."""
 Vector = NDArray[np.float32]
 
 
@@ -106,13 +108,17 @@ async def _search(
 ) -> tuple[SearchAnswer, bytes]:
     cache = service.cache
     clock = StageClock()
-    tokens = preprocess(index.preprocessor, checked.call.text)
+    text = checked.call.text
+    if len(text) <= SHORT_CHARS:
+        tokens = preprocess(index.preprocessor, text)
+    else:
+        tokens = await service.pool.run_by(deadline, preprocess, index.preprocessor, text)
     clock.lap("preprocess")
     key = cache.keys(index).vector(checked.call.text) if cache.enabled else b""
     known = await cache.get("vector", key, budget) if key else None
     if known is not None and len(known) == 4 * index.dense.dimensions:
         vector = np.frombuffer(known, np.float32)
-        return await service.pool.run(_finish, index, checked, tokens, vector, clock)
+        return await service.pool.run_by(deadline, _finish, index, checked, tokens, vector, clock)
 
     def then(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, bytes, bytes]:
         clock.set(queue=job.queue_ms, encode=job.encode_ms)
@@ -196,17 +202,3 @@ def _late(checked: CheckedSearch) -> DeadlineError:
 def head_of(context: RequestContext) -> bytes:
     """The first members of an answer: request id and time; a well-formed id needs no escapes."""
     return f'"request_id":"{context.request_id}","took_ms":{context.took_ms():.3f},'.encode()
-
-
-class leaving_cancels:
-    """While this block runs, a client that leaves cancels the request's task, and with it its place in the queue."""
-
-    def __init__(self, context: RequestContext) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        task = asyncio.current_task()
-        self._context.on_disconnect = task.cancel if task else None
-
-    def __exit__(self, *_: object) -> None:
-        self._context.on_disconnect = None

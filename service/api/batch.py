@@ -1,6 +1,7 @@
 """`POST /search/batch`: several searches at once, each with an answer or a problem of its own."""
 
 import asyncio
+import logging
 from typing import Any
 
 import orjson
@@ -10,10 +11,10 @@ from starlette.responses import Response
 
 from glow.errors import GlowError
 from glow.search import Index
-from service.api.answers import find, head_of, leaving_cancels, note
+from service.api.answers import find, head_of, note
 from service.api.body import read_object
 from service.api.checks import check_search, faults_of
-from service.api.context import RequestContext, context_of
+from service.api.context import RequestContext, context_of, leaving_cancels
 from service.api.documents import index_body
 from service.api.problems import problem_body
 from service.api.responses import json_answer
@@ -24,6 +25,8 @@ from service.state import Service, service_of
 
 __all__ = ["post_batch"]
 
+_logger = logging.getLogger(__name__)
+
 
 async def post_batch(request: Request) -> Response:
     """Answers several searches, in the order in which they were given, from one index version."""
@@ -31,8 +34,8 @@ async def post_batch(request: Request) -> Response:
     context = context_of(request.scope)
     index = service.resources.live()
     context.index_version = index.version
-    limit = service.settings.max_body_bytes * service.settings.max_batch_queries
-    body = _parse(await read_object(request, limit, context.deadline), service.settings.max_batch_queries)
+    limit = service.settings.batch_bytes
+    body = _parse(await read_object(request, limit, context.deadline), service.settings.batch_limit)
     more = len(body.searches) - 1  # the request itself holds the first one's permit
     service.admission.enter(more)
     context.permits += more
@@ -64,7 +67,11 @@ async def _one(
     try:
         checked = check_search(value, service.settings, index)
         answer = await find(service, index, checked, context.started + checked.timeout_ms / 1_000)
-    except GlowError as error:
+    except Exception as error:  # one search's own, whatever it is: its mates must have their answers
+        if not isinstance(error, GlowError):
+            fields = {"request_id": context.request_id, "path": f"/searches/{place}"}
+            _logger.error("unexpected error", exc_info=error, extra={"fields": fields})
+            error = GlowError()
         instance = f"/searches/{place}"
         problem = problem_body(error, request_id=context.request_id, instance=instance)
         return b"".join((b'{"status":%d,"problem":' % problem["status"], orjson.dumps(problem), b"}"))

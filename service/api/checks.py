@@ -13,7 +13,7 @@ from service.errors import Fault, NotAvailableError, QueryTooLongError, RequestE
 from service.pipeline import SearchCall
 from service.settings import Settings
 
-__all__ = ["CheckedSearch", "check_search", "faults_of"]
+__all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]
 
 MAX_FAULTS = 20
 # What the contract knows and this version lacks; null and false ask for nothing.

@@ -1,14 +1,16 @@
 """What is known of a request beside its content; one object goes with it from the first byte to the log line."""
 
+import asyncio
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from starlette.types import Scope
 
-__all__ = ["SCOPE_KEY", "RequestContext", "context_of", "new_context"]
+__all__ = ["SCOPE_KEY", "RequestContext", "context_of", "leaving_cancels", "new_context"]
 
 SCOPE_KEY = "glow.context"
 _WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -58,6 +60,17 @@ class RequestContext:
         """The value of `Server-Timing`: every stage, then the total."""
         stages = {**self.timings_ms, "total": self.took_ms()}
         return ", ".join(f"{name};dur={value:.3f}" for name, value in stages.items())
+
+
+@contextmanager
+def leaving_cancels(context: RequestContext) -> Iterator[None]:
+    """While this block runs, a client that leaves cancels the request's task, and with it its place in the queue."""
+    task = asyncio.current_task()
+    context.on_disconnect = task.cancel if task else None
+    try:
+        yield
+    finally:
+        context.on_disconnect = None
 
 
 def new_context(scope: Scope) -> RequestContext:

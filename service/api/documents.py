@@ -9,7 +9,7 @@ from starlette.responses import Response
 from glow.records import Document
 from glow.schema import FieldSchema
 from glow.search import Index
-from service.api.context import context_of
+from service.api.context import context_of, leaving_cancels
 from service.api.responses import json_response
 from service.state import service_of
 
@@ -20,8 +20,10 @@ async def get_document(request: Request) -> Response:
     """The document of an id, from the live index."""
     service = service_of(request)
     index = service.resources.live()
-    context_of(request.scope).index_version = index.version
-    document = await service.pool.run(index.documents.get, request.path_params["id"])
+    context = context_of(request.scope)
+    context.index_version = index.version
+    with leaving_cancels(context):
+        document = await service.pool.run_by(context.deadline, index.documents.get, request.path_params["id"])
     schema = index.preprocessor.schema
     return json_response(
         {

@@ -15,10 +15,9 @@ from glow.records import Document
 from glow.runtime import Encoder
 from glow.search import Index
 from glow.text import WeightedTokens
-from service.api.answers import leaving_cancels
 from service.api.body import read_object
-from service.api.checks import faults_of
-from service.api.context import context_of
+from service.api.checks import MAX_FAULTS, faults_of
+from service.api.context import context_of, leaving_cancels
 from service.api.responses import json_response
 from service.api.schemas import EmbeddingsBody
 from service.errors import Fault, NotAvailableError, RequestError
@@ -38,14 +37,16 @@ async def post_embeddings(request: Request) -> Response:
     index = service.resources.live()
     context.index_version = index.version
     settings = service.settings
-    limit = settings.max_body_bytes * settings.max_batch_queries
+    limit = settings.batch_bytes
     body = _parse(await read_object(request, limit, context.deadline), settings, index)
     texts = [body.input] if isinstance(body.input, str) else body.input
     service.admission.enter(len(texts) - 1)
     context.permits += len(texts) - 1
     encoder = _encoder(service, index, body.input_type)
-    sequences = await service.pool.run(_sequences, index, texts, body.input_type)
     with leaving_cancels(context):
+        sequences = await service.pool.run_by(context.deadline, _sequences, index, texts, body.input_type)
+        for _ in filter(None, (tokens.truncated for tokens in sequences)):
+            service.metrics.truncate(body.input_type)
         vectors = await _encode(service, encoder, sequences, context.deadline)
     return json_response(
         {
@@ -71,8 +72,15 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
         raise faults_of(error) from error
     faults = []
     count = 1 if isinstance(body.input, str) else len(body.input)
-    if not 1 <= count <= settings.max_batch_queries:
-        faults.append(Fault("/input", f"expected 1 to {settings.max_batch_queries} texts, found {count}"))
+    if not 1 <= count <= settings.batch_limit:
+        faults.append(Fault("/input", f"expected 1 to {settings.batch_limit} texts, found {count}"))
+    longest = settings.max_query_chars if body.input_type == "query" else settings.max_body_bytes
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    faults += [
+        Fault(f"/input/{place}", f"{len(text)} characters, expected at most {longest}")
+        for place, text in enumerate(texts)
+        if len(text) > longest
+    ][:MAX_FAULTS]
     if body.dimensions not in (None, index.dense.dimensions):
         detail = f"this model has {index.dense.dimensions} dimensions, found {body.dimensions}"
         faults.append(Fault("/dimensions", detail))
@@ -101,6 +109,8 @@ def _sequences(index: Index, texts: list[str], input_type: str) -> list[Weighted
 
 def _query(index: Index, text: str, place: int) -> WeightedTokens:
     try:
+        if "\0" in text:
+            raise QueryError("the query holds a NUL character; remove it")
         return preprocess(index.preprocessor, text)
     except QueryError as error:
         raise RequestError(f"/input/{place}: {error}", [Fault(f"/input/{place}", str(error))]) from error

@@ -122,6 +122,9 @@ class RequestMiddleware:
         if response.status_code == 500:
             fields = {"request_id": context.request_id, "path": scope["path"]}
             _logger.error("unexpected error", exc_info=error, extra={"fields": fields})
+        if any(name == b"expect" for name, _ in scope["headers"]):
+            # Whether the client still sends the body that it announced, nobody knows.
+            response.headers["connection"] = "close"
         await response(scope, receive, send)
 
     def _finish(self, context: RequestContext, scope: Scope) -> None:

@@ -27,8 +27,7 @@ async def get_health(request: Request) -> Response:
 async def get_ready(request: Request) -> Response:
     """Every resource answers and the service wants requests; else 503."""
     service = service_of(request)
-    # Not in the search threads: a full line of searches makes a service slow, not unready.
-    index = await asyncio.to_thread(service.resources.check)
+    index = await service.readiness.check()
     context_of(request.scope).index_version = index.version
     return json_response({"status": "ready", "index": index_body(index)})
 

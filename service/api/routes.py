@@ -139,7 +139,7 @@ ROUTES = (
         ("/documents/{id:path}", "/v1/documents/{id:path}"),
         "GET",
         get_document,
-        (DocumentNotFoundError, errors.OverloadedError, errors.NotReadyError),
+        (DocumentNotFoundError, errors.OverloadedError, errors.DeadlineError, errors.NotReadyError),
         answer=DocumentBody,
         parameter="id",
     ),

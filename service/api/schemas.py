@@ -4,11 +4,17 @@ Requests are checked against theirs. Answers are plain dicts, because checking e
 search; the shapes below describe them in OpenAPI, and tests hold real answers against them.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["DocumentBody", "ParamsBody", "ProblemBody", "SearchBody", "SearchResult"]
+
+
+# Pydantic looks at every member of a list before it says what is wrong with them.
+MOST_FIELDS = 64
+MOST_TEXTS = 1_024
+"""Of `max_batch_queries`, the most that can be set."""
 
 
 class _Shape(BaseModel):
@@ -36,7 +42,11 @@ class SearchBody(_Shape):
         None, ge=1, description="Hits to gather; at least offset + top_k, at most `max_candidates`."
     )
     retriever: Literal["dense"] = Field("dense", description="How to find candidates.")
-    fields: list[str] | None = Field(None, description="Fields to return; all where absent.")
+    fields: list[str] | None = Field(
+        None,
+        max_length=MOST_FIELDS,
+        description=f"Fields to return, at most {MOST_FIELDS}; all where absent.",
+    )
     params: ParamsBody = Field(
         default_factory=lambda: _NO_PARAMS
     )  # a plain default is copied for each request
@@ -51,13 +61,17 @@ class SearchBody(_Shape):
 class BatchBody(_Shape):
     """`POST /search/batch`: each search as it would be sent alone."""
 
-    searches: list[dict[str, Any]] = Field(description="1 to `max_batch_queries` bodies of `POST /search`.")
+    searches: list[dict[str, Any]] = Field(
+        max_length=MOST_TEXTS, description="1 to `max_batch_queries` bodies of `POST /search`."
+    )
 
 
 class EmbeddingsBody(_Shape):
     """`POST /v1/embeddings`: only `input` is required."""
 
-    input: str | list[str] = Field(description="A text, or 1 to `max_batch_queries` of them.")
+    input: str | Annotated[list[str], Field(max_length=MOST_TEXTS)] = Field(
+        description="A text, or 1 to `max_batch_queries` of them."
+    )
     model: str | None = Field(
         None, description="The index's model, with or without its hash; may be left out."
     )

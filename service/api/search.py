@@ -4,10 +4,10 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.answers import Answer, find, head_of, leaving_cancels, note
+from service.api.answers import Answer, find, head_of, note
 from service.api.body import read_object
 from service.api.checks import check_search
-from service.api.context import RequestContext, context_of
+from service.api.context import RequestContext, context_of, leaving_cancels
 from service.api.responses import json_answer
 from service.state import service_of
 

@@ -1,9 +1,11 @@
 """Starting, refusing to start, getting ready, draining and stopping: real processes, real files."""
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +15,16 @@ from urllib.parse import urlsplit
 import httpx
 import onnxruntime
 import pytest
+import uvicorn
 from fastapi import FastAPI
 
 from glow.artifact import IndexRoot
 from glow.artifact.model import QUERY_TOWER
 from glow.errors import ArtifactError, IntegrityError, MismatchError
 from glow.search import Index
+from service.app import create_app
 from service.metrics import Metrics
+from service.readiness import FRESH_S
 from service.resources import Resources
 from service.settings import Settings
 
@@ -179,6 +184,8 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         # As if its disk were gone: the file cannot be opened, and open connections to it are lost.
         documents._uri = documents._uri.replace("documents.sqlite", "gone.sqlite")
         documents._local = type(documents._local)()
+        assert client.get("/readyz").status_code == 200  # an answer counts for a moment
+        time.sleep(FRESH_S)
         refused = client.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
         assert "documents" in refused.json()["detail"]
@@ -187,3 +194,64 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         assert (failed.status_code, failed.json()["code"]) == (500, "internal")
         assert "sqlite" not in failed.text
         assert client.get("/healthz").status_code == 200
+
+
+def test_a_worker_that_cannot_start_again_does_not_end_its_mates(
+    index_copy: Path, run_server: Callable[..., Any]
+) -> None:
+    with run_server("--index-root", index_copy, "--workers", 2) as server:
+        (index_copy / "CURRENT").rename(index_copy / "elsewhere")
+        workers = children_of(server.process.pid)
+        os.kill(workers[0], signal.SIGKILL)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            assert server.process.poll() is None
+            time.sleep(0.1)
+        (index_copy / "elsewhere").rename(index_copy / "CURRENT")
+        until_answered(f"{server.url}/search")
+        assert server.stop() == 0
+
+
+def test_workers_end_with_a_supervisor_that_was_killed(
+    toy_index: Path, run_server: Callable[..., Any]
+) -> None:
+    with run_server("--index-root", toy_index, "--workers", 2) as server:
+        workers = children_of(server.process.pid)
+        assert len(workers) >= 2
+        server.process.kill()
+        deadline = time.monotonic() + 20
+        while any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_stop_does_not_wait_for_a_load(toy_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr("service.resources.Index.open", lambda *_: gate.wait(60))
+    config = uvicorn.Config(create_app(Settings(index_root=toy_index), lambda: None), port=0, log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    started = time.monotonic()
+    server.should_exit = True
+    thread.join()
+    gate.set()
+    assert time.monotonic() - started < 10
+
+
+def children_of(pid: int) -> list[int]:
+    """Worker processes of a supervisor; its resource tracker is none."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+
+
+def until_answered(url: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.post(url, json={"query": "bees"}).status_code == 200:
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,50 @@
+"""Whether every resource answers, asked once for all who want to know."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from glow.search import Index
+from service.errors import NotReadyError
+from service.resources import Resources
+
+__all__ = ["Readiness"]
+
+FRESH_S = 0.5
+"""How long an answer counts: probes are free to anyone, so they must not be work for each."""
+LONGEST_S = 5.0
+
+
+class Readiness:
+    """One check at a time, in a thread of its own: a line of searches makes a service slow, not unready.
+
+    Args:
+        resources: what is checked.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._executor = ThreadPoolExecutor(1, "readiness")
+        self._check: asyncio.Future[Index] | None = None
+        self._asked = 0.0
+
+    async def check(self) -> Index:
+        """The live index, if all is well.
+
+        Raises:
+            DrainingError: the service is about to stop.
+            NotReadyError: no index yet, or a resource does not answer, or not in time.
+        """
+        self._resources.require_open()
+        now = time.monotonic()
+        if self._check is None or (self._check.done() and now - self._asked > FRESH_S):
+            self._asked = now
+            self._check = asyncio.get_running_loop().run_in_executor(self._executor, self._resources.check)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._check), LONGEST_S)
+        except TimeoutError as error:
+            raise NotReadyError(f"the resources do not answer within {LONGEST_S:g} s") from error
+
+    def close(self) -> None:
+        """Leaves a check that still runs to itself."""
+        self._executor.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,155 @@
+"""What a client may take for itself on one connection, by raw sockets against a server in a thread."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+import service.protocol
+from service.app import create_app
+from service.protocol import MAX_AHEAD, BoundedProtocol
+from service.settings import Settings
+
+BODY = b'{"query": "how do bees find the way home"}'
+GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
+
+ServeApp = Callable[..., AbstractContextManager[httpx.Client]]
+
+
+def post(extra: bytes = b"", body: bytes = BODY, path: bytes = b"/search") -> bytes:
+    head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" % path
+    return head + extra + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+@pytest.fixture
+def app(toy_index: Path) -> FastAPI:
+    return create_app(
+        Settings(index_root=toy_index, max_in_flight=2, cache_entries=0), on_failure=lambda: None
+    )
+
+
+@pytest.fixture
+def client(app: FastAPI, serve_app: ServeApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    monkeypatch.setattr(uvicorn.Config, "__init__", _bounded(uvicorn.Config.__init__))
+    with serve_app(app) as client:
+        while client.get("/readyz").status_code != 200:
+            time.sleep(0.01)
+        yield client
+
+
+def _bounded(init: Callable[..., None]) -> Callable[..., None]:
+    return lambda self, *args, **more: init(self, *args, http=BoundedProtocol, **more)
+
+
+def connect(client: httpx.Client, buffer: int = 0) -> socket.socket:
+    found = socket.socket()
+    if buffer:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    found.settimeout(10)
+    found.connect((client.base_url.host, client.base_url.port or 80))
+    return found
+
+
+def answers(connection: socket.socket, count: int) -> list[int]:
+    """Statuses of the next answers on a connection."""
+    found: list[int] = []
+    with connection.makefile("rb") as stream:
+        while len(found) < count and (line := stream.readline()):
+            assert line.startswith(b"HTTP/1.1 ")
+            found.append(int(line.split()[1]))
+            length = 0
+            while (header := stream.readline()) != b"\r\n":
+                name, _, value = header.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            stream.read(length)
+    return found
+
+
+@pytest.mark.parametrize("request_bytes", [post(OFFER), post(OFFER) + post() + post(OFFER)])
+def test_an_offer_to_upgrade_is_declined_by_answering(client: httpx.Client, request_bytes: bytes) -> None:
+    """Java's HttpClient offers h2c with every request that it sends in clear."""
+    count = request_bytes.count(b"POST")
+    with connect(client) as connection:
+        connection.sendall(request_bytes)
+        assert answers(connection, count) == [200] * count
+        connection.sendall(post())
+        assert answers(connection, 1) == [200]
+
+
+def test_an_offer_to_upgrade_whose_body_comes_in_pieces_is_read(client: httpx.Client) -> None:
+    whole = post(OFFER)
+    end = whole.index(b"\r\n\r\n") + 4
+    with connect(client) as connection:
+        for part in (whole[:end], whole[end : end + 5], whole[end + 5 :], post()):
+            connection.sendall(part)
+            time.sleep(0.05)
+        assert answers(connection, 2) == [200, 200]
+
+
+def test_a_client_that_never_reads_loses_its_permit(
+    client: httpx.Client, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service.protocol, "MAX_WRITE_S", 0.3)
+    large = post(body=b'{"query": "bees", "top_k": 50}')
+    connections = [connect(client, buffer=2_048) for _ in range(2)]
+    for connection in connections:
+        connection.settimeout(1)
+        with pytest.raises((TimeoutError, ConnectionError)):
+            for _ in range(100_000):
+                connection.sendall(large)
+    deadline = time.monotonic() + 10
+    while app.state.service.admission.taken and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert client.post("/search", json={"query": "bees"}).status_code == 200
+    for connection in connections:
+        connection.close()
+
+
+def test_requests_far_ahead_of_their_answers_are_refused(client: httpx.Client) -> None:
+    with connect(client) as connection:
+        connection.sendall(GET * 30)
+        assert answers(connection, 30) == [200] * 30
+        connection.sendall(GET * (50 * MAX_AHEAD))
+        with suppress(ConnectionError):  # closed on the way, with requests unread
+            assert len(answers(connection, 50 * MAX_AHEAD)) < 50 * MAX_AHEAD
+    assert client.get("/healthz").status_code == 200
+
+
+def test_the_second_requests_headers_have_a_bound_too(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service.protocol, "MAX_HEAD_S", 0.3)
+    with connect(client) as connection:
+        connection.sendall(GET)
+        assert answers(connection, 1) == [200]
+        connection.sendall(GET[:9])
+        assert answers(connection, 1) == [408]
+
+
+def test_the_rest_of_a_refused_body_does_not_hold_the_connection(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service.protocol, "MAX_HEAD_S", 0.3)
+    whole = post(body=b" " * 3_000, path=b"/nowhere")
+    with connect(client) as connection:
+        connection.sendall(whole[:300])
+        assert answers(connection, 1) == [404]
+        connection.sendall(whole[300:1_000])
+        assert connection.recv(1) == b""
+
+
+def test_a_refusal_before_an_announced_body_closes(client: httpx.Client) -> None:
+    """After `Expect: 100-continue` nobody knows whether the body still comes."""
+    head = post(b"Expect: 100-continue\r\n", path=b"/nowhere").split(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    with connect(client) as connection:
+        connection.sendall(head)
+        answer = connection.recv(65_536)
+        assert b"404" in answer.split(b"\r\n")[0]
+        assert b"connection: close" in answer.lower()
