@@ -340,7 +340,8 @@ def tables(made: Made, records: list[Record]) -> str:
     lines = [
         f"{made.count:,} vectors of {made.dimensions} dimensions by {made.model}, from {'; '.join(made.sources)}.",
         f"Noise ({made.shape}) of length {made.noise:.3f}; 10th neighbour's / mean distance {made.made:.4f}, "
-        f"of the real set {made.real:.4f} ({100 * (made.made / made.real - 1):+.1f} %).",
+        f"of the real set {made.real:.4f} ({100 * (made.made / made.real - 1):+.1f} %); local "
+        f"intrinsic dimensions around queries {made.made_local:.0f}, of the real set {made.real_local:.0f}.",
         "",
         "| kind | build s | CPU s | threads | peak MiB | file MiB | bytes a vector | open s | served MiB own + mapped |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -29,12 +29,15 @@ Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Shape = Literal["isotropic", "covariance"]
 DEPTH = 10
+FORMAT = 2  # of made.json; part of the key
+NEIGHBOURS = 100
 BLOCK_VECTORS = 16_384
 BISECTION_QUERIES = 200
 BISECTION_STEPS = 12
 STRONGEST_NOISE = 2.0
 CLOSE_ENOUGH = 0.005
 ALLOWED = 0.10
+SHORTEST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,15 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """What queries find near them: exact rows, int64 [n, DEPTH], and the two figures of `Made`."""
+
+    rows: Rows
+    ratio: float
+    local_dimensions: float
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """How the vectors were made, and how like the real ones they are.
 
@@ -81,6 +93,7 @@ class Made:
         key: of everything that they depend on.
         noise: length of the noise beside a document vector's length of 1.
         real, made: mean over queries of the 10th neighbour's distance / the mean distance, Euclidean.
+        real_local, made_local: local intrinsic dimensions, which say how fast neighbours multiply with distance.
     """
 
     key: str
@@ -92,6 +105,8 @@ class Made:
     noise: float
     real: float
     made: float
+    real_local: float
+    made_local: float
     model: str
     sources: list[str]
 
@@ -150,30 +165,33 @@ def make(real: Real, wanted: Wanted, folder: Path, say: Callable[[str], None]) -
     """
     key = _key(real, wanted)
     file = folder / "made.json"
-    if file.exists() and (known := json.loads(file.read_text(encoding="utf-8")))["key"] == key:
-        return Made(**known)
+    if file.exists() and (old := json.loads(file.read_text(encoding="utf-8")))["key"] == key:
+        return Made(**old)
     file.unlink(missing_ok=True)
     few = real.queries[:: max(len(real.queries) // BISECTION_QUERIES, 1)]
-    target = wanted.aim * _nearest([real.documents], few)[1]
+    target = wanted.aim * _nearest([real.documents], few).ratio
 
     def ratio_of(noise: float) -> float:
-        found = _nearest(_blocks(real.documents, wanted, noise), few)[1]
+        found = _nearest(_blocks(real.documents, wanted, noise), few).ratio
         say(f"noise {noise:.3f}: ratio {found:.4f}, wanted {target:.4f}")
         return found
 
     noise = _bisect(ratio_of, target)
-    exact, ratio = _write(real, wanted, noise, folder)
-    real_ratio = _nearest([real.documents], real.queries)[1]
-    if abs(ratio / real_ratio - 1) > ALLOWED:
-        raise ValueError(f"noise {noise:.3f} gives the ratio {ratio:.4f}; the real set has {real_ratio:.4f}")
-    for name, array in (("queries", real.queries), ("others", real.others), ("exact", exact)):
+    found, known = _write(real, wanted, noise, folder), _nearest([real.documents], real.queries)
+    if abs(found.ratio / known.ratio - 1) > ALLOWED:
+        raise ValueError(
+            f"noise {noise:.3f} gives the ratio {found.ratio:.4f}; the real set has {known.ratio:.4f}"
+        )
+    for name, array in (("queries", real.queries), ("others", real.others), ("exact", found.rows)):
         np.save(folder / f"{name}.npy", array)
     made = Made(
         key=key,
         dimensions=real.documents.shape[1],
         noise=noise,
-        real=real_ratio,
-        made=ratio,
+        real=known.ratio,
+        made=found.ratio,
+        real_local=known.local_dimensions,
+        made_local=found.local_dimensions,
         model=real.model,
         sources=real.sources,
         **asdict(wanted),
@@ -183,7 +201,7 @@ def make(real: Real, wanted: Wanted, folder: Path, say: Callable[[str], None]) -
 
 
 def _key(real: Real, wanted: Wanted) -> str:
-    digest = hashlib.sha256(json.dumps(asdict(wanted)).encode())
+    digest = hashlib.sha256(json.dumps([FORMAT, asdict(wanted)]).encode())
     for array in (real.documents, real.queries, real.others):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:12]
@@ -224,25 +242,32 @@ def _covariance_root(documents: Vectors) -> Vectors:
     return root
 
 
-def _nearest(blocks: Iterable[Vectors], queries: Vectors) -> tuple[Rows, float]:
-    """Rows of the exact nearest, int64 [n, DEPTH], and the ratio of the DEPTH-th to the mean distance."""
-    best = np.full((len(queries), DEPTH), -np.inf, np.float32)
-    rows = np.full((len(queries), DEPTH), -1, np.int64)
+def _nearest(blocks: Iterable[Vectors], queries: Vectors) -> Near:
+    """Compares every query with every vector."""
+    best = np.full((len(queries), NEIGHBOURS), -1, np.float32)
+    rows = np.full((len(queries), NEIGHBOURS), -1, np.int64)
     total, start = np.zeros(len(queries)), 0
     for block in blocks:
         scores = queries @ block.T
-        depth = min(DEPTH, len(block))
+        depth = min(NEIGHBOURS, len(block))
         top = np.argpartition(scores, -depth, axis=1)[:, -depth:]
-        candidates = np.concatenate([best, np.take_along_axis(scores, top, 1)], axis=1)
-        candidate_rows = np.concatenate([rows, top + start], axis=1)
-        order = np.argsort(-candidates, axis=1, kind="stable")[:, :DEPTH]
-        best, rows = (
-            np.take_along_axis(candidates, order, 1),
-            np.take_along_axis(candidate_rows, order, 1),
-        )
+        best = np.concatenate([best, np.take_along_axis(scores, top, 1)], axis=1)
+        rows = np.concatenate([rows, top + start], axis=1)
+        order = np.argsort(-best, axis=1, kind="stable")[:, :NEIGHBOURS]
+        best, rows = np.take_along_axis(best, order, 1), np.take_along_axis(rows, order, 1)
         total += _distance(scores).sum(axis=1, dtype=np.float64)
         start += len(block)
-    return rows, float(np.mean(_distance(best[:, -1]) / (total / start)))
+    ratio = np.mean(_distance(best[:, DEPTH - 1]) / (total / start))
+    return Near(rows[:, :DEPTH], float(ratio), _local_dimensions(_distance(best)))
+
+
+def _local_dimensions(distances: Vectors) -> float:
+    """Median over queries of Levina and Bickel's estimate from the nearest, [n, NEIGHBOURS] ascending.
+
+    NIPS 2004, equation 8: https://papers.nips.cc/paper/2004/hash/74934548253bcab8490ebd74afed7031-Abstract.html
+    """
+    shares = np.maximum(distances[:, :-1], SHORTEST) / distances[:, -1:]
+    return float(np.median(-1 / np.mean(np.log(shares), axis=1)))
 
 
 def _distance(cosine: Vectors) -> Vectors:
@@ -251,7 +276,7 @@ def _distance(cosine: Vectors) -> Vectors:
     return distance
 
 
-def _write(real: Real, wanted: Wanted, noise: float, folder: Path) -> tuple[Rows, float]:
+def _write(real: Real, wanted: Wanted, noise: float, folder: Path) -> Near:
     """Writes vectors.npy block by block; returns what `_nearest` does."""
     size = (wanted.count, real.documents.shape[1])
     file = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, size)

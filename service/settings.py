@@ -6,22 +6,20 @@ at start, into a frozen `Settings`; a flag wins over the environment, the enviro
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic.fields import FieldInfo
 
 from glow.errors import ConfigError
 from glow.runtime import Device
 from glow.schema import StrictModel
 from service.cors import parse_origins
 from service.keys import check_keys
+from service.settings_table import ENV_PREFIX, Setting, describe, plain, rows_of
 
 __all__ = ["ENV_PREFIX", "Setting", "Settings", "describe_faults", "settings_table"]
 
-ENV_PREFIX = "GLOW_"
 _PRIVATE = ("index_root", "query_log", "document_model", "otel_endpoint")
 # Paths and addresses of this machine.
 
@@ -35,13 +33,15 @@ MOST_PROCESSES = 8
 
 
 MOST_BATCH_BYTES = 64 << 20
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Of a container: microseconds of CPU in each period of so many (cgroup v2)."""
 
 
 def _cores() -> int:
     """CPU cores that this process may use, a container's quota considered."""
     cores = len(os.sched_getaffinity(0))
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        quota, period = CPU_QUOTA.read_text(encoding="ascii").split()
         return max(1, min(cores, round(int(quota) / int(period))))
     except (OSError, ValueError):  # no cgroup v2, or "max": no quota
         return cores
@@ -207,7 +207,7 @@ class Settings(StrictModel):
     def to_environment(self) -> dict[str, str]:
         """The environment that carries these settings to a worker process."""
         values = {row.env: getattr(self, row.name) for row in settings_table()}
-        return {name: _plain(value) for name, value in values.items()}
+        return {name: plain(value) for name, value in values.items()}
 
     def public(self) -> dict[str, Any]:
         """The settings as `/info` shows them: no secret, no path of this machine."""
@@ -216,66 +216,11 @@ class Settings(StrictModel):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One row of the table.
-
-    Attributes:
-        name: field of `Settings`.
-        env: environment variable.
-        flag: command-line flag; a boolean has `--no-…` beside it.
-        default: value in its own type; None where the setting is required.
-        unit: unit of the value, "" where it has none.
-        help: one sentence.
-        annotation: the value's type.
-    """
-
-    name: str
-    env: str
-    flag: str
-    default: Any
-    unit: str
-    help: str
-    annotation: Any
-
-
 def settings_table() -> tuple[Setting, ...]:
     """Every setting in the order of `Settings`."""
-    return tuple(
-        Setting(
-            name=name,
-            env=ENV_PREFIX + name.upper(),
-            flag="--" + name.replace("_", "-"),
-            default=None if field.is_required() else field.default,
-            unit=_unit(field),
-            help=str(field.description),
-            annotation=field.annotation,
-        )
-        for name, field in Settings.model_fields.items()
-    )
-
-
-def _unit(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    return str(extra["unit"]) if isinstance(extra, dict) else ""
+    return rows_of(Settings)
 
 
 def describe_faults(error: ValidationError) -> str:
     """All faults in the words of a person at a shell: flag, variable, what was expected and found."""
-    rows = {row.name: f"{row.flag} ({row.env}): " for row in settings_table()}
-    faults = error.errors(include_url=False)
-    return "; ".join(
-        rows.get(str(fault["loc"][0]) if fault["loc"] else "", "")
-        + (fault["msg"] if fault["type"] == "missing" or not fault["loc"] else _found(fault))
-        for fault in faults
-    )
-
-
-def _found(fault: Any) -> str:
-    return f"{fault['msg']}, found {fault['input']!r:.80}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    return str(value)
+    return describe(error, Settings)

@@ -82,7 +82,8 @@ ROOMS = {
     ),
     "service": room(
         TORCH_FREE,
-        f"{PLAIN} fastapi starlette uvicorn anyio redis httpx orjson prometheus_client opentelemetry {COMMAND_LINE}",
+        f"{PLAIN} fastapi starlette uvicorn httptools anyio redis httpx orjson prometheus_client opentelemetry "
+        f"{COMMAND_LINE}",
         "serving needs no torch, no exporter and no builder",
     ),
     "scripts": room(BASE, COMMAND_LINE, "programs that make data folders; nothing imports them"),

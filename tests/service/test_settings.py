@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -105,3 +106,37 @@ def test_what_info_shows_holds_neither_secrets_nor_paths(tmp_path: Path) -> None
     assert "hunter2" not in shown
     assert "key" not in shown
     assert str(tmp_path) not in shown
+
+
+@pytest.mark.parametrize(
+    ("cores", "device", "processes", "threads"),
+    [
+        (1, "cpu", 1, 1),
+        (2, "cpu", 2, 1),
+        (4, "cpu", 4, 1),
+        (16, "cpu", 8, 2),
+        (64, "cpu", 8, 8),
+        (16, "cuda", 1, 16),
+    ],
+)
+def test_processes_and_threads_follow_the_cores(
+    monkeypatch: pytest.MonkeyPatch, cores: int, device: Any, processes: int, threads: int
+) -> None:
+    monkeypatch.setattr("service.settings._cores", lambda: cores)
+    settings = Settings(index_root=Path("somewhere"), device=device)
+    assert (settings.processes, settings.threads) == (processes, threads)
+    assert Settings(index_root=Path("somewhere"), workers=3, search_threads=5).processes == 3
+
+
+def test_a_containers_quota_counts_as_its_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, cores in (("150000 100000", 2), ("50000 100000", 1), ("max 100000", 4), ("", 4)):
+        (tmp_path / "cpu.max").write_text(text)
+        monkeypatch.setattr("service.settings.CPU_QUOTA", tmp_path / "cpu.max")
+        monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
+        assert Settings(index_root=Path("somewhere")).processes == cores
+
+
+def test_a_batch_never_needs_more_permits_than_there_are() -> None:
+    settings = Settings(index_root=Path("somewhere"), max_in_flight=8, max_body_bytes=64 << 20)
+    assert settings.batch_limit == 8
+    assert settings.batch_bytes == 64 << 20
