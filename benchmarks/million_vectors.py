@@ -161,8 +161,13 @@ def make(real: Real, wanted: Wanted, folder: Path, say: Callable[[str], None]) -
         say: told what goes on.
 
     Raises:
-        ValueError: no noise brings the ratio within 10 % of the real set's.
+        ValueError: no more vectors than there are real documents, or no noise brings the ratio within 10 % of
+            the real set's.
     """
+    if wanted.count <= len(real.documents):
+        raise ValueError(
+            f"found {len(real.documents)} real documents, asked for {wanted.count} vectors: ask for more"
+        )
     key = _key(real, wanted)
     file = folder / "made.json"
     if file.exists() and (old := json.loads(file.read_text(encoding="utf-8")))["key"] == key:
