@@ -205,7 +205,7 @@ def provoke(app: FastAPI) -> None:
     async def ours() -> None:
         raise BuildError("inside the service: /etc/inside/build")
 
-    async def half() -> StreamingResponse:
+    async def half(_: object) -> StreamingResponse:
         async def parts() -> AsyncIterator[bytes]:
             yield b"half"
             raise RuntimeError("inside the service")
