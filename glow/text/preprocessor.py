@@ -127,7 +127,10 @@ class Preprocessor:
 
     def query(self, text: str) -> WeightedTokens:
         """Preprocesses a query: [CLS] words [SEP], at most `schema.query_tokens`; accepts any string."""
-        words = self.pieces.words(text)
+        return self.query_words(self.pieces.words(text))
+
+    def query_words(self, words: Sequence[str]) -> WeightedTokens:
+        """Preprocesses a query that is split into words already, as `WordPieces.words` yields them."""
         layout = _Layout(self.pieces)
         layout.add("query", 0, words, self.schema.query_tokens - 1)
         return layout.finish(self.weigher.query(words, layout.words), self.weighting)
@@ -135,14 +138,33 @@ class Preprocessor:
     def document(self, document: Document) -> WeightedTokens:
         """Preprocesses a document; a missing field is empty and still has its [SEP]."""
         fields = field_words(document, self.schema, self.pieces)
-        layout = _Layout(self.pieces)
-        for field_id, spec in enumerate(self.schema.fields):
-            later = len(self.schema.fields) - field_id - 1  # every later field keeps room for its [SEP]
-            start = 0 if field_id == 0 else len(layout.ids)
-            limit = min(start + spec.tokens, self.schema.document_tokens - later) - 1
-            seen_id = 0 if self.schema.one_field_id else field_id
-            layout.add(spec.name, seen_id, fields[spec.name], limit)
+        layout = self._lay_out(fields, len(self.schema.fields))
         return layout.finish(self.weigher.document(fields, layout.words), self.weighting)
+
+    def room(self, document: Document, field: str) -> int:
+        """The most pieces of a field that find room in a document, after the fields before it; >= 0.
+
+        Raises:
+            ValueError: the schema has no such field.
+        """
+        field_id = self.schema.names.index(field)
+        specs = self.schema.fields[:field_id]
+        layout = self._lay_out({spec.name: _words(document, spec, self.pieces) for spec in specs}, field_id)
+        return max(self._limit(layout, field_id) - len(layout.ids), 0)
+
+    def _lay_out(self, fields: Mapping[str, Sequence[str]], count: int) -> _Layout:
+        """The first `count` fields of the schema, laid out."""
+        layout = _Layout(self.pieces)
+        for field_id, spec in enumerate(self.schema.fields[:count]):
+            seen_id = 0 if self.schema.one_field_id else field_id
+            layout.add(spec.name, seen_id, fields[spec.name], self._limit(layout, field_id))
+        return layout
+
+    def _limit(self, layout: _Layout, field_id: int) -> int:
+        """Tokens in all after the next field's last word."""
+        later = len(self.schema.fields) - field_id - 1  # every later field keeps room for its [SEP]
+        start = 0 if field_id == 0 else len(layout.ids)
+        return min(start + self.schema.fields[field_id].tokens, self.schema.document_tokens - later) - 1
 
 
 def field_words(document: Document, schema: FieldSchema, pieces: WordPieces) -> dict[str, list[str]]:

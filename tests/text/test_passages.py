@@ -1,0 +1,194 @@
+"""Passages hold all of a body, in order and within the budget."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glow.errors import ConfigError
+from glow.records import Document
+from glow.schema import FieldSchema, FieldSpec
+from glow.text import Preprocessor, Weighting, WordPieces
+from glow.text.passages import (
+    PassageCutter,
+    PassageOptions,
+    body_field,
+    body_text,
+    passage_document,
+)
+from glow.text.words import Unit
+
+Make = Callable[..., Preprocessor]
+SMALL = FieldSchema(
+    name="small",
+    query_tokens=8,
+    document_tokens=40,
+    fields=(FieldSpec(name="title", tokens=12), FieldSpec(name="text", tokens=40)),
+)
+BODIES = st.lists(
+    st.sampled_from(
+        [
+            "The bee is home. ",
+            "is ",
+            "Dr. ",
+            "what",
+            "日日日",
+            "。",
+            "\n\n",
+            "\u00a0",
+            "e\u0301",
+            "-",
+            "x" * 45,
+        ]
+    )
+    | st.text(max_size=12),
+    max_size=60,
+).map("".join)
+
+
+def document(body: str, *more: str, title: str = "bees") -> Document:
+    return Document("d", {"title": (title,), "text": (body, *more)}, {"year": 2024})
+
+
+@pytest.mark.parametrize("unit", ["word", "piece"])
+@given(body=BODIES, overlap=st.integers(0, 3), title=st.sampled_from(["", "bee", "the bee is home " * 9]))
+def test_passages_cover_the_body_in_order_and_none_loses_a_word(
+    make: Make, unit: Unit, body: str, overlap: int, title: str
+) -> None:
+    preprocessor = make(SMALL, Weighting(unit=unit))
+    preprocessor.pieces = WordPieces(preprocessor.pieces.vocabulary, unit)
+    cutter = PassageCutter(preprocessor, PassageOptions(overlap=overlap, limit=10_000))
+    whole = document(body, title=title)
+    cut = cutter.cut(whole)
+    assert not cut.left_out
+    covered = 0
+    previous = (-1, -1)
+    for start, end in cut.spans:
+        assert not body[covered:start].strip()
+        assert start > previous[0] and end > previous[1]
+        assert overlap or start >= covered
+        covered, previous = end, (start, end)
+        passage = passage_document(whole, "text", start, end)
+        assert passage.fields["text"] == (body[start:end],)
+        assert replace(passage, fields={}) == replace(whole, fields={})
+        assert passage.fields["title"] == (title,)
+        assert "text" not in preprocessor.document(passage).dropped_words
+    assert not body[covered:].strip()
+    if "text" not in preprocessor.document(whole).dropped_words:
+        assert cutter.passages(whole) == [whole]
+
+
+def test_a_document_that_fits_is_its_only_passage(make: Make) -> None:
+    cutter = PassageCutter(make(SMALL))
+    for whole in (document("The bee is home. "), document(""), Document("d", {"title": ("bees",)})):
+        (passage,) = cutter.passages(whole)
+        assert passage is whole
+
+
+def test_cuts_are_at_sentence_ends_and_passages_as_full_as_fits(make: Make) -> None:
+    """Of 40 tokens [CLS], three of the title and its [SEP], and a [SEP] leave 35: seven sentences of five words."""
+    body = "The bee is home. " * 14
+    found = [passage.fields["text"][0] for passage in PassageCutter(make(SMALL)).passages(document(body))]
+    sentence = "The bee is home."
+    assert found == [" ".join([sentence] * count) for count in (7, 7)]
+
+
+def test_a_passage_repeats_the_sentences_before_it_where_asked(make: Make) -> None:
+    body = " ".join(f"The bee is {number}." for number in range(10, 26))
+    numbers = [
+        [int(number) for number in re.findall(r"\d+", passage.fields["text"][0])]
+        for passage in PassageCutter(make(SMALL), PassageOptions(overlap=2)).passages(document(body))
+    ]
+    assert numbers == [
+        [*range(10, 15)],
+        [*range(13, 18)],
+        [*range(16, 21)],
+        [*range(19, 24)],
+        [*range(22, 26)],
+    ]
+
+
+def test_a_sentence_that_is_too_long_is_cut_at_word_ends(make: Make) -> None:
+    body = " ".join(["bee"] * 50)
+    found = [passage.fields["text"][0] for passage in PassageCutter(make(SMALL)).passages(document(body))]
+    assert found == [" ".join(["bee"] * count) for count in (35, 15)]
+
+
+def test_text_without_blanks_is_cut_between_ideographs(make: Make) -> None:
+    spans = PassageCutter(make(SMALL)).cut(document("日" * 100)).spans
+    assert spans == ((0, 35), (35, 70), (70, 100))
+
+
+def test_a_word_that_no_passage_holds_is_cut_inside(make: Make) -> None:
+    """A letter is a piece here: 45 of them do not fit into 35, so parts of 11 characters stand alone."""
+    body = "is " + "x" * 45 + " home"
+    preprocessor = make(SMALL)
+    found = PassageCutter(preprocessor).passages(document(body))
+    assert [passage.fields["text"][0] for passage in found] == ["is", *["x" * 11] * 4, "x", "home"]
+
+
+def test_values_of_a_list_are_one_body_joined_by_line_feeds(make: Make) -> None:
+    whole = document("The bee is home. " * 5, "what is the bee " * 8)
+    text = body_text(whole, "text")
+    assert text == "\n".join(whole.fields["text"])
+    spans = PassageCutter(make(SMALL)).cut(whole).spans
+    assert len(spans) == 2
+    assert [text[start:end].count("home") for start, end in spans] == [5, 0]
+
+
+def test_passages_beyond_the_limit_are_left_out_and_told(make: Make) -> None:
+    whole = document("The bee is home. " * 20)
+    every = PassageCutter(make(SMALL)).cut(whole)
+    some = PassageCutter(make(SMALL), PassageOptions(limit=2)).cut(whole)
+    assert (len(every.spans), every.left_out) == (3, False)
+    assert (some.spans, some.left_out) == (every.spans[:2], True)
+
+
+def test_a_body_with_hardly_any_room_stays_whole(make: Make) -> None:
+    """Crumbs of five words beside a title of thirty would all have about the same vector."""
+    schema = SMALL.model_copy(update={"fields": (FieldSpec(name="title", tokens=34), SMALL.fields[1])})
+    whole = document("The bee is home. " * 20, title="the bee is home " * 9)
+    assert PassageCutter(make(schema)).passages(whole) == [whole]
+
+
+def test_the_body_is_the_text_field_of_the_largest_budget_or_the_named_one() -> None:
+    assert body_field(FieldSchema.preset("glow-default")) == "text"
+    assert body_field(FieldSchema.preset("glow-msmarco")) == "text"
+    assert body_field(FieldSchema.preset("bison-msmarco")) == "title"
+    assert body_field(FieldSchema.preset("glow-default"), "title") == "title"
+
+
+@pytest.mark.parametrize("name", ["url", "anchor", "missing"])
+def test_a_field_that_is_no_running_text_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"no field '{name}'.*title, text"):
+        body_field(FieldSchema.preset("glow-default"), name)
+
+
+def test_a_schema_without_running_text_is_refused() -> None:
+    schema = SMALL.model_copy(update={"fields": (FieldSpec(name="url", tokens=9, kind="url"),)})
+    with pytest.raises(ConfigError, match="build without passages"):
+        body_field(schema)
+
+
+@pytest.mark.parametrize("options", [{"overlap": -1}, {"limit": 0}])
+def test_options_out_of_range_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="overlap >= 0 and limit >= 1"):
+        PassageOptions(**options)
+
+
+@pytest.mark.parametrize("hostile", ["a", "a ", "日", "é", ".", "a-", "\u0301", "x" * 60 + " "])
+def test_a_hostile_body_takes_linear_time(make: Make, hostile: str) -> None:
+    cutter = PassageCutter(make(SMALL))
+
+    def seconds(length: int) -> float:
+        whole = document((hostile * length)[:length])
+        started = time.process_time()
+        cutter.cut(whole)
+        return time.process_time() - started
+
+    seconds(1000)
+    assert seconds(40_000) < 40 * max(seconds(5_000), 0.01)
