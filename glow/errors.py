@@ -16,6 +16,9 @@
     ├── BuildError                 a build that cannot give a correct artefact
     └── ExportError                an exported model that is not equal to its checkpoint
 
+Two rooms grow branches of their own: `service/errors.py` (what HTTP needs) and `glow/client/errors.py` (what a call of
+the client can end in).
+
 Messages say what was found, what was expected and what to do. `code` is stable: it is what HTTP clients
 and exit reports see, and `docs/errors.md` lists every one.
 """

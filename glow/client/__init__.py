@@ -1,0 +1,62 @@
+"""A typed client of the HTTP service, for ordinary code and for asyncio; it needs httpx and nothing else of GLOW."""
+
+from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo
+from glow.client.asynchronous import AsyncGlowClient
+from glow.client.errors import (
+    AccessDeniedError,
+    BadRequestError,
+    BusyError,
+    ClientError,
+    ConnectionFailedError,
+    DeadlinePassedError,
+    InternalServiceError,
+    NoAnswerInTimeError,
+    NotFoundError,
+    RequestFault,
+    ServiceError,
+    UnavailableServiceError,
+    UnusableAnswerError,
+)
+from glow.client.explanations import ExplainedTerm, Explanation, LexicalTerm, QueryTerm, WordDelta
+from glow.client.options import PagedOptions, SearchOptions, SearchRequest
+from glow.client.results import Facet, FacetCount, IndexName, Passage, QueryReading, SearchHit, SearchResult
+from glow.client.retry import RetryPolicy
+from glow.client.sync import GlowClient
+
+__all__ = [
+    "AccessDeniedError",
+    "AsyncGlowClient",
+    "BadRequestError",
+    "BatchResult",
+    "BusyError",
+    "ClientError",
+    "ConnectionFailedError",
+    "DeadlinePassedError",
+    "Embeddings",
+    "ExplainedTerm",
+    "Explanation",
+    "Facet",
+    "FacetCount",
+    "GlowClient",
+    "IndexName",
+    "InternalServiceError",
+    "LexicalTerm",
+    "NoAnswerInTimeError",
+    "NotFoundError",
+    "PagedOptions",
+    "Passage",
+    "QueryReading",
+    "QueryTerm",
+    "Readiness",
+    "RequestFault",
+    "RetryPolicy",
+    "SearchHit",
+    "SearchOptions",
+    "SearchRequest",
+    "SearchResult",
+    "ServiceError",
+    "ServiceInfo",
+    "UnavailableServiceError",
+    "UnusableAnswerError",
+    "WordDelta",
+]

@@ -1,0 +1,125 @@
+"""The client for asyncio; the same calls, retries and answers as in `sync.py`, with an `await` before them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Literal, TypeVar, Unpack
+
+import httpx
+
+from glow.client import calls
+from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo
+from glow.client.calls import Call
+from glow.client.connection import LIMITS, Connection
+from glow.client.options import PagedOptions, SearchOptions, SearchRequest
+from glow.client.paging import Paging
+from glow.client.results import SearchHit, SearchResult
+from glow.client.retry import Outcome, RetryPolicy
+from glow.records import Document
+
+__all__ = ["AsyncGlowClient"]
+
+T = TypeVar("T")
+
+
+class AsyncGlowClient:
+    """Calls a GLOW service from asyncio; arguments and errors as for `GlowClient`.
+
+    One client may be shared by the tasks of one event loop, and is best kept, because it keeps connections. A task
+    that is cancelled closes its connection, and the service stops working for it.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 10.0,
+        retry: RetryPolicy | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._connection = Connection(base_url, api_key, timeout_s, retry or RetryPolicy())
+        self._http = http or httpx.AsyncClient(limits=LIMITS)
+        self._is_owner = http is None
+
+    async def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResult:
+        """As `GlowClient.search`."""
+        return await self._run(calls.search(query, **options))
+
+    async def search_batch(self, searches: Sequence[str | SearchRequest]) -> BatchResult:
+        """As `GlowClient.search_batch`."""
+        return await self._run(calls.search_batch(searches))
+
+    async def search_pages(
+        self, query: str, *, page_size: int = 10, limit: int = 100, **options: Unpack[PagedOptions]
+    ) -> AsyncIterator[SearchResult]:
+        """As `GlowClient.search_pages`, for `async for`."""
+        paging = Paging(query, page_size, limit, options)
+        while (call := paging.next_call()) is not None:
+            page = await self._run(call)
+            paging.took(page)
+            yield page
+
+    async def search_hits(
+        self, query: str, *, page_size: int = 50, limit: int = 100, **options: Unpack[PagedOptions]
+    ) -> AsyncIterator[SearchHit]:
+        """As `GlowClient.search_hits`, for `async for`."""
+        async for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
+            for hit in page.hits:
+                yield hit
+
+    async def document(self, document_id: str) -> Document:
+        """As `GlowClient.document`."""
+        return await self._run(calls.document(document_id))
+
+    async def embeddings(
+        self,
+        texts: str | Sequence[str],
+        *,
+        input_type: Literal["query", "document"] = "query",
+        model: str | None = None,
+    ) -> Embeddings:
+        """As `GlowClient.embeddings`."""
+        return await self._run(calls.embeddings(texts, input_type, model))
+
+    async def info(self) -> ServiceInfo:
+        """As `GlowClient.info`."""
+        return await self._run(calls.info())
+
+    async def health(self) -> bool:
+        """As `GlowClient.health`."""
+        return await self._run(calls.health())
+
+    async def ready(self) -> Readiness:
+        """As `GlowClient.ready`."""
+        return await self._run(calls.ready())
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        if self._is_owner:
+            await self._http.aclose()
+
+    async def __aenter__(self) -> "AsyncGlowClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._connection.base_url!r})"
+
+    async def _run(self, call: Call[T]) -> T:
+        retries = self._connection.retries(call)
+        outcome = await self._send(call)
+        while (pause_s := retries.pause_after(outcome)) is not None:
+            await asyncio.sleep(pause_s)
+            outcome = await self._send(call)
+        return self._connection.answer(call, outcome)
+
+    async def _send(self, call: Call[T]) -> Outcome:
+        try:
+            return await self._http.send(self._connection.request(self._http, call), follow_redirects=False)
+        except httpx.RequestError as failure:
+            return failure

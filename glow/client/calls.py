@@ -1,0 +1,115 @@
+"""Each route as a value: what to send, and how to read what comes back. Both clients make their calls from these."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, Unpack
+from urllib.parse import quote
+
+import httpx
+
+from glow.client import answers
+from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo
+from glow.client.errors import ServiceError
+from glow.client.node import Node
+from glow.client.options import SearchOptions, SearchRequest
+from glow.client.problems import object_of, problem_of
+from glow.client.results import SearchResult
+from glow.errors import ConfigError
+from glow.records import Document
+
+__all__ = ["Call", "document", "embeddings", "health", "info", "ready", "search", "search_batch"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request and the reading of its answer.
+
+    Attributes:
+        method: GET or POST.
+        path: below the service's address.
+        read: from any response to the answer, or to a `ClientError`.
+        body: JSON to send; None sends no body.
+        is_repeatable: a refusal for now (429, 503) may be tried again; for health it is the answer.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    read: Callable[[httpx.Response], T]
+    body: Mapping[str, Any] | None = None
+    is_repeatable: bool = True
+
+
+def _reading(read: Callable[[Node], T]) -> Callable[[httpx.Response], T]:
+    return lambda response: read(object_of(response))
+
+
+def search(query: str, **options: Unpack[SearchOptions]) -> Call[SearchResult]:
+    """`POST /v1/search`."""
+    body = _search_body({"query": query, **options})
+    return Call("POST", "/v1/search", _reading(SearchResult.read), body)
+
+
+def search_batch(searches: Sequence[str | SearchRequest]) -> Call[BatchResult]:
+    """`POST /v1/search/batch`."""
+    bodies = [_search_body({"query": one} if isinstance(one, str) else one) for one in searches]
+    return Call("POST", "/v1/search/batch", _reading(answers.read_batch), {"searches": bodies})
+
+
+def _search_body(request: SearchRequest) -> dict[str, Any]:
+    body: dict[str, Any] = {name: value for name, value in request.items() if value is not None}
+    facets = request.get("facets")
+    if facets is not None:
+        body["facets"] = [{"field": facet} if isinstance(facet, str) else facet for facet in facets]
+    return body
+
+
+def document(document_id: str) -> Call[Document]:
+    """`GET /v1/documents/{id}`.
+
+    Raises:
+        ConfigError: the id is empty, or one that no path can hold.
+    """
+    if not document_id or any(part in (".", "..") for part in document_id.split("/")):
+        raise ConfigError(
+            f"document id {document_id!r:.80} cannot stand in a path; expected one without parts '.' and '..'"
+        )
+    return Call("GET", f"/v1/documents/{quote(document_id, safe='/')}", _reading(answers.read_document))
+
+
+def embeddings(
+    texts: str | Sequence[str], input_type: Literal["query", "document"] = "query", model: str | None = None
+) -> Call[Embeddings]:
+    """`POST /v1/embeddings`; base64 takes a third of the bytes of digits."""
+    body: dict[str, Any] = {
+        "input": texts if isinstance(texts, str) else list(texts),
+        "input_type": input_type,
+        "encoding_format": "base64",
+    }
+    if model is not None:
+        body["model"] = model
+    return Call("POST", "/v1/embeddings", _reading(answers.read_embeddings), body)
+
+
+def info() -> Call[ServiceInfo]:
+    """`GET /info`."""
+    return Call("GET", "/info", _reading(answers.read_info))
+
+
+def health() -> Call[bool]:
+    """`GET /healthz`."""
+    return Call("GET", "/healthz", lambda response: bool(object_of(response).value), is_repeatable=False)
+
+
+def ready() -> Call[Readiness]:
+    """`GET /readyz`, of which a 503 is an answer too."""
+    return Call("GET", "/readyz", _read_readiness, is_repeatable=False)
+
+
+def _read_readiness(response: httpx.Response) -> Readiness:
+    if response.status_code != 503:
+        object_of(response)
+        return Readiness(True)
+    problem: ServiceError = problem_of(response)
+    return Readiness(False, problem.detail)

@@ -1,0 +1,80 @@
+"""What both clients know of their service: address, key, time limits; requests made from calls, answers read from outcomes."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import httpx
+
+from glow import __version__
+from glow.client.calls import Call
+from glow.client.problems import raise_failure
+from glow.client.retry import Outcome, Retries, RetryPolicy
+from glow.errors import ConfigError
+
+__all__ = ["LIMITS", "Connection"]
+
+T = TypeVar("T")
+_NEVER_AGAIN = RetryPolicy(attempts=1)
+# The service closes connections that idle for 5 s; one that is used just then would be cut in the middle of a request.
+LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach a service.
+
+    Attributes:
+        base_url: `http://` or `https://` and what follows, without a trailing slash.
+        api_key: sent as `Authorization: Bearer`; None for a service that needs none. Never shown.
+        timeout_s: seconds for each of connecting, sending, and waiting for more of the answer.
+        policy: when to try again.
+
+    Raises:
+        ConfigError: the address is none, or the key holds what no header can.
+    """
+
+    base_url: str
+    api_key: str | None = field(repr=False)
+    timeout_s: float
+    policy: RetryPolicy
+
+    def __post_init__(self) -> None:
+        if not _is_address(self.base_url):
+            raise ConfigError(
+                f"base_url {self.base_url!r:.80} is no address; expected one such as http://127.0.0.1:8080"
+            )
+        key = self.api_key
+        if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
+            raise ConfigError(
+                "the API key is empty or holds what no header can; copy it once more, all of it"
+            )
+
+    def request(self, http: httpx.Client | httpx.AsyncClient, call: Call[T]) -> httpx.Request:
+        """The request of a call."""
+        headers = {"User-Agent": f"glow-client/{__version__}", "Accept": "application/json"}
+        if self.api_key is not None:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        url = self.base_url.rstrip("/") + call.path
+        return http.build_request(call.method, url, json=call.body, headers=headers, timeout=self.timeout_s)
+
+    def retries(self, call: Call[T]) -> Retries:
+        """The tries of a call that begins now."""
+        return Retries(self.policy if call.is_repeatable else _NEVER_AGAIN)
+
+    def answer(self, call: Call[T], outcome: Outcome) -> T:
+        """What a call answers with, of the outcome of its last try.
+
+        Raises:
+            ClientError: no answer, a problem, or nothing that can be understood.
+        """
+        if isinstance(outcome, httpx.RequestError):
+            raise_failure(outcome, self.base_url)
+        return call.read(outcome)
+
+
+def _is_address(base_url: str) -> bool:
+    try:
+        url = httpx.URL(base_url)
+    except (httpx.InvalidURL, TypeError):
+        return False
+    return url.scheme in ("http", "https") and bool(url.host) and not url.query and not url.fragment

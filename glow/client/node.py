@@ -1,0 +1,114 @@
+"""Reading JSON answers: each value with the place where it stands, so that a fault can be named.
+
+Members that nobody asks for are left alone: a newer service may send more than this client knows.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from glow.client.errors import UnusableAnswerError
+
+__all__ = ["Node"]
+
+
+class Node:
+    """A JSON object of an answer, read by the names and types that are expected of it.
+
+    Args:
+        value: what stands there.
+        place: JSON pointer to it, for messages.
+
+    Raises:
+        UnusableAnswerError: it is no object.
+    """
+
+    def __init__(self, value: object, place: str = "") -> None:
+        if not isinstance(value, dict):
+            raise _fault(place, "an object", value)
+        self.value: dict[str, Any] = value
+        self.place = place
+
+    def __contains__(self, name: str) -> bool:
+        return self.value.get(name) is not None
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A member that is a string; the default where it is absent or null, a fault where there is none."""
+        value = self.value.get(name, default)
+        value = default if value is None else value
+        if not isinstance(value, str):
+            raise _fault(f"{self.place}/{name}", "a string", value)
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A member that is a number."""
+        return _number(self.value.get(name), default, f"{self.place}/{name}")
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A member that is a whole number."""
+        return int(self.number(name, default))
+
+    def flag(self, name: str) -> bool:
+        """A member that is true; absent is false."""
+        return self.value.get(name) is True
+
+    def node(self, name: str) -> "Node":
+        """A member that is an object."""
+        return Node(self.value.get(name), f"{self.place}/{name}")
+
+    def optional(self, name: str) -> "Node | None":
+        """A member that is an object, or None where it is absent or null."""
+        return self.node(name) if name in self else None
+
+    def mapping(self, name: str) -> Mapping[str, Any]:
+        """A member that is an object, as it came; empty where it is absent."""
+        return self.node(name).value if name in self else {}
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """A member that maps names to numbers; empty where it is absent, and null members are left out."""
+        place = f"{self.place}/{name}"
+        members = self.mapping(name).items()
+        return {key: _number(value, None, f"{place}/{key}") for key, value in members if value is not None}
+
+    def nodes(self, name: str, *, required: bool = False) -> Iterator["Node"]:
+        """A member that is a list of objects; nothing where it is absent and not required."""
+        for place, value in enumerate(self.items(name, required=required)):
+            yield Node(value, f"{self.place}/{name}/{place}")
+
+    def items(self, name: str, *, required: bool = False) -> list[Any]:
+        """A member that is a list, as it came."""
+        value = self.value.get(name)
+        if value is None and not required:
+            return []
+        if not isinstance(value, list):
+            raise _fault(f"{self.place}/{name}", "a list", value)
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A member that is a string or a list of strings; nothing where it is absent."""
+        value = self.value.get(name)
+        values = [] if value is None else value if isinstance(value, list) else [value]
+        for position, item in enumerate(values):
+            if not isinstance(item, str):
+                raise _fault(f"{self.place}/{name}/{position}", "a string", item)
+        return tuple(values)
+
+    def lists(self, name: str) -> dict[str, tuple[str, ...]]:
+        """A member whose members are strings or lists of strings, each as a tuple."""
+        if name not in self:
+            return {}
+        inner = self.node(name)
+        return {key: inner.texts(key) for key in inner.value}
+
+
+def _number(value: object, default: float | None, place: str) -> float:
+    found = default if value is None else value
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise _fault(place, "a number", found)
+    return found
+
+
+def _fault(place: str, expected: str, found: object) -> UnusableAnswerError:
+    return UnusableAnswerError(
+        f"the answer has {found!r:.80} at {place or 'its top'}, expected {expected}; "
+        "does GLOW answer at this address, and in this version?"
+    )

@@ -1,0 +1,115 @@
+"""From what came over the wire to the JSON object of an answer, or to the error that it stands for."""
+
+import math
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import NoReturn
+
+import httpx
+
+from glow.client.errors import (
+    ConnectionFailedError,
+    NoAnswerInTimeError,
+    RequestFault,
+    ServiceError,
+    UnusableAnswerError,
+    error_type_of,
+)
+from glow.client.node import Node
+
+__all__ = ["object_of", "problem_in", "problem_of", "raise_failure", "retry_after_s"]
+
+
+def object_of(response: httpx.Response) -> Node:
+    """The JSON object of a good answer.
+
+    Raises:
+        ServiceError: the service answered with a problem.
+        UnusableAnswerError: the answer is a redirect, no JSON, or no object.
+    """
+    if response.is_error:
+        raise problem_of(response)
+    if not response.is_success:
+        raise UnusableAnswerError(
+            f"{response.url} answered {response.status_code}, expected an answer and no redirect; "
+            "give the address of the service itself"
+        )
+    try:
+        return Node(response.json())
+    except ValueError as error:
+        raise UnusableAnswerError(
+            f"{response.url} answered {response.text!r:.80}, expected JSON ({error}); does GLOW answer there?"
+        ) from error
+
+
+def problem_of(response: httpx.Response) -> ServiceError:
+    """The error of an answer with a status of 400 or more, whether or not a problem came with it."""
+    wait_s = retry_after_s(response.headers.get("Retry-After"))
+    try:
+        return problem_in(Node(response.json()), response.status_code, wait_s)
+    except (ValueError, UnusableAnswerError):  # a proxy in between has pages of its own
+        detail = f"no problem document came with it but {response.text!r:.80}; look at what stands in between"
+        return error_type_of(response.status_code)(detail, status=response.status_code, retry_after_s=wait_s)
+
+
+def problem_in(node: Node, status: int, wait_s: float | None = None) -> ServiceError:
+    """The error of a problem document (RFC 9457), all of whose members are optional.
+
+    Args:
+        node: the document.
+        status: HTTP status, 400 to 599.
+        wait_s: seconds that the service asks to wait.
+    """
+    faults = [
+        RequestFault(fault.text("pointer", ""), fault.text("detail", "")) for fault in node.nodes("errors")
+    ]
+    detail = node.text("detail", "") or node.text("title", "no reason was given")
+    return error_type_of(status)(
+        detail,
+        status=status,
+        code=node.text("code", ""),
+        request_id=node.text("request_id", ""),
+        faults=faults,
+        retry_after_s=wait_s,
+    )
+
+
+def raise_failure(failure: httpx.RequestError, url: str) -> NoReturn:
+    """Raises the error of a request that brought no answer.
+
+    Raises:
+        NoAnswerInTimeError: the service was reached and its answer did not come in time.
+        ConnectionFailedError: anything else.
+    """
+    what = f"{type(failure).__name__} {failure}".strip()
+    if isinstance(failure, httpx.ReadTimeout | httpx.WriteTimeout):
+        raise NoAnswerInTimeError(
+            f"no answer from {url} in time ({what}); allow more (timeout_s), or ask for less"
+        ) from failure
+    raise ConnectionFailedError(
+        f"no answer from {url} ({what}); check the address, and that the service runs"
+    ) from failure
+
+
+def retry_after_s(value: str | None) -> float | None:
+    """Seconds that a `Retry-After` asks to wait (RFC 9110, section 10.2.3): a number, or a date.
+
+    Args:
+        value: the header; None where there is none.
+
+    Returns:
+        Seconds, at least 0; None where there is no header, or nothing that can be understood.
+    """
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
+    except ValueError:
+        pass
+    try:
+        until = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    aware = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max((aware - datetime.now(UTC)).total_seconds(), 0.0)

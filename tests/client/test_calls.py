@@ -1,0 +1,269 @@
+"""What the clients send, and what they read of answers that hold more than they know."""
+
+import asyncio
+import base64
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from glow.client import (
+    AsyncGlowClient,
+    BadRequestError,
+    Explanation,
+    GlowClient,
+    LexicalTerm,
+    Passage,
+    RetryPolicy,
+    SearchResult,
+    WordDelta,
+)
+from glow.client.retry import Retries
+from glow.errors import ConfigError
+from glow.records import Document
+
+
+def test_options_are_sent_as_given_and_those_that_are_none_are_left_out(stub: Any, call: Any) -> None:
+    options = {
+        "top_k": 3,
+        "retriever": "hybrid",
+        "filter": {"field": "lang", "eq": "en"},
+        "facets": ["lang", {"field": "year", "limit": 3}],
+        "highlight": True,
+        "explain": {"leave_one_out": True},
+        "fields": [],
+    }
+    call(stub.url + "/", "search", "bees", **options, fusion=None, timeout_ms=None)
+    (seen,) = stub.seen
+    facets = [{"field": "lang"}, {"field": "year", "limit": 3}]
+    assert (seen.method, seen.path) == ("POST", "/v1/search")
+    assert seen.body == {"query": "bees", **options, "facets": facets}
+    assert seen.headers["content-type"] == "application/json"
+    assert seen.headers["user-agent"].startswith("glow-client/")
+    assert "authorization" not in seen.headers
+
+
+def test_the_key_is_sent_and_never_shown(stub: Any, call: Any) -> None:
+    call(stub.url, "search", "bees", client={"api_key": "the-key"})
+    assert stub.seen[0].headers["authorization"] == "Bearer the-key"
+    with GlowClient(stub.url, api_key="the-key") as client:
+        assert "the-key" not in repr(client) + repr(vars(client))
+
+
+def test_every_known_member_is_read_and_unknown_ones_are_kept_aside(
+    stub: Any, call: Any, reply: Any, answer: Any
+) -> None:
+    term = {"field": "query", "word": "bees", "tf": 1, "idf": 9.1, "weight": 3.2, "attention": 0.4, "new": 1}
+    explanation = {
+        "terms": [term],
+        "lexical": [{"word": "bees", "impact": 2.5}],
+        "leave_one_out": [{"word": "bees", "delta": -0.2}],
+        "later": {},
+    }
+    answer["query"] |= {"terms": [{"word": "bees", "idf": 9.1, "weight": 3.2}], "explanation": explanation}
+    answer["hits"][0] |= {
+        "scores": {"dense": 0.83, "lexical": 12.5, "rerank": None},
+        "fields": {"title": "Bees", "anchor": ["one", "two"]},
+        "metadata": {"year": 2000},
+        "highlights": {"text": ["… <em>bees</em> …"]},
+        "explanation": explanation,
+        "passage": {"field": "text", "start": 0, "end": 4, "text": "Bees"},
+        "invented": [1],
+    }
+    answer["facets"] = {
+        "lang": {"values": [{"value": "en", "count": 12}], "counted": 200, "approximate": True}
+    }
+    answer["invented"] = {"deep": True}
+    stub.script = [reply(body=answer)]
+    result = call(stub.url, "search", "bees")
+    hit = result.hits[0]
+    assert hit.scores == {"dense": 0.83, "lexical": 12.5}
+    assert hit.fields == {"title": ("Bees",), "anchor": ("one", "two")}
+    assert (hit.text("title"), hit.text("nope")) == ("Bees", "")
+    assert hit.highlights == {"text": ("… <em>bees</em> …",)}
+    assert hit.passage == Passage("text", 0, 4, "Bees")
+    assert isinstance(hit.explanation, Explanation)
+    assert hit.explanation == result.query.explanation
+    assert hit.explanation.terms[0].attention == 0.4
+    assert hit.explanation.lexical == (LexicalTerm("bees", 2.5),)
+    assert hit.explanation.leave_one_out == (WordDelta("bees", -0.2),)
+    assert result.query.terms[0].weight == 3.2
+    facet = result.facets["lang"]
+    assert (facet.values[0].value, facet.values[0].count, facet.counted, facet.approximate) == (
+        "en",
+        12,
+        200,
+        True,
+    )
+    assert result.timings_ms == {"search": 0.5}
+    assert (result.raw["invented"], hit.raw["invented"]) == ({"deep": True}, [1])
+
+
+def test_a_batch_holds_results_and_problems_in_order(stub: Any, call: Any, reply: Any, answer: Any) -> None:
+    item = {name: answer[name] for name in ("degraded", "index", "query", "hits", "timings_ms")}
+    bad = {"status": 422, "problem": {"status": 422, "code": "invalid_query", "detail": "empty"}}
+    head = {"request_id": "r9", "took_ms": 2.0, "index": answer["index"]}
+    stub.script = [reply(body={**head, "results": [{"status": 200, **item}, bad]})]
+    found = call(stub.url, "search_batch", ["bees", {"query": " ", "top_k": 2}])
+    good, problem = found.results
+    assert stub.seen[0].body == {"searches": [{"query": "bees"}, {"query": " ", "top_k": 2}]}
+    assert isinstance(good, SearchResult)
+    assert (good.request_id, good.took_ms) == ("r9", 2.0)
+    assert isinstance(problem, BadRequestError)
+    assert (problem.code, problem.detail) == ("invalid_query", "empty")
+
+
+def test_embeddings_are_read_from_base64_in_the_order_of_the_texts(stub: Any, call: Any, reply: Any) -> None:
+    vectors = [(0.25, -1.0), (0.5, 0.1)]
+    packed = [base64.b64encode(struct.pack("<2f", *vector)).decode() for vector in vectors]
+    data = [{"index": place, "embedding": packed[place]} for place in (1, 0)]
+    stub.script = [reply(body={"data": data, "model": "m", "usage": {"total_tokens": 7, "truncated": [1]}})]
+    found = call(stub.url, "embeddings", ["a", "b"], input_type="document")
+    sent = {"input": ["a", "b"], "input_type": "document", "encoding_format": "base64"}
+    assert stub.seen[0].body == sent
+    assert found.vectors == (vectors[0], struct.unpack("<2f", struct.pack("<2f", *vectors[1])))
+    assert (found.model, found.tokens, found.truncated) == ("m", 7, (1,))
+
+
+def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, reply: Any) -> None:
+    stub.script = [reply(body={"id": "a/b c?#é", "fields": {"title": "T"}, "metadata": {"n": 1}})]
+    assert call(stub.url, "document", "a/b c?#é") == Document("a/b c?#é", {"title": ("T",)}, {"n": 1})
+    assert stub.seen[0].path == "/v1/documents/a/b%20c%3F%23%C3%A9"
+    for bad in ("", "..", "a/../b"):
+        with pytest.raises(ConfigError, match="cannot stand in a path"):
+            call(stub.url, "document", bad)
+
+
+def test_a_service_that_is_not_ready_is_an_answer_and_not_an_error(
+    stub: Any, call: Any, problem: Any
+) -> None:
+    stub.script = [problem(503, "not_ready", "still loading")]
+    found = call(stub.url, "ready")
+    assert (found.is_ready, found.reason) == (False, "still loading")
+    assert len(stub.seen) == 1
+
+
+def test_info_of_a_service_without_parts_or_columns_has_none(stub: Any, call: Any, reply: Any) -> None:
+    index = {"version": "v", "model": "m", "documents": 3}
+    stub.script = [
+        reply(body={"version": "1", "index": index, "retrievers": ["dense"], "fields": [{"name": "url"}]})
+    ]
+    found = call(stub.url, "info")
+    assert (found.documents, found.parts, found.columns) == (3, (), {})
+    assert (found.fields, found.retrievers) == (("url",), ("dense",))
+
+
+def page_of(answer: Any, offset: int, size: int) -> Any:
+    hits = [{**answer["hits"][0], "id": str(offset + place)} for place in range(size)]
+    return {**answer, "hits": hits}
+
+
+def test_pages_are_asked_for_out_of_the_same_candidates_until_one_is_not_full(
+    stub: Any, call: Any, reply: Any, answer: Any
+) -> None:
+    stub.script = [reply(body=page_of(answer, offset, size)) for offset, size in ((0, 2), (2, 2), (4, 1))]
+    hits = call(stub.url, "search_hits", "bees", page_size=2, limit=50, fields=[])
+    assert [hit.id for hit in hits] == ["0", "1", "2", "3", "4"]
+    sent = [(seen.body["offset"], seen.body["top_k"], seen.body["candidates"]) for seen in stub.seen]
+    assert sent == [(0, 2, 50), (2, 2, 50), (4, 2, 50)]
+    assert all(seen.body["fields"] == [] for seen in stub.seen)
+
+
+def test_pages_end_at_the_limit_and_begin_at_the_offset(
+    stub: Any, call: Any, reply: Any, answer: Any
+) -> None:
+    stub.script = [reply(body=page_of(answer, 5, 2)), reply(body=page_of(answer, 7, 1))]
+    pages = call(stub.url, "search_pages", "bees", page_size=2, limit=3, offset=5)
+    assert [[hit.id for hit in page.hits] for page in pages] == [["5", "6"], ["7"]]
+    sent = [(seen.body["offset"], seen.body["top_k"], seen.body["candidates"]) for seen in stub.seen]
+    assert sent == [(5, 2, 8), (7, 1, 8)]
+    with pytest.raises(ConfigError, match="page_size"):
+        call(stub.url, "search_pages", "bees", page_size=0)
+
+
+def test_the_next_page_is_not_asked_for_before_it_is_wanted(stub: Any, reply: Any, answer: Any) -> None:
+    stub.script = [reply(body=page_of(answer, 0, 2))]
+    with GlowClient(stub.url) as client:
+        pages = client.search_pages("bees", page_size=2)
+        assert not stub.seen
+        next(pages)
+        assert len(stub.seen) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8080", "ftp://x", "http://", "http://x/?a=1", "http://x:port"]
+)
+def test_what_is_no_address_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ConfigError, match="base_url"):
+        GlowClient(url)
+
+
+@pytest.mark.parametrize("key", ["", "two words", "ключ", "a\nb"])
+def test_what_cannot_be_a_key_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ConfigError, match="API key") as caught:
+        GlowClient("http://127.0.0.1:1", api_key=key)
+    assert not key or key not in str(caught.value)
+
+
+def test_a_client_of_the_callers_own_is_used_and_left_open(stub: Any) -> None:
+    with httpx.Client(headers={"X-Mine": "yes"}) as mine:
+        with GlowClient(stub.url, http=mine) as client:
+            client.search("bees")
+        assert not mine.is_closed
+    assert stub.seen[0].headers["x-mine"] == "yes"
+
+
+def test_threads_share_a_client(stub: Any) -> None:
+    with GlowClient(stub.url) as client, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: client.search("bees").hits[0].id, range(20)))
+    assert found == ["a/b"] * 20
+
+
+def pauses(policy: RetryPolicy, chance: float, retry_after: str | None = None) -> list[float]:
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    outcome = httpx.Response(429, headers=headers)
+    now = 0.0
+    retries = Retries(policy, chance=lambda: chance, clock=lambda: now)
+    found = []
+    while (pause_s := retries.pause_after(outcome)) is not None:
+        found.append(pause_s)
+        now += pause_s
+    return found
+
+
+def test_pauses_double_up_to_the_longest_with_jitter_over_the_whole() -> None:
+    policy = RetryPolicy(attempts=6, total_s=100, first_pause_s=1, longest_pause_s=5)
+    assert pauses(policy, 1.0) == [1, 2, 4, 5, 5]
+    assert pauses(policy, 0.5) == [0.5, 1, 2, 2.5, 2.5]
+    assert pauses(policy, 0.5, "10") == [10.5, 11, 12, 12.5, 12.5]
+
+
+def test_no_try_begins_after_the_total_time() -> None:
+    assert pauses(RetryPolicy(attempts=99, total_s=6.9, first_pause_s=1, longest_pause_s=9), 1.0) == [1, 2]
+    assert pauses(RetryPolicy(attempts=1), 1.0) == []
+    for bad in ("-5", "nan", "inf", "soon", ""):
+        assert pauses(RetryPolicy(attempts=2, first_pause_s=1), 1.0, bad) == [1]
+
+
+def test_a_policy_of_less_than_one_try_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at least 1"):
+        RetryPolicy(attempts=0)
+    with pytest.raises(ConfigError, match="negative"):
+        RetryPolicy(total_s=-1)
+
+
+def test_a_cancelled_task_closes_its_connection(stub: Any, reply: Any, answer: Any) -> None:
+    stub.script = [reply(body=answer, after_s=20.0)]
+
+    async def run() -> None:
+        async with AsyncGlowClient(stub.url) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client.search("bees")
+
+    started = time.monotonic()
+    asyncio.run(run())
+    assert time.monotonic() - started < 10

@@ -1,0 +1,142 @@
+"""`glow.client` against the real service: its answers are read whole, and mean what HTTP says."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from glow.client import (
+    AccessDeniedError,
+    AsyncGlowClient,
+    BadRequestError,
+    GlowClient,
+    NotFoundError,
+    RetryPolicy,
+    SearchResult,
+    UnavailableServiceError,
+)
+from service.app import create_app
+from service.settings import Settings
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def test_a_search_says_what_http_says(server: Any, http: httpx.Client) -> None:
+    asked = {"query": "how do bees find home", "top_k": 3, "offset": 1, "fields": ["title", "anchor"]}
+    expected = http.post("/v1/search", json=asked).json()
+    with GlowClient(server.url) as client:
+        found = client.search(asked["query"], top_k=3, offset=1, fields=["title", "anchor"])
+    assert [(hit.rank, hit.id, hit.score) for hit in found.hits] == [
+        (hit["rank"], hit["id"], hit["score"]) for hit in expected["hits"]
+    ]
+    assert found.hits[0].text("title") == expected["hits"][0]["fields"]["title"]
+    assert found.hits[0].metadata == expected["hits"][0]["metadata"]
+    assert [term.word for term in found.query.terms] == ["how", "do", "bees", "find", "home"]
+    assert (found.index.version, found.index.model) == tuple(expected["index"].values())
+    assert found.took_ms > 0
+    assert found.timings_ms
+
+
+def test_pages_of_the_whole_collection_hold_each_document_once(server: Any) -> None:
+    with GlowClient(server.url) as client:
+        ids = [hit.id for hit in client.search_hits("water", page_size=7, limit=60, fields=[])]
+        pages = list(client.search_pages("water", page_size=7, limit=60))
+        whole = client.search("water", top_k=50, candidates=60)
+    assert len(ids) == len(set(ids)) == 50
+    assert [len(page.hits) for page in pages] == [7] * 7 + [1]
+    assert ids == [hit.id for hit in whole.hits]
+
+
+def test_both_clients_answer_the_same_on_every_route(server: Any) -> None:
+    async def ask() -> list[Any]:
+        async with AsyncGlowClient(server.url) as client:
+            page = [hit async for hit in client.search_hits("bees", limit=5)]
+            return [
+                page,
+                await client.document("toy/0"),
+                await client.embeddings(["bees", "sea"]),
+                await client.info(),
+                await client.health(),
+                await client.ready(),
+            ]
+
+    with GlowClient(server.url) as client:
+        expected = [
+            list(client.search_hits("bees", limit=5)),
+            client.document("toy/0"),
+            client.embeddings(["bees", "sea"]),
+            client.info(),
+            client.health(),
+            client.ready(),
+        ]
+    assert asyncio.run(ask()) == expected
+    _, document, embeddings, info, alive, ready = expected
+    assert document.fields["title"] == ("Bees",)
+    assert document.metadata == {"lang": "en", "year": 2000}
+    assert len(embeddings.vectors[0]) == info.dimensions
+    assert sum(value**2 for value in embeddings.vectors[1]) == pytest.approx(1, abs=1e-5)
+    assert (info.documents, "title" in info.fields, "dense" in info.retrievers) == (50, True, True)
+    assert alive
+    assert ready.is_ready
+
+
+def test_a_batch_mixes_results_and_problems(server: Any) -> None:
+    with GlowClient(server.url) as client:
+        good, bad = client.search_batch(["bees", {"query": " ", "top_k": 2}]).results
+    assert isinstance(good, SearchResult)
+    assert good.hits
+    assert isinstance(bad, BadRequestError)
+    assert bad.code == "invalid_query"
+
+
+def test_refusals_are_typed_and_name_the_place(server: Any) -> None:
+    with GlowClient(server.url) as client:
+        with pytest.raises(BadRequestError) as caught:
+            client.search("bees", top_k=0)
+        assert (caught.value.code, caught.value.faults[0].pointer) == ("invalid_request", "/top_k")
+        assert caught.value.request_id
+        with pytest.raises(NotFoundError) as missing:
+            client.document("nope/nothing")
+        assert missing.value.code == "document_not_found"
+
+
+def test_a_key_opens_a_service_that_needs_one(toy_index: Path, serve_app: Callable[..., Any]) -> None:
+    digest = hashlib.sha256(b"the-key").hexdigest()
+    settings = Settings(index_root=toy_index, api_keys=f"tester:{digest}")
+    quick = RetryPolicy(attempts=200, first_pause_s=0.05, longest_pause_s=0.1)
+    with serve_app(create_app(settings, on_failure=lambda: None)) as http:
+        url = str(http.base_url)
+        with GlowClient(url, api_key="the-key", retry=quick) as client:
+            assert client.search("bees").hits  # while it loads, a 503 is tried again
+        for key in (None, "another"):
+            with GlowClient(url, api_key=key) as client, pytest.raises(AccessDeniedError):
+                client.search("bees")
+
+
+def test_a_service_without_an_index_is_not_ready(
+    tmp_path: Path, make_app: Callable[..., Any], serve_app: Callable[..., Any]
+) -> None:
+    with serve_app(make_app(tmp_path)) as http:
+        with GlowClient(str(http.base_url), retry=RetryPolicy(attempts=1)) as client:
+            assert client.health()
+            assert not client.ready().is_ready
+            with pytest.raises(UnavailableServiceError) as caught:
+                client.search("bees")
+    assert caught.value.code == "not_ready"
+    assert caught.value.retry_after_s is not None
+
+
+def examples() -> list[str]:
+    page = (DOCS / "client.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("place", range(len(examples())))
+def test_the_examples_of_the_documentation_run(server: Any, place: int) -> None:
+    code = examples()[place].replace("http://127.0.0.1:8080", server.url)
+    exec(compile(code, f"docs/client.md, example {place + 1}", "exec"), {})  # noqa: S102 (our own page)
