@@ -19,6 +19,7 @@ from glow.search import (
     DocumentStore,
     Index,
     IndexKind,
+    build_columns,
     build_dense,
     choose_kind,
     require_buildable,
@@ -33,7 +34,13 @@ from index_builder.options import BuildOptions
 from index_builder.progress import Stages
 from index_builder.recall import measure_recall
 from index_builder.rejects import REJECTS_FILE, RejectLog
-from index_builder.report import build_report, describe_index, stage_seconds, write_json
+from index_builder.report import (
+    build_report,
+    describe_columns,
+    describe_index,
+    stage_seconds,
+    write_json,
+)
 from index_builder.source import Source, open_sources
 
 __all__ = ["BuildResult", "build"]
@@ -131,6 +138,8 @@ class _Build:
         terms = self._terms(corpus)
         preprocessor = self.model.with_terms(terms)
         store = DocumentStore(self.folder / DOCUMENTS_FILE)
+        with self.stages.stage("columns"):
+            columns = build_columns(store, self.folder)
         truncated = self._encode(store, preprocessor)
         vectors = map_vectors(self.folder / VECTORS_FILE, store.count, self.document_encoder.dimensions)
         dense = self._index(vectors, kind)
@@ -145,6 +154,7 @@ class _Build:
         report = build_report(
             version, self.options, self.model, corpus, rejects, terms, truncated, index, recall, seconds
         )
+        report["columns"] = describe_columns(columns)
         write_json(self.folder / REPORT_FILE, report)
         self._describe(corpus, rejects, terms, kind)
         return report

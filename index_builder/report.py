@@ -10,7 +10,7 @@ from typing import Any
 from glow import __version__
 from glow.errors import ConfigError, GlowError
 from glow.runtime import Model
-from glow.search import IndexKind, index_bytes
+from glow.search import ColumnsHeader, IndexKind, index_bytes
 from glow.text import TermTable
 from index_builder.corpus import CorpusStats
 from index_builder.options import BuildOptions
@@ -19,6 +19,7 @@ from index_builder.rejects import RejectLog
 
 __all__ = [
     "build_report",
+    "describe_columns",
     "describe_index",
     "failure_report",
     "require_writable",
@@ -97,6 +98,19 @@ def describe_index(
         "dimensions": dimensions,
         "size_bytes": size_bytes,
     }
+
+
+def describe_columns(header: ColumnsHeader) -> dict[str, Any]:
+    """Which metadata can be filtered by: for each field its documents, and by type the different values."""
+    fields = {
+        field.name: {
+            "documents": field.documents,
+            "distinct": {part.type: part.distinct for part in field.parts},
+            "lists": any(part.has_lists for part in field.parts),
+        }
+        for field in header.fields
+    }
+    return {"fields": fields, "left_out": header.left_out, "left_out_fields": header.left_out_fields}
 
 
 def stage_seconds(seconds: dict[str, float]) -> dict[str, float]:

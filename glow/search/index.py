@@ -4,10 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glow.artifact import Manifest, verify
 from glow.artifact.model import QUERY_SIDE_FILES, QUERY_TOWER
 from glow.errors import MismatchError
 from glow.runtime import Device, Encoder
+from glow.search.columns import Columns
+from glow.search.columns_format import COLUMNS_FOLDER, HEADER_FILE
 from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
 from glow.text import Preprocessor, TermTable, load_preprocessor
@@ -32,6 +37,7 @@ class Index:
         encoder: the query tower.
         dense: the vectors.
         documents: fields and metadata.
+        columns: metadata to filter and count by; None in a version of an older GLOW.
     """
 
     manifest: Manifest
@@ -39,6 +45,7 @@ class Index:
     encoder: Encoder
     dense: DenseIndex
     documents: DocumentStore
+    columns: Columns | None = None
 
     @classmethod
     def open(cls, folder: Path, device: Device = "cpu", threads: int = 1) -> "Index":
@@ -67,7 +74,8 @@ class Index:
         dense = DenseIndex.load(folder / DENSE_FILE, device)
         documents = DocumentStore(folder / DOCUMENTS_FILE)
         _check_shapes(manifest, encoder, dense, documents)
-        return cls(manifest, preprocessor, encoder, dense, documents)
+        columns = _open_columns(folder, manifest, documents)
+        return cls(manifest, preprocessor, encoder, dense, documents, columns)
 
     @property
     def version(self) -> str:
@@ -75,10 +83,21 @@ class Index:
         return self.manifest.name
 
     @property
+    def order(self) -> NDArray[np.uint32] | None:
+        """The rank of each row's id in code point order, which breaks ties; None in a version of an older GLOW."""
+        return self.columns.order if self.columns else None
+
+    @property
     def model(self) -> str:
         """Name and short hash of the model that built it: `glow-mini@sha256:ab12cd34`."""
         name = _model_parent(self.manifest).get("name", "unknown")
         return f"{name}@sha256:{self.manifest.hashes.get('model', '')[:8]}"
+
+
+def _open_columns(folder: Path, manifest: Manifest, documents: DocumentStore) -> Columns | None:
+    if f"{COLUMNS_FOLDER}/{HEADER_FILE}" not in manifest.files:
+        return None
+    return Columns.open(folder, documents.count, manifest.files)
 
 
 def _check_files(manifest: Manifest) -> None:

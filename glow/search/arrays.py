@@ -1,0 +1,63 @@
+"""Arrays that lie in files of an artefact: memory-mapped, and checked before anything relies on them."""
+
+import tokenize
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from glow.errors import FormatError
+
+__all__ = ["map_array", "map_bytes"]
+
+
+def map_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
+    """Opens a one-dimensional array of a known type and length without reading its values.
+
+    Args:
+        path: a `.npy` file.
+        kind: its dtype.
+        length: how many values it must hold.
+
+    Raises:
+        FormatError: it cannot be read or holds something else; the message names the file.
+    """
+    try:
+        # An empty array cannot be mapped.
+        found: Any = np.load(path, mmap_mode="r" if length else None, allow_pickle=False)
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        EOFError,
+        OverflowError,
+        SyntaxError,
+        tokenize.TokenError,
+    ) as error:
+        raise FormatError(f"cannot read {_name(path)}: {error}; rebuild the index") from error
+    wanted = f"{np.dtype(kind)} [{length}]"
+    if not isinstance(found, np.ndarray):
+        raise FormatError(f"{_name(path)} holds no array, expected {wanted}; rebuild the index")
+    if found.dtype != np.dtype(kind) or found.shape != (length,):
+        shape = list(found.shape)
+        raise FormatError(f"{_name(path)} holds {found.dtype} {shape}, expected {wanted}; rebuild the index")
+    return found
+
+
+def map_bytes(path: Path) -> NDArray[np.uint8]:
+    """Opens a file of plain bytes, uint8 [size].
+
+    Raises:
+        FormatError: it cannot be read; the message names the file.
+    """
+    try:
+        # An empty file cannot be mapped.
+        size = path.stat().st_size
+        return np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+    except (OSError, ValueError) as error:
+        raise FormatError(f"cannot read {_name(path)}: {error}; rebuild the index") from error
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"

@@ -1,0 +1,49 @@
+"""A document's metadata as fields: dotted path -> values of three types.
+
+`{"year": 2024, "place": {"city": "Bern"}, "authors": [{"name": "Ada"}, {"name": "Bo"}]}` has the fields `year`,
+`place.city` and `authors.name`, the last with two values. null and empty lists and objects are no values.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args
+
+__all__ = ["MAX_NAME_CHARACTERS", "VALUE_TYPES", "Scalar", "ValueType", "field_values", "type_of"]
+
+Scalar = str | int | float | bool
+ValueType = Literal["string", "number", "boolean"]
+VALUE_TYPES: tuple[ValueType, ...] = get_args(ValueType)
+
+MAX_NAME_CHARACTERS = 256
+"""A longer path is no field: names of any length would let one document take all memory."""
+
+
+def field_values(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
+    """Yields each value with its field, in the document's order; a list's members one by one.
+
+    Args:
+        metadata: JSON values, nested as deep as `glow.collection` lets them be.
+    """
+    for name, value in metadata.items():
+        yield from _walk(name, value)
+
+
+def type_of(value: object) -> ValueType | None:
+    """The type of a single value; None for null, lists and objects. true is no number."""
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, bool):
+        return "boolean"
+    return "number" if isinstance(value, int | float) else None
+
+
+def _walk(name: str, value: Any) -> Iterator[tuple[str, Scalar]]:
+    if len(name) > MAX_NAME_CHARACTERS:
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walk(f"{name}.{key}", item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _walk(name, item)
+    elif value is not None:
+        yield name, value

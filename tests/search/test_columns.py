@@ -1,0 +1,196 @@
+"""Columns hold what documents' metadata holds, in bounded memory, and a damaged file is refused by name."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glow.errors import FormatError, MismatchError
+from glow.records import Document
+from glow.search import Columns, DocumentStore, DocumentWriter, build_columns, columns_build
+from glow.search.columns_format import MAX_FIELDS
+from glow.search.metadata import MAX_NAME_CHARACTERS, type_of
+
+Metadata = dict[str, Any]
+Make = Callable[[Sequence[Metadata]], Columns]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Columns of documents with this metadata, written and opened."""
+
+    def made(rows: Sequence[Metadata]) -> Columns:
+        folder = tmp_path / f"v{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        with DocumentWriter(folder / "documents.sqlite") as writer:
+            for row, metadata in enumerate(rows):
+                writer.add(Document(f"d{row}", {"title": ("bees",)}, metadata))
+        build_columns(DocumentStore(folder / "documents.sqlite"), folder)
+        return Columns.open(folder, len(rows))
+
+    return made
+
+
+def values_of(columns: Columns, name: str, row: int) -> list[Any]:
+    """What a document holds in a field, read back; true and 1 are told apart by their text."""
+    found = []
+    for part in columns.fields[name].parts.values():
+        codes = part.codes[row : row + 1]
+        if part.offsets is not None:
+            codes = part.codes[part.offsets[row] : part.offsets[row + 1]]
+        found += [part.values.value(int(code) - 1) for code in codes if code]
+    return sorted(found, key=repr)
+
+
+def random_metadata(generator: random.Random) -> Metadata:
+    return {
+        "year": generator.choice([1999, 2000.5, 2**53, 2**53 + 1, -(2**63) + 1, 2**63 - 1, None]),
+        "lang": generator.choice(["en", "de", "", "é", "\U0001f600", None]),
+        "tags": [generator.choice("abc") for _ in range(generator.randrange(4))],
+        "mixed": generator.choice([1, 1.0, True, False, "1", [1, "1", None, True]]),
+        "place": {"city": generator.choice(["Bern", "東京"]), "at": [generator.random()]},
+        "authors": [{"name": generator.choice(["Ada", "Bo"])} for _ in range(generator.randrange(3))],
+    }
+
+
+@pytest.mark.parametrize("run_values", [7, 1 << 18])
+def test_columns_hold_every_value_of_every_document(
+    make: Make, monkeypatch: pytest.MonkeyPatch, run_values: int
+) -> None:
+    monkeypatch.setattr(columns_build, "RUN_VALUES", run_values)  # many small runs are merged, or one
+    generator = random.Random(0)  # noqa: S311 - test data
+    rows = [random_metadata(generator) for _ in range(300)]
+    columns = make(rows)
+    assert sorted(columns.fields) == [
+        "authors.name",
+        "lang",
+        "mixed",
+        "place.at",
+        "place.city",
+        "tags",
+        "year",
+    ]
+    for row, metadata in enumerate(rows):
+        expected = {**metadata, **{f"place.{key}": value for key, value in metadata["place"].items()}}
+        expected["authors.name"] = [author["name"] for author in metadata["authors"]]
+        for name in columns.fields:
+            value = expected[name]
+            wanted = {(type_of(item), item) for item in (value if isinstance(value, list) else [value])}
+            found = values_of(columns, name, row)
+            assert {(type_of(item), item) for item in found} == wanted - {(None, None)}, (name, row)
+            assert len(found) == len(set(map(repr, found)))
+
+
+def test_whole_numbers_of_64_bits_stay_exact_and_lie_in_order(make: Make) -> None:
+    numbers = [2**63 - 1, 2**53 + 1, 0.5, 2**53, -(2**63) + 1, 1e300, 2**63 - 2]
+    part = make([{"x": number} for number in numbers]).fields["x"].parts["number"]
+    assert [part.values.value(place) for place in range(len(part.values))] == sorted(numbers)
+    assert [part.find(number) for number in sorted(numbers)] == [1, 2, 3, 4, 5, 6, 7]
+    assert part.find(2**53 + 2) == part.find(2**63) == 0
+    assert list(part.between(2**53, 2**63 - 2, includes_low=False)) == [4, 5]
+
+
+def test_strings_lie_in_code_point_order(make: Make) -> None:
+    words = ["é", "\uffff", "z", "", "\U00010000", "Z"]  # UTF-16 would put the last but one before \uffff
+    part = make([{"x": word} for word in words]).fields["x"].parts["string"]
+    assert [part.values.value(place) for place in range(6)] == ["", "Z", "z", "é", "\uffff", "\U00010000"]
+    assert list(part.between("a", "é")) == [3, 4]
+
+
+def test_order_is_the_rank_of_each_id_in_code_point_order(tmp_path: Path) -> None:
+    ids = ["b", "é", "a", "\U00010000", "\uffff", "B", "a/1"]
+    with DocumentWriter(tmp_path / "documents.sqlite") as writer:
+        for identifier in ids:
+            writer.add(Document(identifier, {"title": ("bees",)}))
+    build_columns(DocumentStore(tmp_path / "documents.sqlite"), tmp_path)
+    order = Columns.open(tmp_path, len(ids)).order
+    assert order.tolist() == [sorted(ids).index(identifier) for identifier in ids]
+    assert order.dtype == np.uint32
+
+
+def test_thousands_of_keys_leave_the_most_frequent_ones(make: Make) -> None:
+    rows = [{"common": 1, **{f"key{row}-{at}": at for at in range(30)}} for row in range(100)]
+    columns = make(rows)
+    assert len(columns.fields) == MAX_FIELDS and "common" in columns.fields
+    name, reason = next(iter(columns.left_out.items()))
+    assert reason == f"{MAX_FIELDS} other fields occur in more documents"
+    assert len(columns.left_out) == 1_000 and name not in columns.fields
+
+
+def test_texts_and_endless_names_get_no_column(make: Make) -> None:
+    long = "n" * (MAX_NAME_CHARACTERS + 1)
+    columns = make([{"abstract": "é" * 1025, long: 1, "a": {long: 1}, "ok": "é" * 1024}])
+    assert list(columns.fields) == ["ok"]
+    assert columns.left_out == {"abstract": "it holds a text of more than 2048 bytes"}
+
+
+@pytest.mark.parametrize("rows", [[], [{}], [{"x": None, "y": [], "z": {}}, {}]])
+def test_documents_without_metadata_have_no_fields(make: Make, rows: list[Metadata]) -> None:
+    columns = make(rows)
+    assert columns.fields == {} and len(columns.order) == len(rows)
+
+
+@pytest.fixture
+def folder(make: Make, tmp_path: Path) -> Path:
+    generator = random.Random(1)  # noqa: S311 - test data
+    make([random_metadata(generator) for _ in range(40)])
+    return tmp_path / "v0"
+
+
+@pytest.mark.parametrize("name", ["columns.json", "values.bin", "order.npy"])
+def test_a_missing_or_truncated_file_is_refused_by_name(folder: Path, name: str) -> None:
+    path = folder / "columns" / name
+    whole = path.read_bytes()
+    for length in (0, 1, 30, len(whole) // 2, len(whole) - 9):
+        path.write_bytes(whole[:length])
+        with pytest.raises(FormatError, match=rf"columns/{name}"):
+            Columns.open(folder, 40)
+    path.unlink()
+    with pytest.raises(FormatError, match=rf"columns/{name}"):
+        Columns.open(folder, 40)
+
+
+def test_changed_bytes_are_refused_or_harmless_and_never_crash(folder: Path) -> None:
+    """The manifest's checksums come first; this is what stands behind them."""
+    generator = random.Random(2)  # noqa: S311 - test data
+    for name in ("columns.json", "values.bin", "order.npy"):
+        path = folder / "columns" / name
+        whole = path.read_bytes()
+        for _ in range(150):
+            changed = bytearray(whole)
+            changed[generator.randrange(len(whole))] = generator.randrange(256)
+            path.write_bytes(changed)
+            try:
+                columns = Columns.open(folder, 40)
+            except (FormatError, MismatchError):
+                continue
+            for field in columns.fields.values():
+                for part in field.parts.values():
+                    assert int(part.codes.max()) <= len(part.values)
+                    assert [part.values.value(place) for place in range(len(part.values))]
+        path.write_bytes(whole)
+
+
+def test_pickles_other_types_and_foreign_headers_are_refused(folder: Path) -> None:
+    order = folder / "columns" / "order.npy"
+    for foreign in (np.array([{}] * 40), np.arange(40), np.arange(39, dtype=np.uint32)):
+        np.save(order, foreign, allow_pickle=True)
+        with pytest.raises(FormatError, match=r"columns/order\.npy"):
+            Columns.open(folder, 40)
+    header = folder / "columns" / "columns.json"
+    body = json.loads(header.read_text())
+    for change in ({"format": 2}, {"fields": [{"name": "x", "documents": 1, "parts": []}]}, {"extra": 1}):
+        header.write_text(json.dumps({**body, **change}))
+        with pytest.raises(FormatError, match=r"columns/columns\.json"):
+            Columns.open(folder, 40)
+
+
+def test_columns_of_another_index_or_without_checksum_are_refused(folder: Path) -> None:
+    with pytest.raises(MismatchError, match="describes 40 documents, the index has 41"):
+        Columns.open(folder, 41)
+    with pytest.raises(MismatchError, match=r"the manifest lacks columns/values\.bin"):
+        Columns.open(folder, 40, ["columns/columns.json", "columns/order.npy"])
