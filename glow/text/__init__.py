@@ -1,5 +1,6 @@
 """The one home of text handling: words, word pieces, term statistics, BM25 and BM25F, preprocessing."""
 
+from glow.text.lexical import is_lexical, lexical_words
 from glow.text.preprocessor import (
     PREPROCESSOR_VERSION,
     Preprocessor,
@@ -23,6 +24,8 @@ __all__ = [
     "WordWeigher",
     "WordWeights",
     "field_words",
+    "is_lexical",
+    "lexical_words",
     "load_preprocessor",
     "select_terms",
 ]

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 __all__ = [
     "adjusted_tf",
+    "bm25_impact",
     "bm25f_weight",
     "idf_bm25",
+    "idf_lucene",
     "idf_smooth",
     "normalise",
     "query_weight",
@@ -48,6 +50,30 @@ def idf_smooth(df: Number, documents: float) -> Number:
     """
     idf: Number = np.log((1.0 + documents) / (1.0 + df)) + 1.0
     return idf
+
+
+def idf_lucene(df: Number, documents: float) -> Number:
+    """ln(1 + (N - df + 0.5) / (df + 0.5)), above 0 for every word: Lucene's idf, for scoring by words alone.
+
+    Kamphuis et al. 2020, "Which BM25 Do You Mean?", Table 1, Lucene (https://doi.org/10.1007/978-3-030-45442-5_4).
+    """
+    idf: Number = np.log(1.0 + (documents - df + 0.5) / (df + 0.5))
+    return idf
+
+
+def bm25_impact(
+    idf: NDArray[np.float64],
+    tf: NDArray[np.float64],
+    length: NDArray[np.float64],
+    average: float,
+    k1: float,
+    b: float,
+) -> NDArray[np.float64]:
+    """What a word adds to a document's score: idf * tf / (tf + k1 * (1 - b + b * l / avgl)).
+
+    Lucene's BM25 without its constant factor k1 + 1, which changes no ranking (Kamphuis et al. 2020, section 2).
+    """
+    return idf * tf / (tf + k1 * (1.0 - b + b * length / average))
 
 
 def query_weight(idf: Number, tf: Number, length: float, average: float, k1: float, b: float) -> Number:

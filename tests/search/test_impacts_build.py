@@ -1,0 +1,125 @@
+"""The files of an inverted index: the same whatever the chunks, and refused when damaged."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glow.errors import FormatError
+from glow.search.impacts import ImpactIndex
+from glow.search.impacts_build import ImpactWriter
+from glow.search.impacts_format import IMPACTS_FILES
+
+WORDS = ["ant", "bee", "cow", "dog", "owl"]
+DOCUMENTS = [{1: 2.0, 4: 1.0}, {}, {0: 3.0}, {4: 2.5, 0: 1.5, 1: 0.5}]
+
+
+def write(folder: Path, chunk_postings: int = 1 << 20) -> Path:
+    with ImpactWriter(folder, WORDS, chunk_postings) as writer:
+        for document in DOCUMENTS:
+            writer.add(document.keys(), document.values())
+        writer.finish("learned", lambda _words, _rows, values: values, {"scale": 1.0})
+    return folder
+
+
+def test_postings_lie_by_word_with_rows_ascending(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    arrays = {
+        name: np.load(folder / f"{name}.npy").tolist() for name in ("starts", "rows", "impacts", "maxima")
+    }
+    assert arrays == {
+        "starts": [0, 2, 4, 6],
+        "rows": [2, 3, 0, 3, 0, 3],
+        "impacts": [3.0, 1.5, 2.0, 0.5, 1.0, 2.5],
+        "maxima": [3.0, 2.0, 2.5],
+    }
+    assert (folder / "words.bin").read_bytes() == b"antbeeowl"  # cow and dog have no posting
+    assert json.loads((folder / "impacts.json").read_bytes()) == {
+        "format": 1,
+        "kind": "learned",
+        "documents": 4,
+        "words": 3,
+        "postings": 6,
+        "parameters": {"scale": 1.0},
+    }
+
+
+@pytest.mark.parametrize("chunk_postings", [1, 2, 3, 5])
+def test_the_size_of_the_chunks_changes_no_byte(tmp_path: Path, chunk_postings: int) -> None:
+    whole, cut = write(tmp_path / "whole"), write(tmp_path / "cut", chunk_postings)
+    assert {path.name for path in cut.iterdir()} == set(IMPACTS_FILES)  # the working file is gone
+    for name in IMPACTS_FILES:
+        assert (cut / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_the_working_file_goes_when_the_build_fails(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), ImpactWriter(tmp_path, WORDS):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def replaced(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], None]:  # type: ignore[type-arg]
+    return lambda folder: np.save(folder / name, change(np.load(folder / name)))
+
+
+def header(**values: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "impacts.json"
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), **values}))
+
+    return change
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def put(index: int, value: float) -> Callable[[np.ndarray], np.ndarray]:  # type: ignore[type-arg]
+    def change(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        array[index] = value
+        return array
+
+    return change
+
+
+def pickled(folder: Path) -> None:
+    np.save(folder / "rows.npy", np.array([{}], object), allow_pickle=True)
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], None]]] = {
+    **{
+        f"no {name}": (name, lambda folder, name=name: (folder / name).unlink())
+        for name in IMPACTS_FILES
+        if name != "words.bin"
+    },
+    "no words": ("impacts/", lambda folder: (folder / "words.bin").unlink()),
+    "header is no JSON": ("impacts.json", cut("impacts.json", 20)),
+    "a format of the future": ("impacts.json", header(format=2)),
+    "an unknown kind": ("impacts.json", header(kind="magic")),
+    "another count of words": ("impacts.json", header(words=2)),
+    "another count of postings": ("rows.npy", header(postings=7)),
+    "fewer documents than rows name": ("rows.npy", header(documents=3)),
+    "words cut short": ("offsets.npy", cut("words.bin", 5)),
+    "offsets that fall": ("offsets.npy", replaced("offsets.npy", put(1, 9))),
+    "starts of another type": ("starts.npy", replaced("starts.npy", lambda array: array.astype(np.int32))),
+    "starts that fall": ("starts.npy", replaced("starts.npy", put(1, 5))),
+    "starts beyond the postings": ("starts.npy", replaced("starts.npy", put(-1, 9))),
+    "rows cut short": ("rows.npy", cut("rows.npy", 140)),
+    "rows of objects": ("rows.npy", pickled),
+    "rows in two dimensions": ("rows.npy", replaced("rows.npy", lambda array: array.reshape(2, 3))),
+    "an impact that is no number": ("impacts.npy", replaced("impacts.npy", put(2, np.nan))),
+    "an impact of nothing": ("impacts.npy", replaced("impacts.npy", put(2, 0.0))),
+    "an infinite maximum": ("maxima.npy", replaced("maxima.npy", put(0, np.inf))),
+}
+
+
+@pytest.mark.parametrize("fault", DAMAGE)
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, fault: str) -> None:
+    folder = write(tmp_path / "impacts")
+    name, damage = DAMAGE[fault]
+    damage(folder)
+    with pytest.raises(FormatError, match=name if name.endswith("/") else f"{name}|vocabulary") as error:
+        ImpactIndex.open(folder)
+    assert "impacts" in str(error.value)
