@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.training.checkpoint import load_checkpoint
 from glow.training.from_model import read_towers
+from model_export.explain import add_explain as add_explain_graphs
 from model_export.package import Source, export_model
 from model_export.quality import check_quality
 from model_export.quantise import Quantisation
@@ -24,7 +25,7 @@ app = typer.Typer(add_completion=False, help="Export trained towers to a model a
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Option(help="Model folder to make.")],
+    out: Annotated[Path | None, typer.Option(help="Model folder to make.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Checkpoint to export.")] = None,
     from_model: Annotated[
         Path | None, typer.Option(help="Model to read back and export again, in place of a checkpoint.")
@@ -38,6 +39,10 @@ def export(
     ] = None,
     split: Annotated[str, typer.Option(help="Split of --parity-data.")] = "dev",
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing model.")] = False,
+    add_explain: Annotated[
+        Path | None,
+        typer.Option(help="Existing model to give explain graphs, and nothing else; its hash stays."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Where to write the parity report.")
     ] = None,
@@ -45,10 +50,13 @@ def export(
     """Export both towers to ONNX, check them against torch, and package the model."""
     console = Console(stderr=True)
     try:
-        source = _source(checkpoint, from_model)
-        queries, documents = _texts(parity_data, split, source.preprocessor.schema)
-        quality = check_quality(source, quantize, parity_data, split) if parity_data else {}
-        report = export_model(source, out, quantize, queries, documents, quality, replace=replace)
+        if add_explain:
+            report = _add_explain(add_explain, out, checkpoint, from_model)
+        else:
+            target, source = _target(out), _source(checkpoint, from_model)
+            queries, documents = _texts(parity_data, split, source.preprocessor.schema)
+            quality = check_quality(source, quantize, parity_data, split) if parity_data else {}
+            report = export_model(source, target, quantize, queries, documents, quality, replace=replace)
     except GlowError as error:
         console.print(f"[red]error[/red] ({error.code}): {error}")
         raise typer.Exit(2) from error
@@ -56,6 +64,18 @@ def export(
     if json_file:
         json_file.write_text(text + "\n", encoding="utf-8")
     sys.stdout.write(text + "\n")
+
+
+def _add_explain(model: Path, *others: Path | None) -> dict[str, Any]:
+    if any(others):
+        raise ConfigError("--add-explain changes a model in place: give it without the options of an export")
+    return {"model": model.name, "explain_bytes": add_explain_graphs(model)}
+
+
+def _target(out: Path | None) -> Path:
+    if out is None:
+        raise ConfigError("give --out, the model folder to make")
+    return out
 
 
 def _source(checkpoint: Path | None, from_model: Path | None) -> Source:

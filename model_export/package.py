@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx import ModelProto
 
@@ -16,16 +15,16 @@ from glow.artifact.manifest import file_records
 from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER, TOWER_WEIGHTS, model_hash
 from glow.nn.towers import TwoTowers
 from glow.records import Document
-from glow.text import Preprocessor, WeightedTokens
+from glow.text import Preprocessor
 from glow.training.checkpoint import REPORT_FILE, TOWERS_FILE, save_preprocessing
+from model_export.explain import write_explain
 from model_export.graph import export_graph
 from model_export.parity import check_parity
 from model_export.quantise import Quantisation, quantise_matrices
+from model_export.texts import parity_texts
 from model_export.word_table import move_weights, share_word_table
 
 __all__ = ["Source", "export_model"]
-
-PARITY_TEXTS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def export_model(
         ExportError: a tower as exported is not the trained one.
         BuildError: `out` exists.
     """
-    texts = _parity_texts(source.preprocessor, queries, documents)
+    texts = parity_texts(source.preprocessor, queries, documents)
     with write_artifact(out, "model", replace=replace) as writer, tempfile.TemporaryDirectory() as scratch:
         _write_towers(source.towers, Path(scratch), "none")
         _write_towers(source.towers, writer.folder, how)
@@ -76,6 +75,7 @@ def export_model(
             ).as_json()
             for name, tower in _named(source.towers).items()
         }
+        write_explain(writer.folder, texts, pad_id)
         report = {"precision": how, "parity": parity, "quality": dict(quality or {})}
         text = json.dumps({**report, "training": source.report}, indent=2)
         (writer.folder / REPORT_FILE).write_text(text + "\n", encoding="utf-8")
@@ -101,29 +101,3 @@ def _write_towers(towers: TwoTowers, folder: Path, how: Quantisation) -> None:
 
 def _named(towers: TwoTowers) -> dict[str, Any]:
     return {QUERY_TOWER: towers.query, DOCUMENT_TOWER: towers.document}
-
-
-def _parity_texts(
-    preprocessor: Preprocessor, queries: Sequence[str], documents: Sequence[Document]
-) -> dict[str, list[WeightedTokens]]:
-    """Texts of many lengths for each tower."""
-    if not queries or not documents:
-        queries, documents = _made_up(preprocessor)
-    return {
-        QUERY_TOWER: [preprocessor.query(text) for text in queries[:PARITY_TEXTS]],
-        DOCUMENT_TOWER: [preprocessor.document(document) for document in documents[:PARITY_TEXTS]],
-    }
-
-
-def _made_up(preprocessor: Preprocessor) -> tuple[list[str], list[Document]]:
-    """Texts of words drawn from the term table, lengths spread over the budgets; the same every time."""
-    random = np.random.default_rng(0)
-    words = [word for word, _ in preprocessor.terms.items()] or ["nothing"]
-    field = preprocessor.schema.fields[-1]
-
-    def text(longest: int) -> str:
-        return " ".join(random.choice(words, random.integers(1, longest)))
-
-    queries = [text(preprocessor.schema.query_tokens) for _ in range(PARITY_TEXTS)]
-    documents = [Document(str(number), {field.name: (text(field.tokens),)}) for number in range(PARITY_TEXTS)]
-    return queries, documents

@@ -11,6 +11,8 @@ from glow.text import PREPROCESSOR_VERSION
 
 __all__ = [
     "DOCUMENT_TOWER",
+    "EXPLAIN_FILES",
+    "EXPLAIN_TOWERS",
     "HASHED_FILES",
     "QUERY_SIDE_FILES",
     "QUERY_TOWER",
@@ -37,6 +39,10 @@ QUERY_SIDE_FILES = (
     "towers.json",
 )
 """What an index copies from its model, so that one swap exchanges model, table and index together."""
+EXPLAIN_TOWERS = {QUERY_TOWER: "query-explain.onnx", DOCUMENT_TOWER: "document-explain.onnx"}
+"""The same towers over the same weights, with the last layer's attention as a second output (decision 8)."""
+EXPLAIN_FILES = (*EXPLAIN_TOWERS.values(), TOWER_WEIGHTS[DOCUMENT_TOWER])
+"""What an index copies beside the query side, so that it can say why a hit was found. A model may lack the graphs."""
 HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER, TOWER_WEIGHTS[DOCUMENT_TOWER])
 
 

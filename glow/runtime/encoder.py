@@ -33,6 +33,7 @@ class Encoder:
 
     Attributes:
         dimensions: D.
+        outputs: what the graph can be asked for; `vector` at least.
 
     Raises:
         DeviceError, FormatError: as `open_session`; FormatError also for a model that is no tower.
@@ -52,6 +53,7 @@ class Encoder:
         self.device = device
         self.dimensions = self._check(path.name)
         self.providers: list[str] = self._session.get_providers()
+        self.outputs = tuple(value.name for value in self._session.get_outputs())
 
     def _check(self, name: str) -> int:
         """D of the tower, whose inputs and output must be the four and the one that `run` uses."""
@@ -78,6 +80,13 @@ class Encoder:
 
     def run(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
         """Encodes sequences as one padded batch, at least one; returns as `encode`."""
+        vectors: NDArray[np.float32] = self.run_outputs(sequences, [OUTPUT])[0]
+        return vectors
+
+    def run_outputs(
+        self, sequences: Sequence[WeightedTokens], outputs: Sequence[str]
+    ) -> list[NDArray[np.float32]]:
+        """Runs one padded batch of at least one sequence for the graph's outputs of these names, in their order."""
         batch = pad(sequences, self._pad_id)
         inputs = {
             "ids": batch.ids,
@@ -85,5 +94,4 @@ class Encoder:
             "field_ids": batch.field_ids,
             "weights": batch.weights,
         }
-        vectors: NDArray[np.float32] = self._session.run([OUTPUT], inputs)[0]
-        return vectors
+        return self._session.run(list(outputs), inputs)

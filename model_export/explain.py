@@ -1,0 +1,133 @@
+"""Graphs that also say where a tower looked: the exported towers with the last layer's attention as a second output.
+
+They are made from the graphs as exported, quantised or not, and name the same weights, so that a vector is bit for bit that
+of the plain tower and a second graph costs kilobytes. What is asked for is GLOW's Table 4 (`glow.training.attention_study`,
+rows `cls`): the attention that each token gets from [CLS] in the last layer, mean over heads.
+
+    B   batch       n   heads       L   tokens
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from glow.artifact.folder import sync
+from glow.artifact.manifest import MANIFEST_FILE, FileRecord, file_sha256, verify
+from glow.artifact.model import EXPLAIN_TOWERS, model_hash
+from glow.errors import ExportError
+from glow.runtime import Encoder
+from glow.runtime.explain import ATTENTION, AttentionEncoder
+from glow.text import WeightedTokens, load_preprocessor
+from model_export.texts import parity_texts
+
+__all__ = ["add_attention", "add_explain", "write_explain"]
+
+_MAX_ERROR = 1e-3
+"""Of a row of attention, which sums to 1; fp16 is the coarsest."""
+_CHECKED_TEXTS = 16
+
+
+def add_explain(folder: Path) -> int:
+    """Adds the explain graphs to an existing model, whose weights, graphs and model hash stay as they are.
+
+    Args:
+        folder: a model.
+
+    Returns:
+        Bytes that the two graphs take.
+
+    Raises:
+        ArtifactError: missing, damaged, or not a model.
+        ExportError: a graph is no tower that we know, or does not give the plain tower's vectors.
+    """
+    manifest = verify(folder, "model")
+    digest = model_hash(manifest.files)
+    preprocessor = load_preprocessor(folder)
+    names = write_explain(folder, parity_texts(preprocessor), preprocessor.pieces.pad_id)
+    records = {
+        name: FileRecord(size_bytes=(folder / name).stat().st_size, sha256=file_sha256(folder / name))
+        for name in names
+    }
+    changed = manifest.model_copy(update={"files": dict(sorted({**manifest.files, **records}.items()))})
+    if model_hash(changed.files) != digest:
+        raise ExportError(f"{folder.name}: its model hash would change; nothing was changed in its manifest")
+    # A file that the manifest does not name yet is no part of the model: at no moment is it half changed.
+    temporary = folder / f".{MANIFEST_FILE}"
+    temporary.write_bytes(changed.to_bytes())
+    for path in (*(folder / name for name in names), temporary):
+        sync(path)
+    temporary.replace(folder / MANIFEST_FILE)
+    sync(folder)
+    return sum(record.size_bytes for record in records.values())
+
+
+def write_explain(folder: Path, texts: dict[str, list[WeightedTokens]], pad_id: int) -> list[str]:
+    """Writes the explain graph of each tower beside it and checks that its vectors are the same.
+
+    Args:
+        folder: holds both towers with their weights.
+        texts: tower's file -> preprocessed texts for the check, at least one each.
+        pad_id: of the vocabulary.
+
+    Returns:
+        The names of the files.
+
+    Raises:
+        ExportError: a graph is no tower that we know, or does not give the plain tower's vectors.
+    """
+    for tower, name in EXPLAIN_TOWERS.items():
+        onnx.save(add_attention(onnx.load(folder / tower, load_external_data=False)), folder / name)
+        _check(folder / tower, folder / name, texts[tower][:_CHECKED_TEXTS], pad_id)
+    return list(EXPLAIN_TOWERS.values())
+
+
+def add_attention(model: ModelProto) -> ModelProto:
+    """Gives a tower's graph the output `attention`, float32 [B, L]: row 0 of the last softmax, mean over heads.
+
+    Args:
+        model: a tower in any precision, changed in place; its external data need not be loaded.
+
+    Raises:
+        ExportError: there is no softmax whose result is multiplied, as attention is.
+    """
+    graph = model.graph
+    readers = {name: node for node in graph.node for name in node.input}
+    found = [node for node in graph.node if node.op_type == "Softmax" and node.output[0] in readers]
+    if not found:
+        raise ExportError("the graph holds no softmax that is read; export the model again with this version")
+    constants = {f"{ATTENTION}.first": np.array(0, np.int64), f"{ATTENTION}.heads": np.array([1], np.int64)}
+    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    graph.node.extend(_steps(found[-1].output[0]))
+    shape = [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim]
+    graph.output.append(helper.make_tensor_value_info(ATTENTION, TensorProto.FLOAT, shape))
+    return model
+
+
+def _steps(probabilities: str) -> list[NodeProto]:
+    """[B, n, L, L] -> the row of [CLS], [B, n, L] -> mean over heads, [B, L]."""
+    first, row, whole = f"{ATTENTION}.first", f"{ATTENTION}.row", f"{ATTENTION}.float"
+
+    def step(kind: str, inputs: list[str], out: str, **attributes: int) -> NodeProto:
+        return helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes)
+
+    return [
+        step("Gather", [probabilities, first], row, axis=2),
+        step("Cast", [row], whole, to=TensorProto.FLOAT),
+        step("ReduceMean", [whole, f"{ATTENTION}.heads"], ATTENTION, keepdims=0),
+    ]
+
+
+def _check(plain: Path, explained: Path, sequences: Sequence[WeightedTokens], pad_id: int) -> None:
+    expected = Encoder(plain, pad_id).run(sequences)
+    found, attention = AttentionEncoder(explained, pad_id).run(sequences)
+    if not np.array_equal(found, expected):
+        difference = float(np.abs(found - expected).max())
+        raise ExportError(
+            f"{explained.name} gives other vectors than {plain.name}, by up to {difference:.1e}"
+        )
+    error = float(np.abs(attention.sum(1) - 1.0).max())
+    if not error < _MAX_ERROR:
+        raise ExportError(f"{explained.name}: attention of a text sums to 1 only within {error:.1e}")
