@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,26 @@ from glow.runtime.encoder import DEFAULT_BATCH_TOKENS
 from glow.search import (
     DenseIndex,
     DocumentStore,
+    ImpactHeader,
     Index,
     IndexKind,
+    PassageMap,
     build_columns,
     build_dense,
+    build_lexical,
     choose_kind,
+    passages_of,
     require_buildable,
     require_device,
     set_threads,
 )
+from glow.search.impacts_format import IMPACTS_FOLDER
 from glow.search.index import DENSE_FILE, DOCUMENTS_FILE, MODEL_FOLDER, REPORT_FILE, TERMS_FOLDER
-from glow.text import Preprocessor, TermTable, select_terms
+from glow.text import Preprocessor, TermTable, lexical_words, select_terms
 from index_builder.corpus import CorpusStats, read_corpus
 from index_builder.encode import encode_corpus, map_vectors
 from index_builder.options import BuildOptions
+from index_builder.passages import cut_documents, describe_passages, open_cutter
 from index_builder.progress import Stages
 from index_builder.recall import measure_recall
 from index_builder.rejects import REJECTS_FILE, RejectLog
@@ -38,6 +45,7 @@ from index_builder.report import (
     build_report,
     describe_columns,
     describe_index,
+    describe_lexical,
     stage_seconds,
     write_json,
 )
@@ -126,6 +134,7 @@ class _Build:
         # Opened before the first stage: a device that is not there must not show after hours of reading.
         batch_tokens = CPU_BATCH_TOKENS if options.device == "cpu" else DEFAULT_BATCH_TOKENS
         self.document_encoder = model.encoder("document", options.device, 1, batch_tokens)
+        self.cutter = open_cutter(options, model.preprocessor)
         self.query_encoder = model.encoder("query", options.device, options.threads, batch_tokens)
 
     def run(self, root: IndexRoot, version: str) -> dict[str, Any]:
@@ -134,14 +143,17 @@ class _Build:
             corpus = self._read(rejects)
             keep_as = root.path / f"rejects-{version}.jsonl"
             rejects.require_share(corpus.documents, self.options.max_reject_share, keep_as)
-        kind = self._kind(corpus.documents)
+        store = DocumentStore(self.folder / DOCUMENTS_FILE)
+        passages = cut_documents(store, self.cutter, self.folder, self.stages)
+        count = len(passages) if passages else store.count
+        kind = self._kind(count)
         terms = self._terms(corpus)
         preprocessor = self.model.with_terms(terms)
-        store = DocumentStore(self.folder / DOCUMENTS_FILE)
         with self.stages.stage("columns"):
             columns = build_columns(store, self.folder)
-        truncated = self._encode(store, preprocessor)
-        vectors = map_vectors(self.folder / VECTORS_FILE, store.count, self.document_encoder.dimensions)
+        lexical = self._lexical(store, corpus, terms)
+        truncated = self._encode(store, passages, preprocessor)
+        vectors = map_vectors(self.folder / VECTORS_FILE, count, self.document_encoder.dimensions)
         dense = self._index(vectors, kind)
         with self.stages.stage("recall"):
             recall = measure_recall(dense, vectors, store, preprocessor, self.query_encoder)
@@ -149,14 +161,19 @@ class _Build:
         (self.folder / VECTORS_FILE).unlink()
         self._copy_model()
         size_bytes = (self.folder / DENSE_FILE).stat().st_size
-        index = describe_index(kind, self.options, corpus, dense.dimensions, size_bytes)
+        index = describe_index(kind, self.options, count, dense.dimensions, size_bytes)
         seconds = self.stages.seconds
         report = build_report(
             version, self.options, self.model, corpus, rejects, terms, truncated, index, recall, seconds
         )
         report["columns"] = describe_columns(columns)
+        if passages:
+            report["passages"] = describe_passages(passages, seconds)
+        report["lexical"] = describe_lexical(lexical, self.folder) if lexical else None
         write_json(self.folder / REPORT_FILE, report)
         self._describe(corpus, rejects, terms, kind)
+        if passages:
+            self.writer.counts["passages"] = len(passages)
         return report
 
     def _read(self, rejects: RejectLog) -> CorpusStats:
@@ -190,10 +207,22 @@ class _Build:
             select_terms(self.options.term_stats, corpus.terms, own).save(self.folder / TERMS_FOLDER)
             return TermTable.load(self.folder / TERMS_FOLDER)
 
-    def _encode(self, store: DocumentStore, preprocessor: Preprocessor) -> dict[str, int]:
-        with self.stages.stage("encode", store.count, "documents") as advance:
+    def _lexical(self, store: DocumentStore, corpus: CorpusStats, terms: TermTable) -> ImpactHeader | None:
+        """The lexical index, from a second reading of the documents: only now their words are counted."""
+        if not self.options.lexical:
+            return None
+        own = self.model.preprocessor
+        with self.stages.stage("lexical", store.count, "documents") as advance:
+            words = (lexical_words(document, own.schema, own.pieces) for document in store.scan())
+            return build_lexical(self.folder / IMPACTS_FOLDER, _counted(words, advance), corpus.terms, terms)
+
+    def _encode(
+        self, store: DocumentStore, passages: PassageMap | None, preprocessor: Preprocessor
+    ) -> dict[str, int]:
+        unit, count = ("passages", len(passages)) if passages else ("documents", store.count)
+        with self.stages.stage("encode", count, unit) as advance:
             return encode_corpus(
-                store.scan(),
+                passages_of(store.scan(), passages) if passages else store.scan(),
                 preprocessor,
                 self.document_encoder,
                 self.options.threads,
@@ -229,6 +258,12 @@ class _Build:
             "rejects": rejects.count,
             "dimensions": self.document_encoder.dimensions,
         }
+
+
+def _counted(documents: Iterable[Iterable[str]], advance: Callable[[int], None]) -> Iterator[Iterable[str]]:
+    for document in documents:
+        yield document
+        advance(1)
 
 
 def _check(root: IndexRoot, version: str) -> Path | None:

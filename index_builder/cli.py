@@ -106,6 +106,15 @@ def build_command(
         float, typer.Option(min=0.0, max=1.0, help="Share of bad lines that fails the build.")
     ] = 0.2,
     memory_mb: Annotated[int, typer.Option(min=1, help="MiB the served index may take, for auto.")] = 4096,
+    passages: Annotated[
+        bool, typer.Option("--passages", help="Cut long documents into passages, with a vector for each.")
+    ] = False,
+    passage_field: Annotated[
+        str | None, typer.Option(help="Field that is cut; default: the model's body.", show_default=False)
+    ] = None,
+    passage_overlap: Annotated[int, typer.Option(min=0, help="Sentences that neighbours share.")] = 0,
+    max_passages: Annotated[int, typer.Option(min=1, help="Most passages of a document.")] = 128,
+    lexical: Annotated[bool, typer.Option(help="Index the words too, for lexical and hybrid search.")] = True,
     json: Json = None,
 ) -> None:
     """Builds a version from documents, and publishes it."""
@@ -124,6 +133,11 @@ def build_command(
             max_line_bytes=max_line_bytes,
             max_reject_share=max_reject_share,
             memory_mb=memory_mb,
+            passages=passages,
+            passage_field=passage_field,
+            passage_overlap=passage_overlap,
+            max_passages=max_passages,
+            lexical=lexical,
         )
         result = build(options, Stages(sys.stderr))
         if json:
@@ -150,7 +164,7 @@ def verify_command(output: Output, version: Version = None, json: Json = None) -
         index = Index.open(root.folder(chosen))
         if json:
             write_json(json, {"status": "sound", "version": chosen, "counts": index.manifest.counts})
-        _say(f"{chosen} is sound: {len(index.dense)} documents, {index.dense.kind}, {index.model}")
+        _say(f"{chosen} is sound: {index.documents.count} documents, {index.dense.kind}, {index.model}")
 
 
 @contextmanager
@@ -219,6 +233,8 @@ def _summary(result: BuildResult, output: Path) -> str:
         f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "
         f"recall@{recall['depth']} {recall['recall']:.3f}, {report['seconds']['total']:.1f} s"
     ]
+    if passages := report.get("passages"):
+        lines.append(f"{passages['count']} passages, {passages['per_document']:.1f} a document")
     if recall["recall"] < RECALL_FLOOR:
         lines.append(
             f"that recall is under {RECALL_FLOOR}: it grows with ef_search (hnsw) or nprobe (ivf-*) of a search, "

@@ -32,7 +32,12 @@ class BuildOptions:
         max_words: most different words of the corpus in the term table.
         max_line_bytes: longest line, without its end, that is read.
         max_reject_share: share of lines, in [0, 1], that may be rejected.
+        lexical: whether the version gets a lexical index as well.
         memory_mb: memory in MiB that the served index may take, where `auto` chooses.
+        passages: whether long documents are cut into passages, each with a vector of its own.
+        passage_field: the field that is cut; None: the model's body.
+        passage_overlap: sentences that neighbouring passages share, >= 0.
+        max_passages: the most passages of a document, >= 1.
     """
 
     model: Path
@@ -48,6 +53,11 @@ class BuildOptions:
     max_line_bytes: int = 1_000_000
     max_reject_share: float = 0.2
     memory_mb: int = 4096
+    passages: bool = False
+    passage_field: str | None = None
+    passage_overlap: int = 0
+    max_passages: int = 128
+    lexical: bool = True
 
     def check_rename(self, field_names: Sequence[str]) -> None:
         """Refuses renames that cannot be meant.

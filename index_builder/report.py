@@ -10,7 +10,8 @@ from typing import Any
 from glow import __version__
 from glow.errors import ConfigError, GlowError
 from glow.runtime import Model
-from glow.search import ColumnsHeader, IndexKind, index_bytes
+from glow.search import ColumnsHeader, ImpactHeader, IndexKind, index_bytes
+from glow.search.impacts_format import IMPACTS_FILES, IMPACTS_FOLDER
 from glow.text import TermTable
 from index_builder.corpus import CorpusStats
 from index_builder.options import BuildOptions
@@ -21,6 +22,7 @@ __all__ = [
     "build_report",
     "describe_columns",
     "describe_index",
+    "describe_lexical",
     "failure_report",
     "require_writable",
     "stage_seconds",
@@ -76,19 +78,19 @@ def build_report(
 
 
 def describe_index(
-    kind: IndexKind, options: BuildOptions, corpus: CorpusStats, dimensions: int, size_bytes: int
+    kind: IndexKind, options: BuildOptions, count: int, dimensions: int, size_bytes: int
 ) -> dict[str, Any]:
-    """Kind, reason and size of the dense index."""
-    count = corpus.documents
+    """Kind, reason and size of the dense index over `count` documents or passages."""
+    unit = "passages" if options.passages else "documents"
     if options.index != "auto":
         why = "asked for by --index"
     elif kind == "flat":
-        why = f"{count} documents are few enough to compare with every one"
+        why = f"{count} {unit} are few enough to compare with every one"
     else:
         graph_mb = index_bytes("hnsw", count, dimensions) / 2**20
         fits = "fits" if graph_mb <= options.memory_mb else "does not fit"
         why = (
-            f"{count} documents are too many to compare with every one, and with its vectors whole the index of "
+            f"{count} {unit} are too many to compare with every one, and with its vectors whole the index of "
             f"about {graph_mb:.0f} MiB {fits} into --memory-mb {options.memory_mb}"
         )
     return {
@@ -111,6 +113,19 @@ def describe_columns(header: ColumnsHeader) -> dict[str, Any]:
         for field in header.fields
     }
     return {"fields": fields, "left_out": header.left_out, "left_out_fields": header.left_out_fields}
+
+
+def describe_lexical(header: ImpactHeader, folder: Path) -> dict[str, Any]:
+    """Counts, parameters and size of the lexical index of a version's folder."""
+    size_bytes = sum((folder / IMPACTS_FOLDER / name).stat().st_size for name in IMPACTS_FILES)
+    return {
+        "kind": header.kind,
+        "words": header.words,
+        "postings": header.postings,
+        "parameters": header.parameters,
+        "size_bytes": size_bytes,
+        "bytes_per_posting": round(size_bytes / max(header.postings, 1), 2),
+    }
 
 
 def stage_seconds(seconds: dict[str, float]) -> dict[str, float]:

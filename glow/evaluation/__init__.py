@@ -6,7 +6,7 @@ Importing this room needs no extra. Measures need `ir-measures` and the lexical 
 
 from glow.evaluation.err import err
 from glow.evaluation.failures import Analysis, analyse
-from glow.evaluation.fusion import fuse, rrf
+from glow.search.fusion import fuse, rrf
 from glow.evaluation.judgements import read_judgements
 from glow.evaluation.measures import DEFAULT_MEASURES, MEASURE_SETS, Evaluation, evaluate
 from glow.evaluation.ncg import ncg

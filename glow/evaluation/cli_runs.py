@@ -23,7 +23,7 @@ from glow.evaluation.cli import (
     sibling_split,
     unseen_part,
 )
-from glow.evaluation.fusion import RRF_K, fuse
+from glow.search.fusion import RRF_K, fuse
 from glow.evaluation.judgements import read_judgements
 from glow.evaluation.measures import DEFAULT_MEASURES, check_measures, evaluate, measure_names
 from glow.evaluation.report import Report, report_table, reports_json

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from glow.errors import ConfigError, InputError
 from glow.evaluation.dense import DenseOptions, DenseRetriever, Progress
-from glow.evaluation.fusion import fuse
+from glow.search.fusion import fuse
 from glow.evaluation.lexical import LexicalRetriever
 from glow.evaluation.runs import Run
 from glow.evaluation.task import Corpus

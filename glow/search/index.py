@@ -9,12 +9,17 @@ from numpy.typing import NDArray
 
 from glow.artifact import Manifest, verify
 from glow.artifact.model import QUERY_SIDE_FILES, QUERY_TOWER
-from glow.errors import MismatchError
+from glow.errors import ConfigError, FormatError, MismatchError
 from glow.runtime import Device, Encoder
 from glow.search.columns import Columns
 from glow.search.columns_format import COLUMNS_FOLDER, HEADER_FILE
 from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
+from glow.search.hybrid import DEFAULT_FUSION, FUSION_FILE, Fusion
+from glow.search.impacts import ImpactIndex
+from glow.search.impacts_format import HEADER_FILE as IMPACTS_HEADER
+from glow.search.impacts_format import IMPACTS_FILES, IMPACTS_FOLDER
+from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.text import Preprocessor, TermTable, load_preprocessor
 
 __all__ = ["DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "TERMS_FOLDER", "Index"]
@@ -38,6 +43,9 @@ class Index:
         dense: the vectors.
         documents: fields and metadata.
         columns: metadata to filter and count by; None in a version of an older GLOW.
+        impacts: the lexical index; None in a version that was built without.
+        fusion: how a hybrid search fuses, unless a request says otherwise.
+        passages: which document each row of `dense` is a part of; None: row i is document i.
     """
 
     manifest: Manifest
@@ -46,6 +54,9 @@ class Index:
     dense: DenseIndex
     documents: DocumentStore
     columns: Columns | None = None
+    impacts: ImpactIndex | None = None
+    fusion: Fusion = DEFAULT_FUSION
+    passages: PassageMap | None = None
 
     @classmethod
     def open(cls, folder: Path, device: Device = "cpu", threads: int = 1) -> "Index":
@@ -75,7 +86,10 @@ class Index:
         documents = DocumentStore(folder / DOCUMENTS_FILE)
         _check_shapes(manifest, encoder, dense, documents)
         columns = _open_columns(folder, manifest, documents)
-        return cls(manifest, preprocessor, encoder, dense, documents, columns)
+        impacts = _open_impacts(folder, manifest, documents)
+        fusion = _open_fusion(folder, manifest)
+        passages = _open_passages(folder, manifest, columns)
+        return cls(manifest, preprocessor, encoder, dense, documents, columns, impacts, fusion, passages)
 
     @property
     def version(self) -> str:
@@ -98,6 +112,45 @@ def _open_columns(folder: Path, manifest: Manifest, documents: DocumentStore) ->
     if f"{COLUMNS_FOLDER}/{HEADER_FILE}" not in manifest.files:
         return None
     return Columns.open(folder, documents.count, manifest.files)
+
+
+def _open_impacts(folder: Path, manifest: Manifest, documents: DocumentStore) -> ImpactIndex | None:
+    names = {name: f"{IMPACTS_FOLDER}/{name}" for name in IMPACTS_FILES}
+    if names[IMPACTS_HEADER] not in manifest.files:
+        return None
+    if missing := [path for path in names.values() if path not in manifest.files]:
+        raise MismatchError(f"index {manifest.name}: its manifest lacks {missing[0]}; rebuild the index")
+    impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
+    if len(impacts) != documents.count:
+        raise MismatchError(
+            f"index {manifest.name}: impacts of {len(impacts)} documents, {documents.count} stored documents; "
+            "rebuild the index"
+        )
+    return impacts
+
+
+def _open_fusion(folder: Path, manifest: Manifest) -> Fusion:
+    if FUSION_FILE not in manifest.files:
+        return DEFAULT_FUSION
+    try:
+        return Fusion.load(folder / FUSION_FILE)
+    except ConfigError as error:
+        raise FormatError(f"index {manifest.name}: {error}; tune the index again") from error
+
+
+def _open_passages(folder: Path, manifest: Manifest, columns: Columns | None) -> PassageMap | None:
+    expected = {"passages": manifest.counts.get("passages"), "documents": manifest.counts.get("documents")}
+    if expected["passages"] is None:
+        return None
+    if missing := [name for name in PASSAGES_FILES if name not in manifest.files]:
+        raise MismatchError(f"index {manifest.name}: its manifest lacks {missing[0]}; rebuild the index")
+    passages = PassageMap.open(folder / PASSAGES_FOLDER, columns.order if columns else None)
+    found = {"passages": len(passages), "documents": passages.header.documents}
+    if found != expected:
+        raise MismatchError(
+            f"index {manifest.name}: {PASSAGES_FOLDER}/ holds {found}, its manifest {expected}; rebuild the index"
+        )
+    return passages
 
 
 def _check_files(manifest: Manifest) -> None:
@@ -129,10 +182,12 @@ def _model_parent(manifest: Manifest) -> dict[str, Any]:
 
 def _check_shapes(manifest: Manifest, encoder: Encoder, dense: DenseIndex, documents: DocumentStore) -> None:
     expected = manifest.counts.get("documents")
-    if not len(dense) == documents.count == expected:
+    vectors = manifest.counts.get("passages", expected)
+    if documents.count != expected or len(dense) != vectors:
+        passages = f" and {vectors} passages" if "passages" in manifest.counts else ""
         raise MismatchError(
             f"index {manifest.name}: {len(dense)} vectors, {documents.count} stored documents, "
-            f"{expected} in the manifest; rebuild the index"
+            f"{expected}{passages} in the manifest; rebuild the index"
         )
     if dense.dimensions != encoder.dimensions:
         raise MismatchError(

@@ -1,13 +1,13 @@
-"""Reciprocal rank fusion: one ranking from several, by ranks alone.
+"""Reciprocal rank fusion of named rankings: one ranking from several, by ranks alone.
 
 Cormack, Clarke and Büttcher, SIGIR 2009 (https://doi.org/10.1145/1571941.1572114): the score of a document is the
-sum of 1 / (k + rank) over the rankings that hold it, rank counted from 1.
+sum of 1 / (k + rank) over the rankings that hold it, rank counted from 1. What is served fuses rows and arrays
+(`glow.search.hybrid`); this is the same for any number of rankings of ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum
 
-from glow.evaluation.runs import Run
 from glow.records import Hit
 
 __all__ = ["RRF_K", "fuse", "rrf"]
@@ -38,11 +38,13 @@ def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
     return sorted(hits, key=lambda hit: (-hit.score, hit.document_id))
 
 
-def fuse(runs: Sequence[Run], top_k: int, k: int = RRF_K) -> Run:
+def fuse(
+    runs: Sequence[Mapping[str, Sequence[Hit]]], top_k: int, k: int = RRF_K
+) -> Mapping[str, Sequence[Hit]]:
     """Fuses runs query by query.
 
     Args:
-        runs: at least one; a query that only some of them answer is fused from those.
+        runs: at least one, query id -> hits, best first; a query that only some of them answer is fused from those.
         top_k: hits of each run that are fused, and hits that are kept, >= 1.
         k: as for `rrf`.
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.evaluation import fuse, rrf
 from glow.records import Hit
+from glow.search import fuse, rrf
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), max_size=4)
 

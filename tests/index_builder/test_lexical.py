@@ -1,0 +1,96 @@
+"""The lexical index of a build: there by default, the same words as the term table, left out when asked."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glow.artifact import IndexRoot, read_manifest, write_artifact
+from glow.errors import FormatError, MismatchError
+from glow.search import DEFAULT_FUSION, Fusion, FusionWeights, Index
+
+Invoke = Callable[..., Any]
+Live = Callable[[], Index]
+
+
+def test_a_build_indexes_the_words_and_says_what_it_took(
+    build: Invoke, live: Live, toy_corpus: Path, tmp_path: Path
+) -> None:
+    assert build(toy_corpus, "--json", tmp_path / "report.json").exit_code == 0
+    index = live()
+    assert index.impacts is not None
+    assert len(index.impacts) == index.documents.count == 50
+    assert index.fusion == DEFAULT_FUSION
+    _, rows = index.impacts.search(index.preprocessor.pieces.words("How do bees find home?"), 1)
+    assert index.documents.rows(rows.tolist())[0].id == "toy/0"
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    assert report["options"]["lexical"] is True
+    assert report["seconds"]["lexical"] >= 0
+    told = report["lexical"]
+    assert (told["kind"], told["postings"]) == ("bm25", index.impacts.header.postings)
+    assert told["bytes_per_posting"] == pytest.approx(told["size_bytes"] / told["postings"], abs=0.01)
+
+
+def test_idf_is_the_one_of_the_indexs_table(build: Invoke, live: Live, toy_corpus: Path) -> None:
+    """With the model's table the same words weigh otherwise, and the same documents are found."""
+    found = []
+    for source in ("corpus", "model"):
+        assert build(toy_corpus, "--term-stats", source).exit_code == 0
+        index = live()
+        assert index.impacts is not None
+        scores, rows = index.impacts.search(["bees", "home"], 50)
+        found.append((sorted(rows.tolist()), scores.tolist()))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] != found[1][1]
+
+
+def test_without_lexical_there_is_none(build: Invoke, live: Live, toy_corpus: Path) -> None:
+    assert build(toy_corpus, "--no-lexical").exit_code == 0
+    index = live()
+    assert index.impacts is None
+    assert not any(name.startswith("impacts/") for name in index.manifest.files)
+
+
+@pytest.fixture
+def changed(toy_index: Path, tmp_path: Path) -> Callable[[Callable[[Path], None]], Path]:
+    """A copy of the toy version with files changed and the manifest made anew."""
+
+    def make(change: Callable[[Path], None]) -> Path:
+        root = IndexRoot(toy_index)
+        source = root.folder(root.current())
+        manifest = read_manifest(source, "index")
+        with write_artifact(tmp_path / "changed", "index") as writer:
+            shutil.copytree(source, writer.folder, dirs_exist_ok=True)
+            writer.hashes, writer.parents, writer.counts = manifest.hashes, manifest.parents, manifest.counts
+            change(writer.folder)
+        return tmp_path / "changed"
+
+    return make
+
+
+def test_a_version_opens_with_the_fusion_that_it_brings(changed: Callable[..., Path]) -> None:
+    fusion = Fusion(method="rrf", k=10, weights=FusionWeights(dense=1, lexical=2))
+    assert Index.open(changed(lambda folder: fusion.save(folder / "fusion.json"))).fusion == fusion
+
+
+def test_a_fusion_that_cannot_be_meant_is_refused(changed: Callable[..., Path]) -> None:
+    folder = changed(lambda folder: (folder / "fusion.json").write_text('{"method": "magic"}'))
+    with pytest.raises(FormatError, match=r"fusion\.json.*magic"):
+        Index.open(folder)
+
+
+def test_impacts_of_other_documents_are_refused(changed: Callable[..., Path]) -> None:
+    def more(folder: Path) -> None:
+        path = folder / "impacts" / "impacts.json"
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "documents": 51}))
+
+    with pytest.raises(MismatchError, match="51 documents, 50 stored"):
+        Index.open(changed(more))
+
+
+def test_impacts_without_one_of_their_files_are_refused(changed: Callable[..., Path]) -> None:
+    with pytest.raises(MismatchError, match=r"lacks impacts/rows\.npy"):
+        Index.open(changed(lambda folder: (folder / "impacts" / "rows.npy").unlink()))

@@ -1,0 +1,163 @@
+"""Fusion of what is served: worked values, and the properties that paging, filters and explanation lean on."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from glow.errors import ConfigError
+from glow.search import Fused, Fusion, FusionWeights, Ranking, fuse_rankings, rrf
+from glow.search.hybrid import Scorer
+
+DOCUMENTS = 30
+RRF = Fusion(method="rrf", weights=FusionWeights(dense=1.0, lexical=1.0))
+
+
+def ranking(scores: dict[int, float]) -> Ranking:
+    """A ranking as a part returns it: best first, ties by row."""
+    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    rows = np.array([row for row, _ in ranked], np.int64)
+    return np.array([score for _, score in ranked], np.float32), rows
+
+
+def scorer(scores: NDArray[np.float32]) -> Scorer:
+    return lambda rows: scores[rows]
+
+
+def convex(dense: float, lexical: float) -> Fusion:
+    return Fusion(method="convex", weights=FusionWeights(dense=dense, lexical=lexical))
+
+
+def shown(fused: Fused) -> dict[int, float]:
+    return dict(zip(fused.rows.tolist(), fused.scores.tolist(), strict=True))
+
+
+def test_convex_adds_cosine_and_the_share_of_the_most_that_words_can_give() -> None:
+    true_dense, true_lexical = np.zeros(5, np.float32), np.zeros(5, np.float32)
+    true_dense[[0, 1, 2]] = 0.9, 0.5, -0.2
+    true_lexical[[1, 2]] = 6.0, 8.0
+    fused = fuse_rankings(
+        convex(3, 1),
+        ranking({0: 0.9, 1: 0.5}),
+        ranking({1: 6.0, 2: 8.0}),
+        None,
+        scorer(true_dense),
+        scorer(true_lexical),
+        lexical_bound=16.0,
+    )
+    expected = {0: 0.75 * 0.9, 1: 0.75 * 0.5 + 0.25 * 6 / 16, 2: 0.75 * -0.2 + 0.25 * 8 / 16}
+    assert shown(fused) == pytest.approx(expected, abs=1e-6)
+    assert fused.rows.tolist() == [0, 1, 2]
+    assert fused.parts["dense"].tolist() == pytest.approx([0.9, 0.5, -0.2])
+    assert fused.parts["lexical"].tolist() == [0.0, 6.0, 8.0]
+
+
+def test_an_unknown_score_counts_as_the_lowest_candidate_and_is_told_as_unknown() -> None:
+    fused = fuse_rankings(convex(1, 1), ranking({0: 0.9, 1: 0.4}), ranking({2: 4.0, 1: 2.0}))
+    assert shown(fused) == pytest.approx({0: 0.45 + 0.25, 1: 0.2 + 0.25, 2: 0.2 + 0.5}, abs=1e-6)
+    known = dict(zip(fused.rows.tolist(), fused.parts["dense"].tolist(), strict=True))
+    assert np.isnan(known[2])
+    assert known[0] == pytest.approx(0.9)
+
+
+@given(
+    st.lists(st.integers(0, DOCUMENTS - 1), max_size=20),
+    st.lists(st.integers(0, DOCUMENTS - 1), max_size=20),
+    st.sampled_from([0, 1, 60]),
+)
+def test_rrf_of_rows_is_rrf_of_ids(dense: list[int], lexical: list[int], k: int) -> None:
+    """The reference: the fusion of any number of rankings; rows come again, lists are empty, ties abound."""
+    fusion = RRF.model_copy(update={"k": k})
+    parts = [
+        (np.linspace(1, 0.1, len(rows), dtype=np.float32), np.array(rows, np.int64))
+        for rows in (dense, lexical)
+    ]
+    fused = fuse_rankings(fusion, parts[0], parts[1])
+    expected = rrf([[f"{row:02}" for row in rows] for rows in (dense, lexical)], k)
+    assert [f"{row:02}" for row in fused.rows.tolist()] == [hit.document_id for hit in expected]
+    assert (2 * fused.scores).tolist() == pytest.approx([hit.score for hit in expected], rel=1e-6)
+
+
+SCORES = st.lists(st.integers(-8, 8), min_size=DOCUMENTS, max_size=DOCUMENTS)
+
+
+@given(
+    SCORES, SCORES, st.integers(0, DOCUMENTS), st.integers(0, DOCUMENTS), st.sampled_from([RRF, convex(2, 1)])
+)
+def test_every_candidate_comes_once_in_one_order_that_ends_in_the_given_one(
+    dense: list[int], lexical: list[int], first: int, second: int, fusion: Fusion
+) -> None:
+    true = [np.array(values, np.float32) / 8 for values in (dense, lexical)]
+    true[1] = np.maximum(true[1], 0)
+    parts = [ranking(dict(enumerate(values.tolist()))) for values in true]
+    parts = [(scores[:k], rows[:k]) for (scores, rows), k in zip(parts, (first, second), strict=True)]
+    order = np.random.default_rng(0).permutation(DOCUMENTS).astype(np.uint32)
+    fused = fuse_rankings(fusion, *parts, order, scorer(true[0]), scorer(true[1]), 1.0)
+    assert sorted(fused.rows.tolist()) == sorted({*parts[0][1].tolist(), *parts[1][1].tolist()})
+    keys = [
+        (-score, order[row]) for score, row in zip(fused.scores.tolist(), fused.rows.tolist(), strict=True)
+    ]
+    assert keys == sorted(keys)
+    for name, values in zip(("dense", "lexical"), true, strict=True):
+        assert fused.parts[name].tolist() == values[fused.rows].tolist()
+
+
+@given(SCORES, SCORES, st.permutations(range(DOCUMENTS)))
+def test_numbering_the_documents_otherwise_changes_nothing(
+    dense: list[int], lexical: list[int], numbers: list[int]
+) -> None:
+    true = [np.array(values, np.float32) / 8 for values in (dense, lexical)]
+    order = np.arange(DOCUMENTS, dtype=np.uint32)
+    one = fuse_rankings(convex(1, 2), *(ranking(dict(enumerate(values.tolist()))) for values in true), order)
+    other_order = np.empty_like(order)
+    other_order[numbers] = order
+    other = fuse_rankings(
+        convex(1, 2),
+        *(ranking({numbers[row]: score for row, score in enumerate(values.tolist())}) for values in true),
+        other_order,
+    )
+    assert [numbers[row] for row in one.rows.tolist()] == other.rows.tolist()
+    assert one.scores.tolist() == other.scores.tolist()
+
+
+@given(SCORES, SCORES, st.sets(st.integers(0, DOCUMENTS - 1)))
+def test_a_filter_changes_no_convex_score(dense: list[int], lexical: list[int], kept: set[int]) -> None:
+    """Scores do not depend on what else was found, where true scores and the bound are known."""
+    true = [np.array(values, np.float32) for values in (dense, lexical)]
+    scorers = (scorer(true[0]), scorer(true[1]))
+    every = [ranking(dict(enumerate(values.tolist()))) for values in true]
+    some = [
+        ranking({row: score for row, score in enumerate(values.tolist()) if row in kept}) for values in true
+    ]
+    whole = fuse_rankings(convex(1, 1), *every, None, *scorers, 9.0)
+    part = fuse_rankings(convex(1, 1), *some, None, *scorers, 9.0)
+    assert part.rows.tolist() == [row for row in whole.rows.tolist() if row in kept]
+    assert shown(part) == {row: score for row, score in shown(whole).items() if row in kept}
+
+
+@pytest.mark.parametrize("fusion", [RRF, convex(1, 1)])
+def test_nothing_fused_is_nothing_and_one_part_alone_keeps_its_order(fusion: Fusion) -> None:
+    nothing = ranking({})
+    assert fuse_rankings(fusion, nothing, nothing).rows.tolist() == []
+    some = ranking({7: 0.9, 2: 0.5, 4: 0.1})
+    assert fuse_rankings(fusion, some, nothing, lexical_bound=0.0).rows.tolist() == [7, 2, 4]
+    assert fuse_rankings(fusion, nothing, some).rows.tolist() == [7, 2, 4]
+
+
+def test_a_fusion_survives_its_file(tmp_path: Path) -> None:
+    fusion = Fusion(method="rrf", k=20, weights=FusionWeights(dense=0.3, lexical=2.0))
+    fusion.save(tmp_path / "fusion.json")
+    assert Fusion.load(tmp_path / "fusion.json") == fusion
+    (tmp_path / "fusion.json").write_text('{"method": "best", "k": -1}')
+    with pytest.raises(ConfigError, match=r"method.*k"):
+        Fusion.load(tmp_path / "fusion.json")
+
+
+@pytest.mark.parametrize(("dense", "lexical"), [(0, 0), (-1, 1), (1, float("nan")), (1, float("inf"))])
+def test_weights_that_weigh_nothing_are_refused(dense: float, lexical: float) -> None:
+    with pytest.raises(ValidationError):
+        FusionWeights(dense=dense, lexical=lexical)
