@@ -4,6 +4,7 @@
     ├── InputError                 what a person or a program gave us is not usable
     │   ├── RecordError            one line of a corpus, query or qrels file
     │   ├── QueryError             a query that cannot be searched
+    │   │   └── FilterError        a filter or facet that does not fit the index
     │   └── ConfigError            settings, schema or training options
     ├── ArtifactError              a model, index or checkpoint folder
     │   ├── ArtifactNotFoundError  nothing where one was expected
@@ -22,6 +23,9 @@ the client can end in).
 Messages say what was found, what was expected and what to do. `code` is stable: it is what HTTP clients
 and exit reports see, and `docs/errors.md` lists every one.
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 class GlowError(Exception):
@@ -46,6 +50,35 @@ class QueryError(InputError):
     """A query cannot be searched."""
 
     code = "invalid_query"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with JSON that was given.
+
+    Attributes:
+        pointer: JSON pointer (RFC 6901) to the place.
+        detail: what was found and what was expected.
+    """
+
+    pointer: str
+    detail: str
+
+
+class FilterError(QueryError):
+    """A filter or facet is malformed, or does not fit the metadata of the index.
+
+    Args:
+        faults: at least one, with its place each.
+    """
+
+    code = "invalid_filter"
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        first, more = faults[0], len(faults) - 1
+        rest = f" (and {more} more)" if more else ""
+        super().__init__(f"{first.pointer}: {first.detail}{rest}")
+        self.faults = tuple(faults)
 
 
 class ConfigError(InputError):

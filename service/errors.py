@@ -23,9 +23,8 @@ GlowError
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from glow.errors import GlowError, InputError, QueryError
+from glow.errors import Fault, GlowError, InputError, QueryError
 
 __all__ = [
     "AccessError",
@@ -50,19 +49,6 @@ __all__ = [
     "RouteNotFoundError",
     "UnavailableError",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing wrong with a request's body.
-
-    Attributes:
-        pointer: JSON pointer (RFC 6901) to the place; "" is the whole body.
-        detail: what was found and what was expected.
-    """
-
-    pointer: str
-    detail: str
 
 
 class RequestError(InputError):

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from glow import errors as glow_errors
-from glow.errors import GlowError, QueryError
+from glow.errors import FilterError, GlowError, QueryError
 from service import errors
 from service.api.responses import json_bytes
 from service.errors import Fault, RequestError
@@ -58,6 +58,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     errors.HeadersTooLargeError: Problem(431, "The headers are too large"),
     errors.RequestError: Problem(422, "The request is not valid"),
     glow_errors.QueryError: Problem(422, "The query cannot be searched"),
+    FilterError: Problem(422, "The filter does not fit the index"),
     errors.QueryTooLongError: Problem(422, "The query is too long"),
     errors.NotAvailableError: Problem(422, "Not available here"),
     glow_errors.InputError: Problem(422, "The input is not valid"),
@@ -151,7 +152,7 @@ def _by_status(kinds: Sequence[type[GlowError]]) -> Iterator[tuple[int, list[str
 
 
 def _faults(error: GlowError) -> Sequence[Fault]:
-    if isinstance(error, RequestError):
+    if isinstance(error, RequestError | FilterError):
         return error.faults
     if isinstance(error, QueryError):
         return (Fault("/query", str(error)),)

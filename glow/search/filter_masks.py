@@ -1,0 +1,123 @@
+"""Expressions to rows: whole columns of codes are compared at once, and the masks of late requests are kept."""
+
+import threading
+from collections import OrderedDict
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.search.columns import Columns, Field, Part
+from glow.search.filter_terms import And, Exists, Expression, Not, OneOf, Or
+from glow.search.row_mask import RowMask
+
+__all__ = ["FilterMasks", "evaluate"]
+
+DEFAULT_MAX_BYTES = 64 << 20
+Mask = NDArray[np.bool_]
+
+
+class FilterMasks:
+    """The masks of an index's filters; safe to use from many threads.
+
+    Args:
+        columns: the index's metadata.
+        max_bytes: what the kept masks may take; the one that was not used for longest goes first.
+    """
+
+    def __init__(self, columns: Columns, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._columns = columns
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[Expression, RowMask] = OrderedDict()
+        self._lock = threading.Lock()
+        self.size_bytes = 0
+
+    def mask(self, expression: Expression) -> RowMask:
+        """The rows that an expression matches."""
+        with self._lock:
+            found = self._kept.get(expression)
+            if found is not None:
+                self._kept.move_to_end(expression)
+                return found
+        # Outside the lock: two threads that ask for the same at once both work, and nobody waits.
+        made = RowMask(evaluate(expression, self._columns))
+        with self._lock:
+            if expression not in self._kept and made.size_bytes <= self._max_bytes:
+                self._kept[expression] = made
+                self.size_bytes += made.size_bytes
+            while self.size_bytes > self._max_bytes:
+                self.size_bytes -= self._kept.popitem(last=False)[1].size_bytes
+        return made
+
+
+def evaluate(expression: Expression, columns: Columns) -> Mask:
+    """The documents that an expression matches, bool [n], a new array.
+
+    Args:
+        expression: checked against these columns.
+        columns: n documents.
+    """
+    if isinstance(expression, Not):
+        return ~evaluate(expression.term, columns)
+    if isinstance(expression, And):
+        every = np.ones(columns.documents, np.bool_)
+        return reduce(
+            lambda mask, term: np.logical_and(mask, evaluate(term, columns), mask), expression.terms, every
+        )
+    if isinstance(expression, Or):
+        none = np.zeros(columns.documents, np.bool_)
+        return reduce(
+            lambda mask, term: np.logical_or(mask, evaluate(term, columns), mask), expression.terms, none
+        )
+    field = columns.fields[expression.field]
+    if isinstance(expression, Exists):
+        return _exists(field, columns.documents)
+    part = field.parts[expression.type]
+    if isinstance(expression, OneOf):
+        codes = np.unique([code for value in expression.values if (code := part.find(value))]).astype(
+            np.int64
+        )
+        return _of_documents(part, _among(part, codes), columns.documents)
+    found = part.between(expression.low, expression.high, expression.includes_low, expression.includes_high)
+    return _of_documents(part, _within(part, found), columns.documents)
+
+
+def _exists(field: Field, documents: int) -> Mask:
+    mask = np.zeros(documents, np.bool_)
+    for part in field.parts.values():
+        mask |= part.codes != 0 if part.offsets is None else np.diff(part.offsets) > 0
+    return mask
+
+
+def _among(part: Part, codes: NDArray[np.int64]) -> Mask:
+    """Which of a part's codes are among some, sorted and different."""
+    if not len(codes):
+        return np.zeros(len(part.codes), np.bool_)
+    if codes[-1] - codes[0] + 1 == len(codes):
+        return _within(part, range(int(codes[0]), int(codes[-1]) + 1))
+    table = np.zeros(len(part.values) + 1, np.bool_)
+    table[codes] = True
+    found: Mask = table[part.codes]
+    return found
+
+
+def _within(part: Part, wanted: range) -> Mask:
+    """Which of a part's codes lie in a range of codes >= 1."""
+    if not wanted:
+        return np.zeros(len(part.codes), np.bool_)
+    kind = part.codes.dtype.type
+    if len(wanted) == 1:
+        return part.codes == kind(wanted.start)
+    # What lies below the range wraps around to large numbers: one comparison is enough.
+    return np.subtract(part.codes, kind(wanted.start)) <= kind(len(wanted) - 1)
+
+
+def _of_documents(part: Part, hits: Mask, documents: int) -> Mask:
+    """Documents with any hit among their values."""
+    if part.offsets is None:
+        return hits
+    mask = np.zeros(documents, np.bool_)
+    has_values = np.diff(part.offsets) > 0
+    # Documents without a value take no room, so the others' starts are all that there are.
+    mask[has_values] = np.logical_or.reduceat(hits, part.offsets[:-1][has_values])
+    return mask

@@ -1,0 +1,307 @@
+"""The filter language matches what a plain reading of it matches, and refuses what is no filter with its place."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from glow.errors import FilterError
+from glow.records import Document
+from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
+from glow.search.filter_masks import FilterMasks, evaluate
+from glow.search.filter_terms import And, Between, Exists, Not, OneOf, Or
+from glow.search.filters import MAX_FAULTS, parse_filter
+from glow.search.metadata import field_values, type_of
+
+Json = dict[str, Any]
+FIELDS = ("a", "b", "c.d")
+
+
+def columns_of(rows: Sequence[Json], folder: Path) -> Columns:
+    with DocumentWriter(folder / "documents.sqlite") as writer:
+        for row, metadata in enumerate(rows):
+            writer.add(Document(f"d{row}", {"title": ("bees",)}, metadata))
+    build_columns(DocumentStore(folder / "documents.sqlite"), folder)
+    return Columns.open(folder, len(rows))
+
+
+def matches(metadata: Json, term: Json) -> bool:
+    """The reference: one document, one filter, read as docs/filters.md says."""
+    if "and" in term:
+        return all(matches(metadata, inner) for inner in term["and"])
+    if "or" in term:
+        return any(matches(metadata, inner) for inner in term["or"])
+    if "not" in term:
+        return not matches(metadata, term["not"])
+    values = [value for name, value in field_values(metadata) if name == term["field"]]
+    if "exists" in term:
+        return bool(values) is term["exists"]
+
+    def equal(value: Any, wanted: Any) -> bool:
+        return bool(type_of(value) == type_of(wanted) and value == wanted)
+
+    if "eq" in term:
+        return any(equal(value, term["eq"]) for value in values)
+    if "in" in term:
+        return any(equal(value, wanted) for value in values for wanted in term["in"])
+    tests: dict[str, Callable[[Any, Any], bool]] = {
+        "gt": lambda value, bound: bool(value > bound),
+        "gte": lambda value, bound: bool(value >= bound),
+        "lt": lambda value, bound: bool(value < bound),
+        "lte": lambda value, bound: bool(value <= bound),
+    }
+    bounds = [(tests[name], bound) for name, bound in term.items() if name != "field"]
+    return any(
+        all(type_of(value) == type_of(bound) and test(value, bound) for test, bound in bounds)
+        for value in values
+    )
+
+
+NUMBERS = st.sampled_from([0, 1, 1.0, 2, 2.5, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63) + 1, 1e300, 0.1])
+STRINGS = st.sampled_from(["", "a", "b", "ab", "é", "\uffff", "\U00010000", "1", "true"])
+SCALARS = NUMBERS | STRINGS | st.booleans()
+VALUES = st.none() | SCALARS | st.lists(SCALARS | st.none(), max_size=4)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {}, optional={"a": VALUES, "b": SCALARS, "c": st.fixed_dictionaries({"d": VALUES})}
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def a_range(kind: st.SearchStrategy[Any]) -> st.SearchStrategy[Json]:
+    low, high = st.sampled_from(["gt", "gte"]), st.sampled_from(["lt", "lte"])
+    return st.builds(
+        lambda names, low, high: {
+            name: bound for name, bound in zip(names, (low, high), strict=True) if name
+        },
+        st.tuples(low | st.none(), high) | st.tuples(low, high | st.none()),
+        kind,
+        kind,
+    )
+
+
+CONDITIONS = st.builds(
+    lambda field, condition: {"field": field, **condition},
+    st.sampled_from(FIELDS),
+    st.builds(lambda value: {"eq": value}, SCALARS)
+    | st.builds(lambda values: {"in": values}, st.lists(SCALARS, max_size=5))
+    | st.builds(lambda value: {"exists": value}, st.booleans())
+    | a_range(NUMBERS)
+    | a_range(STRINGS),
+)
+FILTERS = st.recursive(
+    CONDITIONS,
+    lambda inner: (
+        st.builds(
+            lambda name, terms: {name: terms}, st.sampled_from(["and", "or"]), st.lists(inner, max_size=4)
+        )
+        | st.builds(lambda term: {"not": term}, inner)
+    ),
+    max_leaves=12,
+)
+# Every field holds every type, so that every condition fits.
+EVERY_TYPE: Json = {"a": ["x", 7, True], "b": ["x", 7, True], "c": {"d": ["x", 7, True]}}
+
+
+@given(ROWS, st.lists(FILTERS, min_size=1, max_size=8))
+@settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_a_filter_matches_what_a_plain_reading_of_it_matches(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Json], filters: list[Json]
+) -> None:
+    documents = [*rows, EVERY_TYPE]
+    columns = columns_of(documents, tmp_path_factory.mktemp("columns"))
+    for term in filters:
+        found = evaluate(parse_filter(term, columns), columns)
+        assert found.tolist() == [matches(metadata, term) for metadata in documents], term
+
+
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Columns:
+    generator = np.random.default_rng(0)
+    rows: list[Json] = [
+        {
+            "year": int(generator.integers(1990, 2025)),
+            "lang": str(generator.choice(["en", "de", "fr"])),
+            "tags": generator.choice(list("abcdef"), size=int(generator.integers(3))).tolist(),
+            "open": bool(generator.random() < 0.5),
+            "mixed": [1, "1"],
+            "abstract": "long " * 1000,
+        }
+        for _ in range(500)
+    ]
+    return columns_of(rows, tmp_path_factory.mktemp("columns"))
+
+
+def faults_of(value: Any, columns: Columns, **bounds: int) -> list[tuple[str, str]]:
+    with pytest.raises(FilterError) as caught:
+        parse_filter(value, columns, **bounds)
+    assert len(caught.value.faults) <= MAX_FAULTS + 1
+    assert all(len(fault.detail) < 3_000 and fault.detail.isprintable() for fault in caught.value.faults)
+    return [(fault.pointer, fault.detail) for fault in caught.value.faults]
+
+
+KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags (strings), year (numbers)"
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer", "detail"),
+    [
+        ({"field": "yeer", "eq": 1}, "/filter/field", f"no field 'yeer'; {KNOWN}"),
+        (
+            {"and": [{"field": "abstract", "eq": "x"}]},
+            "/filter/and/0/field",
+            f"field 'abstract' has no column: it holds a text of more than 2048 bytes; {KNOWN}",
+        ),
+        (
+            {"not": {"or": [{"field": "year", "in": [2000, "2001"]}]}},
+            "/filter/not/or/0/in/1",
+            f"field 'year' holds numbers, found '2001'; {KNOWN}",
+        ),
+        ({"field": "year", "eq": True}, "/filter/eq", f"field 'year' holds numbers, found true; {KNOWN}"),
+        ({"field": "open", "eq": 1}, "/filter/eq", f"field 'open' holds booleans, found 1; {KNOWN}"),
+        ({"field": "open", "gt": False}, "/filter", "true and false have no order; use 'eq'"),
+        (
+            {"field": "mixed", "gt": 1, "lt": "2"},
+            "/filter",
+            "both bounds must be of one type, strings or numbers",
+        ),
+        (
+            {"field": "year", "gt": 1, "gte": 2},
+            "/filter",
+            "one lower and one upper bound at most, found gt, gte",
+        ),
+        (
+            {"field": "year", "eq": 1, "lt": 2},
+            "/filter",
+            "one condition at a time, found 'field', 'eq', 'lt'; use 'and'",
+        ),
+        (
+            {"field": "year", "eq": None},
+            "/filter/eq",
+            "expected a single value, found null; {'exists': false} asks for documents without",
+        ),
+        ({"field": "year", "eq": [1]}, "/filter/eq", "expected a single value, found a list"),
+        ({"field": "year", "eq": {}}, "/filter/eq", "expected a single value, found an object"),
+        ({"field": "year", "in": 1}, "/filter/in", "expected a list of values, found 1"),
+        ({"field": "year", "exists": 1}, "/filter/exists", "expected true or false, found 1"),
+        ({"field": "year"}, "/filter", "expected a condition (eq, in, exists, gt, gte, lt, lte), found none"),
+        (
+            {"field": "year", "ne": 1},
+            "/filter",
+            "expected a condition (eq, in, exists, gt, gte, lt, lte), found 'ne'",
+        ),
+        ({"field": 3, "eq": 1}, "/filter/field", "expected the name of a field, found 3"),
+        ({}, "/filter", "expected 'and', 'or', 'not' or 'field', found nothing"),
+        ({"and": [], "or": []}, "/filter", "'and' stands alone, found 'and', 'or'"),
+        ({"and": {}}, "/filter/and", "expected a list of filters, found an object"),
+        ([], "/filter", "expected an object, found a list"),
+        (None, "/filter", "expected an object, found null"),
+        ({"field": "year", "eq": float("nan")}, "/filter/eq", "expected a finite number of at most 64 bits"),
+        ({"field": "year", "lt": float("inf")}, "/filter/lt", "expected a finite number of at most 64 bits"),
+        ({"field": "year", "lt": 10**5000}, "/filter/lt", "expected a finite number of at most 64 bits"),
+        (
+            {"field": "lang", "eq": 10**5000},
+            "/filter/eq",
+            f"field 'lang' holds strings, found a number of more than 64 bits; {KNOWN}",
+        ),
+        ({"field": "lang", "eq": "\ud800"}, "/filter/eq", "a lone surrogate is no text"),
+        ({"field": "\ud800\x1b[31m", "eq": 1}, "/filter/field", f"no field '\\ud800\\x1b[31m'; {KNOWN}"),
+    ],
+)
+def test_what_is_no_filter_is_refused_at_its_place(
+    columns: Columns, value: Any, pointer: str, detail: str
+) -> None:
+    assert faults_of(value, columns) == [(pointer, detail)]
+
+
+def test_all_faults_are_told_together_up_to_a_bound(columns: Columns) -> None:
+    bad = {"and": [{"field": "x"}, {"field": "year", "eq": "1"}, {"or": 1}]}
+    assert [pointer for pointer, _ in faults_of(bad, columns)] == [
+        "/filter/and/0/field",
+        "/filter/and/1/eq",
+        "/filter/and/2/or",
+    ]
+    assert len(faults_of({"and": [{"field": "x"}] * 500}, columns)) == MAX_FAULTS
+
+
+def test_size_and_depth_are_bounded(columns: Columns) -> None:
+    leaf = {"field": "year", "eq": 2000}
+    assert faults_of({"or": [leaf] * 10_000}, columns) == [
+        ("/filter/or/999", "more than 1000 conditions, groups and values")
+    ]
+    assert faults_of({"field": "year", "in": list(range(10_000))}, columns)[0][0] == "/filter/in"
+    parse_filter({"or": [leaf] * 999}, columns)
+    deep: Json = leaf
+    for _ in range(15):
+        deep = {"not": deep}
+    parse_filter(deep, columns)
+    assert faults_of({"not": deep}, columns)[0][1] == "nested deeper than 16 levels"
+    for _ in range(100_000):
+        deep = {"not": deep}
+    assert faults_of(deep, columns)[0][1] == "nested deeper than 16 levels"
+    assert faults_of({"and": [leaf, leaf]}, columns, max_terms=2)[0][0] == "/filter/and/1"
+    assert faults_of({"not": leaf}, columns, max_depth=1)[0][0] == "/filter/not"
+
+
+def test_equal_filters_have_one_form(columns: Columns) -> None:
+    def form(value: Any) -> Any:
+        return parse_filter(value, columns)
+
+    a, b = {"field": "year", "eq": 2000}, {"field": "lang", "eq": "en"}
+    assert form({"and": [a, b]}) == form({"and": [b, {"and": [a, a]}]})
+    assert form({"or": [a, {"field": "year", "in": [2001, 2000.0]}]}) == form(
+        {"field": "year", "in": [2000, 2001]}
+    )
+    assert form({"not": {"not": a}}) == form({"and": [a]}) == OneOf("year", "number", (2000,))
+    assert repr(form({"field": "year", "eq": 2000.0})) == repr(form(a))
+    assert form({"field": "mixed", "eq": 1}) != form({"field": "mixed", "eq": "1"})
+    assert form({"and": []}) == And(()) and form({"or": []}) == form({"field": "year", "in": []}) == Or(())
+    assert form({"field": "tags", "exists": False}) == Not(Exists("tags"))
+    assert form({"field": "year", "gte": 1, "lt": 2}) == Between("year", "number", 1, 2, True, False)
+
+
+def test_masks_are_kept_within_a_bound_and_the_oldest_goes(columns: Columns) -> None:
+    terms = [parse_filter({"field": "year", "eq": year}, columns) for year in range(1990, 2025)]
+    room = FilterMasks(columns).mask(terms[0]).size_bytes + 8 * 200
+    masks = FilterMasks(columns, 5 * room)
+    first = masks.mask(terms[0])
+    assert masks.mask(terms[0]) is first and not first.mask.flags.writeable
+    assert first.count == int(first.mask.sum()) == len(first.rows)
+    assert np.unpackbits(first.packed, bitorder="little")[:500].astype(bool).tolist() == first.mask.tolist()
+    for term in terms:
+        masks.mask(term)
+        assert masks.size_bytes <= 5 * room
+    assert masks.mask(terms[0]) is not first
+    assert masks.mask(terms[-1]) is masks.mask(terms[-1])
+    assert FilterMasks(columns, 10).mask(terms[0]).count == first.count  # too large to keep, not to answer
+
+
+def test_threads_get_the_same_masks(columns: Columns) -> None:
+    terms = [
+        parse_filter({"field": "tags", "in": [*pair]}, columns) for pair in ("ab", "bc", "cd", "f", "ae")
+    ]
+    expected = [evaluate(term, columns).tolist() for term in terms]
+    masks = FilterMasks(columns, 2_000)
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda at: masks.mask(terms[at % 5]).mask.tolist() == expected[at % 5], range(400))
+        assert all(found)
+    assert masks.size_bytes <= 2_000
+
+
+def test_an_index_without_metadata_says_so(tmp_path: Path) -> None:
+    empty = columns_of([{}], tmp_path)
+    assert faults_of({"field": "x", "exists": True}, empty) == [
+        ("/filter/field", "no field 'x'; no document of this index has metadata")
+    ]
+    assert evaluate(parse_filter({"and": []}, empty), empty).tolist() == [True]
