@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import ArtifactWriter, IndexRoot, write_artifact
-from glow.artifact.model import QUERY_SIDE_FILES
+from glow.artifact.model import EXPLAIN_FILES, QUERY_SIDE_FILES
 from glow.errors import BuildError, GlowError
 from glow.runtime import Model
 from glow.runtime.encoder import DEFAULT_BATCH_TOKENS
@@ -44,6 +44,7 @@ from index_builder.rejects import REJECTS_FILE, RejectLog
 from index_builder.report import (
     build_report,
     describe_columns,
+    describe_explain,
     describe_index,
     describe_lexical,
     stage_seconds,
@@ -170,6 +171,7 @@ class _Build:
         if passages:
             report["passages"] = describe_passages(passages, seconds)
         report["lexical"] = describe_lexical(lexical, self.folder) if lexical else None
+        report["explain"] = describe_explain(self.folder)
         write_json(self.folder / REPORT_FILE, report)
         self._describe(corpus, rejects, terms, kind)
         if passages:
@@ -239,8 +241,13 @@ class _Build:
     def _copy_model(self) -> None:
         target = self.folder / MODEL_FOLDER
         target.mkdir()
-        for name in QUERY_SIDE_FILES:
+        for name in self._copied():
             shutil.copyfile(self.model.folder / name, target / name)
+
+    def _copied(self) -> tuple[str, ...]:
+        """Files of the model that the version holds."""
+        can_explain = all(name in self.model.manifest.files for name in EXPLAIN_FILES)
+        return (*QUERY_SIDE_FILES, *(EXPLAIN_FILES if self.options.explain and can_explain else ()))
 
     def _describe(self, corpus: CorpusStats, rejects: RejectLog, terms: TermTable, kind: IndexKind) -> None:
         files = self.model.manifest.files
@@ -249,7 +256,7 @@ class _Build:
             "model": {
                 "name": self.model.manifest.name,
                 "hash": self.model.hash,
-                "files": {name: files[name].sha256 for name in QUERY_SIDE_FILES},
+                "files": {name: files[name].sha256 for name in self._copied()},
             }
         }
         self.writer.parameters = {**self.options.parameters(), "kind": kind}

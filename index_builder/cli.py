@@ -115,6 +115,7 @@ def build_command(
     passage_overlap: Annotated[int, typer.Option(min=0, help="Sentences that neighbours share.")] = 0,
     max_passages: Annotated[int, typer.Option(min=1, help="Most passages of a document.")] = 128,
     lexical: Annotated[bool, typer.Option(help="Index the words too, for lexical and hybrid search.")] = True,
+    explain: Annotated[bool, typer.Option(help="Copy what reasons for hits need from the model.")] = True,
     json: Json = None,
 ) -> None:
     """Builds a version from documents, and publishes it."""
@@ -138,6 +139,7 @@ def build_command(
             passage_overlap=passage_overlap,
             max_passages=max_passages,
             lexical=lexical,
+            explain=explain,
         )
         result = build(options, Stages(sys.stderr))
         if json:

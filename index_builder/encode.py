@@ -36,7 +36,7 @@ def encode_corpus(
     """Encodes documents in order and appends their vectors to a new file, float32, row after row.
 
     Args:
-        documents: in row order, read as they are needed.
+        documents: documents or passages in row order, read as they are needed.
         preprocessor: with the index's term table.
         encoder: the document tower, whose own threads are one.
         threads: chunks that are encoded at the same time, >= 1.
@@ -44,7 +44,7 @@ def encode_corpus(
         advance: told the documents done.
 
     Returns:
-        Field -> documents that lost words of it to its token budget.
+        Field -> how many of them lost words of it to its token budget.
 
     Raises:
         BuildError: a vector is not finite, so the model is broken.
@@ -60,9 +60,7 @@ def encode_corpus(
             for lost, vectors in parts:
                 if not np.isfinite(vectors).all():
                     bad = row + int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
-                    raise BuildError(
-                        f"the vector of document row {bad} is not finite; export the model again"
-                    )
+                    raise BuildError(f"the vector of row {bad} is not finite; export the model again")
                 file.write(vectors.tobytes())
                 truncated.update(lost)
                 row += len(vectors)

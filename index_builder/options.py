@@ -38,6 +38,7 @@ class BuildOptions:
         passage_field: the field that is cut; None: the model's body.
         passage_overlap: sentences that neighbouring passages share, >= 0.
         max_passages: the most passages of a document, >= 1.
+        explain: whether the version gets what it takes to say why a hit was found.
     """
 
     model: Path
@@ -58,6 +59,7 @@ class BuildOptions:
     passage_overlap: int = 0
     max_passages: int = 128
     lexical: bool = True
+    explain: bool = True
 
     def check_rename(self, field_names: Sequence[str]) -> None:
         """Refuses renames that cannot be meant.

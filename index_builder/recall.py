@@ -55,7 +55,7 @@ def measure_recall(
 
     Args:
         index: the index, as it will be served.
-        vectors: float32 [n, D], row i is document i; may be memory-mapped.
+        vectors: float32 [n, D], in the order of the index; may be memory-mapped.
         store: the documents.
         preprocessor: with the index's term table.
         encoder: the query tower.
@@ -64,7 +64,7 @@ def measure_recall(
     rows = generator.choice(store.count, min(SAMPLED_QUERIES, store.count), replace=False)
     texts = [_query_of(document, generator) for document in store.rows(np.sort(rows).tolist())]
     queries = encoder.encode([preprocessor.query(text) for text in texts])
-    depth = min(DEPTH, store.count)
+    depth = min(DEPTH, len(vectors))
     least = _exact_scores(queries, vectors, depth)[:, -1]
     _, found = index.search(queries, depth)
     scores = np.einsum("qd,qkd->qk", queries, vectors[np.maximum(found, 0)])

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from glow import __version__
+from glow.artifact.model import EXPLAIN_FILES
 from glow.errors import ConfigError, GlowError
 from glow.runtime import Model
 from glow.search import ColumnsHeader, ImpactHeader, IndexKind, index_bytes
 from glow.search.impacts_format import IMPACTS_FILES, IMPACTS_FOLDER
+from glow.search.index import MODEL_FOLDER
 from glow.text import TermTable
 from index_builder.corpus import CorpusStats
 from index_builder.options import BuildOptions
@@ -21,6 +23,7 @@ from index_builder.rejects import RejectLog
 __all__ = [
     "build_report",
     "describe_columns",
+    "describe_explain",
     "describe_index",
     "describe_lexical",
     "failure_report",
@@ -126,6 +129,12 @@ def describe_lexical(header: ImpactHeader, folder: Path) -> dict[str, Any]:
         "size_bytes": size_bytes,
         "bytes_per_posting": round(size_bytes / max(header.postings, 1), 2),
     }
+
+
+def describe_explain(folder: Path) -> dict[str, Any] | None:
+    """Bytes that reasons for hits take in a version's folder; None where it holds none."""
+    paths = [folder / MODEL_FOLDER / name for name in EXPLAIN_FILES]
+    return {"size_bytes": sum(path.stat().st_size for path in paths)} if paths[0].is_file() else None
 
 
 def stage_seconds(seconds: dict[str, float]) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """An index version, open: everything that a search needs, verified to belong together."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import Manifest, verify
-from glow.artifact.model import QUERY_SIDE_FILES, QUERY_TOWER
+from glow.artifact.model import EXPLAIN_FILES, QUERY_SIDE_FILES, QUERY_TOWER
 from glow.errors import ConfigError, FormatError, MismatchError
 from glow.runtime import Device, Encoder
+from glow.runtime.explain import Explainer
 from glow.search.columns import Columns
 from glow.search.columns_format import COLUMNS_FOLDER, HEADER_FILE
 from glow.search.dense import DenseIndex
@@ -46,6 +48,7 @@ class Index:
         impacts: the lexical index; None in a version that was built without.
         fusion: how a hybrid search fuses, unless a request says otherwise.
         passages: which document each row of `dense` is a part of; None: row i is document i.
+        explainer: says why, opened when it is first asked; None in a version without explain graphs.
     """
 
     manifest: Manifest
@@ -57,6 +60,7 @@ class Index:
     impacts: ImpactIndex | None = None
     fusion: Fusion = DEFAULT_FUSION
     passages: PassageMap | None = None
+    explainer: Explainer | None = None
 
     @classmethod
     def open(cls, folder: Path, device: Device = "cpu", threads: int = 1) -> "Index":
@@ -73,7 +77,7 @@ class Index:
         """
         manifest = verify(folder, "index")
         _check_files(manifest)
-        _check_model_files(manifest)
+        _check_copies(manifest, QUERY_SIDE_FILES)
         terms = TermTable.load(folder / TERMS_FOLDER)
         if terms.hash != manifest.hashes.get("terms"):
             raise MismatchError(
@@ -89,7 +93,19 @@ class Index:
         impacts = _open_impacts(folder, manifest, documents)
         fusion = _open_fusion(folder, manifest)
         passages = _open_passages(folder, manifest, columns)
-        return cls(manifest, preprocessor, encoder, dense, documents, columns, impacts, fusion, passages)
+        explainer = _explainer(folder, manifest, preprocessor, device, threads)
+        return cls(
+            manifest,
+            preprocessor,
+            encoder,
+            dense,
+            documents,
+            columns,
+            impacts,
+            fusion,
+            passages,
+            explainer=explainer,
+        )
 
     @property
     def version(self) -> str:
@@ -153,6 +169,16 @@ def _open_passages(folder: Path, manifest: Manifest, columns: Columns | None) ->
     return passages
 
 
+def _explainer(
+    folder: Path, manifest: Manifest, preprocessor: Preprocessor, device: Device, threads: int
+) -> Explainer | None:
+    """Nothing is opened yet, but these are files of the model whose hash the index carries."""
+    if f"{MODEL_FOLDER}/{EXPLAIN_FILES[0]}" not in manifest.files:
+        return None
+    _check_copies(manifest, EXPLAIN_FILES)
+    return Explainer(folder / MODEL_FOLDER, preprocessor, device, threads)
+
+
 def _check_files(manifest: Manifest) -> None:
     """Every file that is opened below is one whose checksum was verified: others in the folder are never read."""
     for name in (DENSE_FILE, DOCUMENTS_FILE, *(f"{TERMS_FOLDER}/{file}" for file in TERM_FILES)):
@@ -160,11 +186,11 @@ def _check_files(manifest: Manifest) -> None:
             raise MismatchError(f"index {manifest.name}: its manifest lacks {name}; rebuild the index")
 
 
-def _check_model_files(manifest: Manifest) -> None:
-    """The query side copied into the index is that of the model whose hash it carries."""
+def _check_copies(manifest: Manifest, names: Sequence[str]) -> None:
+    """The files copied from the model are those of the model whose hash the index carries."""
     parent = _model_parent(manifest)
     recorded = parent.get("files", {})
-    for name in QUERY_SIDE_FILES:
+    for name in names:
         copied = manifest.files.get(f"{MODEL_FOLDER}/{name}")
         if copied is None or copied.sha256 != recorded.get(name):
             raise MismatchError(

@@ -1,0 +1,55 @@
+"""The stage that cuts long documents into passages, and what the report says of it."""
+
+from pathlib import Path
+from typing import Any
+
+from glow.search import DocumentStore, PassageMap, build_passages
+from glow.text import Preprocessor
+from glow.text.passages import PassageCutter, PassageOptions
+from index_builder.options import BuildOptions
+from index_builder.progress import Stages
+
+__all__ = ["cut_documents", "describe_passages", "open_cutter"]
+
+COST_STAGES = ("passages", "encode", "index")
+"""What passages make longer."""
+
+
+def open_cutter(options: BuildOptions, preprocessor: Preprocessor) -> PassageCutter | None:
+    """What cuts the documents of a build; None where they stay whole.
+
+    Raises:
+        ConfigError: the model has no such field to cut, or an option is out of range.
+    """
+    if not options.passages:
+        return None
+    wanted = PassageOptions(options.passage_field, options.passage_overlap, options.max_passages)
+    return PassageCutter(preprocessor, wanted)
+
+
+def cut_documents(
+    store: DocumentStore, cutter: PassageCutter | None, folder: Path, stages: Stages
+) -> PassageMap | None:
+    """Cuts every stored document; None where they stay whole."""
+    if cutter is None:
+        return None
+    with stages.stage("passages", store.count, "documents") as advance:
+        return build_passages(store.scan(), cutter, folder, advance)
+
+
+def describe_passages(passages: PassageMap, seconds: dict[str, float]) -> dict[str, Any]:
+    """What was cut, and what a passage took to build."""
+    header = passages.header
+    sizes = passages.first[1:] - passages.first[:-1]
+    took = sum(seconds[name] for name in COST_STAGES)
+    return {
+        "field": header.field,
+        "overlap": header.overlap,
+        "limit": header.limit,
+        "count": header.passages,
+        "per_document": round(header.passages / header.documents, 3),
+        "most": int(sizes.max()),
+        "whole_documents": int((sizes == 1).sum()),
+        "cut_off_documents": header.left_out,
+        "milliseconds_each": round(1_000 * took / header.passages, 3),
+    }

@@ -1,0 +1,138 @@
+"""A build with passages gives long documents a vector for each part, and everything else stays per document."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click.testing
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.runtime import Model
+from glow.search import Index
+from glow.text.passages import PassageCutter, PassageOptions
+from index_builder.build import CPU_BATCH_TOKENS
+
+Run = Callable[..., click.testing.Result]
+Live = Callable[[], Index]
+LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
+LONG = "Honey bees find their way home by the sun. They dance to show where food is. "
+
+
+@pytest.fixture
+def long_file(lines_file: LinesFile) -> Path:
+    """Documents of one and of many passages, in turn."""
+    return lines_file(
+        [
+            {"_id": f"d{row}", "title": f"bees {row}", "text": LONG * (row % 3 * 12) + f"Number {row}."}
+            for row in range(30)
+        ]
+    )
+
+
+def test_every_passage_has_the_vector_of_a_document_with_that_body(
+    build: Run, toy_model: Path, long_file: Path, live: Live
+) -> None:
+    done = build(long_file, "--passages")
+    assert done.exit_code == 0, done.stderr
+    index, model = live(), Model.open(toy_model)
+    assert index.passages is not None
+    preprocessor = model.with_terms(index.preprocessor.terms)
+    cutter = PassageCutter(preprocessor)
+    passages = [part for document in index.documents.scan() for part in cutter.passages(document)]
+    assert 30 == index.documents.count < len(passages) == len(index.passages) == len(index.dense)
+    assert index.manifest.counts["passages"] == len(passages)
+    encoder = model.encoder("document", batch_tokens=CPU_BATCH_TOKENS)
+    expected = encoder.encode([preprocessor.document(passage) for passage in passages])
+    stored = index.dense._index.reconstruct_n(0, len(passages))
+    np.testing.assert_allclose(stored, expected, atol=1e-5)
+
+
+def test_term_statistics_and_documents_do_not_feel_passages(build: Run, long_file: Path, live: Live) -> None:
+    found = []
+    for options in ((), ("--passages",)):
+        assert build(long_file, *options).exit_code == 0
+        index = live()
+        found.append((index.manifest.hashes["terms"], list(index.documents.scan())))
+    assert found[0] == found[1]
+
+
+def test_short_documents_give_the_same_index_with_passages_as_without(
+    build: Run, output: Path, toy_corpus: Path, lines_file: LinesFile
+) -> None:
+    short = []
+    for line in toy_corpus.read_bytes().splitlines():
+        document = json.loads(line)
+        short.append(document | {"text": " ".join(str(document.get("text", "")).split()[:4])})
+    file = lines_file(short)
+    for options in ((), ("--passages",)):
+        assert build(file, *options).exit_code == 0
+    without, given = (IndexRoot(output).manifest(version).files for version in IndexRoot(output).versions())
+    assert {name for name in given if name not in without} == {
+        f"passages/{name}"
+        for name in ("passages.json", "documents.npy", "starts.npy", "ends.npy", "first.npy")
+    }
+    assert {name for name in without if without[name] != given[name]} == {"report.json"}
+
+
+def test_the_report_tells_passages_and_what_they_cost(
+    build: Run, long_file: Path, tmp_path: Path, live: Live
+) -> None:
+    options = ("--passage-overlap", 1, "--max-passages", 3, "--passage-field", "text")
+    done = build(long_file, "--passages", *options, "--json", tmp_path / "r.json")
+    assert done.exit_code == 0, done.stderr
+    report, index = json.loads((tmp_path / "r.json").read_text()), live()
+    assert index.passages is not None
+    cutter = PassageCutter(index.preprocessor, PassageOptions("text", overlap=1, limit=3))
+    cuts = [cutter.cut(document) for document in index.documents.scan()]
+    count = sum(len(cut.spans) for cut in cuts)
+    milliseconds = report["passages"].pop("milliseconds_each")
+    assert report["passages"] == {
+        "field": "text",
+        "overlap": 1,
+        "limit": 3,
+        "count": count,
+        "per_document": round(count / 30, 3),
+        "most": 3,
+        "whole_documents": 10,
+        "cut_off_documents": sum(cut.left_out for cut in cuts),
+    }
+    assert report["passages"]["cut_off_documents"] > 0
+    seconds = report["seconds"]
+    took = sum(seconds[stage] for stage in ("passages", "encode", "index"))
+    assert milliseconds == pytest.approx(1000 * took / count, abs=0.2)
+    assert "text" not in report["truncated"]
+    assert f"{count} passages are few enough" in report["index"]["why"]
+    assert f"{count} passages, {count / 30:.1f} a document" in done.stdout
+    assert report["recall"] == {"recall": 1.0, "depth": 10, "queries": 30, "seed": 0}
+    assert (report["counts"]["documents"], report["options"]["passages"]) == (30, True)
+
+
+def test_the_same_input_gives_the_same_passages_with_any_number_of_threads(
+    build: Run, output: Path, long_file: Path
+) -> None:
+    for threads in (1, 3):
+        assert build(long_file, "--passages", "--threads", threads).exit_code == 0
+    first, second = (IndexRoot(output).manifest(version).files for version in IndexRoot(output).versions())
+    assert {name for name in first if first[name] != second[name]} == {"report.json"}
+
+
+def test_a_build_without_passages_has_none(toy_index: Path) -> None:
+    root = IndexRoot(toy_index)
+    index = Index.open(root.folder(root.current()))
+    assert index.passages is None
+    assert "passages" not in index.manifest.counts
+
+
+def test_verify_counts_documents(build: Run, run: Run, output: Path, long_file: Path) -> None:
+    assert build(long_file, "--passages").exit_code == 0
+    done = run("verify", "--output", output)
+    assert done.exit_code == 0 and "is sound: 30 documents" in done.stdout
+
+
+def test_a_field_that_cannot_be_cut_is_refused_before_the_input_is_read(build: Run, output: Path) -> None:
+    done = build("-", "--passages", "--passage-field", "url", stdin=b"")
+    assert done.exit_code == 2
+    assert "no field 'url' that could be cut" in done.stderr
+    assert not output.exists() or not any(output.iterdir())
