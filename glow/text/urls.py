@@ -5,10 +5,11 @@ keeping them is an option.
 """
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import unquote
 
-__all__ = ["url_words"]
+__all__ = ["url_runs", "url_words"]
 
 MAX_URL_CHARACTERS = 1024
 # wordninja tries every cut: longer runs are ids and hashes, which hold no words.
@@ -17,6 +18,8 @@ MAX_RUN_CHARACTERS = 48
 CACHED_RUNS = 50_000
 _SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://")
 _SEPARATORS = re.compile(r"[\W_]+")
+_RUNS = re.compile(r"[^\W_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -37,6 +40,26 @@ def url_words(url: str, *, keep_digits: bool = False) -> str:
     for run in _SEPARATORS.split(plain):
         words.extend(_cut(run))
     return " ".join(words)
+
+
+def url_runs(url: str, *, keep_digits: bool = False) -> Iterator[tuple[str, int]]:
+    """The words of a URL with their places in it, for marking them; %-escapes are not read.
+
+    Args:
+        url: any string; the scheme is no word.
+        keep_digits: as for `url_words`.
+
+    Yields:
+        A word as it is written, and where it starts.
+    """
+    scheme = _SCHEME.match(url)
+    for match in (_RUNS if keep_digits else _LETTERS).finditer(
+        url, scheme.end() if scheme else 0, MAX_URL_CHARACTERS
+    ):
+        words, start = _cut(match[0]), match.start()
+        for word in words if "".join(words) == match[0] else (match[0],):
+            yield word, start
+            start += len(word)
 
 
 @lru_cache(maxsize=CACHED_RUNS)

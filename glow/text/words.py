@@ -68,14 +68,15 @@ class WordPieces:
     def words(self, text: str) -> list[str]:
         """Words of a text in order; any Unicode string is accepted, lone surrogates count as white space."""
         if self._unit == "piece":
-            return [self._names[number] for word in self._words(text) for number in self._of_word(word)]
-        return self._words(text)
+            return [self._names[number] for word in self.whole_words(text) for number in self._of_word(word)]
+        return self.whole_words(text)
 
     def pieces(self, word: str) -> tuple[int, ...]:
         """Ids of a word's pieces, one [UNK] where the vocabulary cannot spell it; never empty."""
         return (self._ids[word],) if self._unit == "piece" else self._of_word(word)
 
-    def _words(self, text: str) -> list[str]:
+    def whole_words(self, text: str) -> list[str]:
+        """Words of a text as `words` yields them for the unit `word`, whatever counts as a word here."""
         if text.isascii():
             return _ascii_words(text)
         words: list[str] = []

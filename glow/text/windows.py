@@ -1,0 +1,104 @@
+"""Which stretches of a text to show: those whose words are worth most together.
+
+A stretch is worth the sum over the different words in it, so that two rare words beat one that comes ten times; a word that
+an earlier stretch shows already counts a quarter.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from glow.text.spans import Span, WordSpans
+
+__all__ = ["Window", "best_windows", "trim"]
+
+SEEN_SHARE = 0.25
+_ROUNDING = 1e-9
+_CLOSING = " \t\r\n.,;:!?)]}"
+"""What nobody wants to read first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch `text[start:end]`, what it is worth, and the characters from its first word's to its last's."""
+
+    worth: float
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def best_windows(
+    spans: Sequence[Span], worth: Mapping[str, float], count: int, width: int, length: int
+) -> list[Window]:
+    """Chooses windows that do not overlap, best first; each takes one pass over the words.
+
+    Args:
+        spans: words of the text that count, in order.
+        worth: word -> worth > 0, of each of them.
+        count: most windows.
+        width: characters of a window; a longer word is kept whole.
+        length: of the text in characters.
+    """
+    chosen: list[Window] = []
+    shown: set[str] = set()
+    while spans and len(chosen) < count:
+        now = {word: value * (SEEN_SHARE if word in shown else 1.0) for word, value in worth.items()}
+        value, begin, end = _best_run(spans, now, width)
+        run = spans[begin:end]
+        window = _with_margins(value, run[0].start, run[-1].end, width, length, chosen)
+        shown.update(span.word for span in run)
+        chosen.append(window)
+        spans = [span for span in spans if span.end <= window.start or span.start >= window.end]
+    return chosen
+
+
+def _best_run(spans: Sequence[Span], worth: Mapping[str, float], width: int) -> tuple[float, int, int]:
+    """Worth and bounds of the run of words within `width` that is worth most; the earliest of equals."""
+    counts: Counter[str] = Counter()
+    best, value, begin = (-1.0, 0, 0), 0.0, 0
+    for place, span in enumerate(spans):
+        counts[span.word] += 1
+        if counts[span.word] == 1:
+            value += worth[span.word]
+        while begin < place and span.end - spans[begin].start > width:
+            left = spans[begin].word
+            counts[left] -= 1
+            if not counts[left]:
+                value -= worth[left]
+            begin += 1
+        if value > best[0] + _ROUNDING:
+            best = value, begin, place + 1
+    return best
+
+
+def _with_margins(
+    worth: float, first: int, last: int, width: int, length: int, others: Sequence[Window]
+) -> Window:
+    """Shares the room that is left out to both sides, up to the text's ends and to other windows."""
+    least = max((other.end for other in others if other.end <= first), default=0)
+    most = min((other.start for other in others if other.start >= last), default=length)
+    room = max(width - (last - first), 0)
+    start = max(least, first - room // 2)
+    end = min(most, start + max(width, last - first))
+    start = max(least, min(start, end - width))
+    return Window(worth, min(start, first), max(end, last), first, last)
+
+
+def trim(text: str, window: Window, spans: WordSpans) -> tuple[int, int]:
+    """Bounds of a window moved inwards to where words end, without white space around them; never into its own words."""
+    start, end = window.start, window.end
+    if 0 < start < window.first:
+        # One character more tells whether a word was under way.
+        before = next(spans.of_text(text[start - 1 : window.first]), None)
+        if before and before.start == 0 and before.end > 1:
+            start += before.end - 1
+    if window.last < end < len(text):
+        *_, after = (None, *spans.of_text(text[window.last : end + 1]))
+        whole = end + 1 - window.last
+        if after and after.end == whole and after.start < whole - 1:
+            end = window.last + after.start
+    stretch = text[start:end].rstrip()
+    start, end = start + len(stretch) - len(stretch.lstrip(_CLOSING if start else None)), start + len(stretch)
+    return (start, end) if start < end else (window.start, window.end)  # one word without an end
