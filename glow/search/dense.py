@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import BuildError, DeviceError, FormatError, QueryError
+from glow.search.dense_filter import (
+    bitmap_of,
+    require_fit,
+    rows_of,
+    should_scan,
+    widened_ef,
+    widened_probes,
+)
 from glow.search.kinds import IndexKind
+from glow.search.row_mask import RowMask
 
 __all__ = [
     "DenseIndex",
@@ -75,47 +84,74 @@ class DenseIndex:
         return int(self._index.ntotal)
 
     def search(
-        self, vectors: NDArray[np.float32], k: int, params: SearchParams | None = None
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Finds the k nearest vectors of each query.
 
         Args:
             vectors: float32 [n, D], L2-normalised.
-            k: hits a query, >= 1; fewer come where the index holds fewer.
-            params: how thoroughly.
+            k: hits a query, >= 1; fewer come where the index holds fewer, or fewer are allowed.
+            params: how thoroughly; with few allowed rows, an approximate search is widened or becomes exact.
+            allowed: rows that may be found; None allows all.
+            order: for each row the rank that breaks ties, smaller first; None takes the row itself.
 
         Returns:
-            scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, vectors); ties
-            go to the smaller row, in an approximate search among those it met. Where it met fewer than k', row -1
-            and score -inf fill up.
+            scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, allowed vectors);
+            ties go to the smaller rank, in an approximate search among those it met. Where it met fewer than k',
+            row -1 and score -inf fill up.
 
         Raises:
-            QueryError: `exact` was asked of an index that has no exact vectors.
+            QueryError: `exact` was asked of an index that has no exact vectors, or a filter of one on a GPU.
+            MismatchError: a mask of another number of rows.
         """
-        k = min(k, len(self))
+        if allowed is not None:
+            require_fit(allowed, len(self), self.device)
+        k = min(k, len(self) if allowed is None else allowed.count)
         if k == 0:
             return np.empty((len(vectors), 0), np.float32), np.empty((len(vectors), 0), np.int64)
-        params = params or SearchParams()
-        index, options = self._plan(params)
-        if params.exact or self.kind == "flat":
-            scores, rows = self._search_exactly(index, options, vectors, k)
-        else:
-            scores, rows = self._run(index, options, vectors, k)
-            scores = np.where(rows < 0, np.float32(-np.inf), scores)
+        scores, rows = self._find(vectors, k, params or SearchParams(), allowed)
         if (scores[:, :-1] > scores[:, 1:]).all():
             return scores[:, :k], rows[:, :k]  # FAISS sorts, and nothing ties
-        order = np.lexsort((rows, -scores), axis=-1)[:, :k]
-        return np.take_along_axis(scores, order, -1), np.take_along_axis(rows, order, -1)
+        ranks = rows if order is None else order[rows]
+        best = np.lexsort((ranks, -scores), axis=-1)[:, :k]
+        return np.take_along_axis(scores, best, -1), np.take_along_axis(rows, best, -1)
+
+    def _find(
+        self, vectors: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """At least k hits a query by score, those that tie in any order."""
+        if self._is_scan(params, k, allowed):
+            return self._search_exactly(vectors, k, params, allowed)
+        index, options = self._plan(params, k, allowed)
+        scores, rows = self._run(index, options, vectors, k)
+        if allowed is not None and self.kind == "hnsw" and (rows < 0).any():
+            return self._search_exactly(vectors, k, params, allowed)  # the graph led past too many
+        return np.where(rows < 0, np.float32(-np.inf), scores), rows
+
+    def _is_scan(self, params: SearchParams, k: int, allowed: RowMask | None) -> bool:
+        """Whether to compare with every vector that is allowed."""
+        if params.exact or self.kind == "flat":
+            return True
+        if allowed is None or self.kind != "hnsw":
+            return False
+        return should_scan(allowed.count, len(self), max(params.ef_search or HNSW_EF_SEARCH, k))
 
     def _search_exactly(
-        self, index: Any, options: Any, vectors: NDArray[np.float32], k: int
+        self, vectors: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """At least k hits a query, and with the last of them every other of the same score.
 
         FAISS keeps any of several rows that tie for the last place. Without this, pages of one query could
         overlap, and documents with the same text would come and go.
         """
-        most = min(len(self), GPU_MAX_HITS) if self.device == "cuda" else len(self)
+        index, options = self._exact_plan(params, k, allowed)
+        most = len(self) if allowed is None else allowed.count
+        most = min(most, GPU_MAX_HITS) if self.device == "cuda" else most
         fetched = min(k + 1, most)
         while True:
             scores, rows = self._run(index, options, vectors, fetched)
@@ -130,27 +166,61 @@ class DenseIndex:
             found: tuple[NDArray[np.float32], NDArray[np.int64]] = index.search(vectors, k, params=options)
         return found
 
-    def _plan(self, params: SearchParams) -> tuple[Any, Any]:
+    def _exact_plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
+        """As `_plan`, to compare with every vector that is allowed."""
+        if self.kind in ("flat", "hnsw"):
+            index = self._index if self.kind == "flat" else self._index.storage
+            return index, None if allowed is None else rows_of(allowed)
+        return self._plan(params, k, allowed)
+
+    def _plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
         """Which FAISS object to search, with which FAISS parameters."""
-        if self.kind == "flat":
-            return self._index, None
+        selector = {} if allowed is None else {"sel": bitmap_of(allowed)}
         if self.kind == "hnsw":
-            if params.exact:
-                return self._index.storage, None
-            return self._index, faiss.SearchParametersHNSW(efSearch=params.ef_search or HNSW_EF_SEARCH)
+            ef = params.ef_search or HNSW_EF_SEARCH
+            if allowed is not None:
+                ef = widened_ef(max(ef, k), allowed.count, len(self))
+            return self._index, faiss.SearchParametersHNSW(efSearch=ef, **selector)
         if params.exact and self.kind == "ivf-pq":
             raise QueryError("this index holds compressed vectors (ivf-pq) and cannot search exactly")
-        return self._index, faiss.SearchParametersIVF(nprobe=self._probes(params))
+        return self._index, faiss.SearchParametersIVF(nprobe=self._probes(params, allowed), **selector)
 
-    def _probes(self, params: SearchParams) -> int:
+    def _probes(self, params: SearchParams, allowed: RowMask | None) -> int:
         lists = int(self._index.nlist)
-        wanted = lists if params.exact else min(params.nprobe or DEFAULT_NPROBE, lists)
+        probes = params.nprobe or DEFAULT_NPROBE
+        if allowed is not None:
+            probes = widened_probes(probes, allowed.count, len(self))
+        wanted = lists if params.exact else min(probes, lists)
         if self.device == "cuda" and wanted > GPU_MAX_PROBES:
             raise QueryError(
                 f"this index has {lists} lists, and a GPU looks into at most {GPU_MAX_PROBES}; "
                 "ask for a smaller nprobe, not for exact"
             )
         return wanted
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether whole vectors can be read by row: `flat` and `hnsw` on the CPU."""
+        return self.device == "cpu" and self.kind in ("flat", "hnsw")
+
+    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The true scores of given rows.
+
+        Args:
+            vector: float32 [D], of one query, L2-normalised.
+            rows: int64 [m], each in 0 to n - 1.
+
+        Returns:
+            float32 [m] in [-1, 1].
+
+        Raises:
+            QueryError: not `has_vectors`.
+        """
+        if not self.has_vectors:
+            raise QueryError(f"an index of kind {self.kind} on {self.device} cannot score given documents")
+        storage = self._index if self.kind == "flat" else self._index.storage
+        stored: NDArray[np.float32] = storage.reconstruct_batch(rows)
+        return stored @ vector
 
     def save(self, path: Path) -> None:
         """Writes the index in CPU form, whatever device it is on.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from glow.search.impacts_format import ImpactHeader, read_arrays, read_header
 from glow.search.ranking import Ranking, best
+from glow.search.row_mask import RowMask
 from glow.search.vocabulary import Vocabulary
 
 __all__ = ["ImpactIndex"]
@@ -73,7 +74,7 @@ class ImpactIndex:
         self,
         words: Sequence[str],
         k: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: RowMask | None = None,
         order: NDArray[np.uint32] | None = None,
     ) -> Ranking:
         """Finds the k documents with the highest scores.
@@ -81,7 +82,7 @@ class ImpactIndex:
         Args:
             words: of the query; one that comes again counts again.
             k: hits, >= 1.
-            allowed: bool [n], the documents that may be found; None: all.
+            allowed: the documents that may be found; None: all.
             order: uint32 [n], each document's place among equals; None: its row.
 
         Returns:
@@ -90,8 +91,8 @@ class ImpactIndex:
         """
         parts = self._parts(words)
         postings = sum(part.stop - part.start for part in parts)
-        if allowed is not None and np.count_nonzero(allowed) * POSTINGS_PER_LOOKUP * len(parts) < postings:
-            rows = np.flatnonzero(allowed)
+        if allowed is not None and allowed.count * POSTINGS_PER_LOOKUP * len(parts) < postings:
+            rows = allowed.rows
             scores = self._look_up(parts, rows)
             return best(scores[scores > 0], rows[scores > 0], k, order)
         accumulator = self._accumulator()
@@ -165,16 +166,16 @@ class ImpactIndex:
         parts: Sequence[_Postings],
         postings: int,
         k: int,
-        allowed: NDArray[np.bool_] | None,
+        allowed: RowMask | None,
     ) -> NDArray[np.int64]:
         """Rows with a score, among them the k best and all that tie with the last of these."""
         if postings * DOCUMENTS_PER_POSTING > len(self):
             found = np.flatnonzero(accumulator)
-            return found if allowed is None else found[allowed[found]]
+            return found if allowed is None else found[allowed.mask[found]]
         every = [self._rows[start:stop] for start, stop, _ in parts]
         held = np.concatenate(every) if every else np.empty(0, np.uint32)
         if allowed is not None:
-            held = held[allowed[held]]
+            held = held[allowed.mask[held]]
         # A document comes at most once a word, so the k * words best places hold at least k documents.
         places = k * len(parts)
         if places < len(held):

@@ -239,3 +239,20 @@ def test_an_index_of_another_metric_or_kind_is_refused(foreign: faiss.Index, tmp
 def test_a_file_that_cannot_be_written_says_so(indexes: dict[IndexKind, DenseIndex], tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"cannot write vectors\.faiss"):
         indexes["flat"].save(tmp_path / "missing" / "vectors.faiss")
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_scores_of_given_rows_are_their_cosines(
+    kind: IndexKind, indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors
+) -> None:
+    rows = np.array([7, 2999, 0, 7])
+    found = indexes[kind].score(queries[0], rows)
+    assert found == pytest.approx(vectors[rows] @ queries[0], abs=1e-6)
+
+
+def test_an_index_without_whole_vectors_by_row_cannot_tell_scores(
+    indexes: dict[IndexKind, DenseIndex], queries: Vectors
+) -> None:
+    assert not indexes["ivf-pq"].has_vectors
+    with pytest.raises(QueryError, match="ivf-pq"):
+        indexes["ivf-pq"].score(queries[0], np.array([1]))

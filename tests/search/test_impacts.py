@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from glow.search import impacts as impacts_module
 from glow.search.impacts import ImpactIndex
 from glow.search.impacts_build import ImpactWriter
+from glow.search.row_mask import RowMask
 
 WORDS = [f"w{number:02}" for number in range(30)]
 DOCUMENTS = 400
@@ -81,7 +82,7 @@ def test_a_search_is_the_plain_sum_sorted_with_ties_by_order(
     with pytest.MonkeyPatch.context() as patch:
         # Both ways to gather the candidates, whatever the size of the collection would choose.
         patch.setattr(impacts_module, "DOCUMENTS_PER_POSTING", 10**9 if dense else 0)
-        scores, rows = index.search(words, k, allowed, order)
+        scores, rows = index.search(words, k, RowMask(allowed), order)
     assert (scores.tolist(), rows.tolist()) == expected
     assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
 
@@ -131,7 +132,7 @@ def test_a_search_leaves_nothing_behind_for_the_next(index: ImpactIndex) -> None
     before = index.search(["w28"], 10)
     index.search(WORDS, 3)
     with pytest.raises(IndexError):
-        index.search(["w00"], 3, np.ones(20, np.bool_))  # a mask of another collection
+        index.search(["w00"], 3, RowMask(np.ones(20, np.bool_)))  # a mask of another collection
     after = index.search(["w28"], 10)
     assert [part.tolist() for part in after] == [part.tolist() for part in before]
 
