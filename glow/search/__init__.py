@@ -15,7 +15,9 @@ from glow.search.kinds import KINDS, IndexKind, choose_kind, index_bytes, requir
 from glow.search.lexical_build import Bm25, build_lexical
 from glow.search.passages import FoundPassage, PassageMap
 from glow.search.passages_build import build_passages, passages_of
+from glow.search.passages_search import search_documents
 from glow.search.ranking import Ranking, best
+from glow.search.row_mask import RowMask
 
 __all__ = [
     "DEFAULT_FUSION",
@@ -37,6 +39,7 @@ __all__ = [
     "IndexKind",
     "PassageMap",
     "Ranking",
+    "RowMask",
     "SearchParams",
     "best",
     "build_columns",
@@ -51,5 +54,6 @@ __all__ = [
     "require_buildable",
     "require_device",
     "rrf",
+    "search_documents",
     "set_threads",
 ]
