@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -101,6 +101,7 @@ def test_a_header_of_another_format_is_refused(folder: Path, change: dict[str, o
         PassageMap.open(folder)
 
 
+@settings(deadline=None)
 @given(counts=COUNTS, data=st.data())
 def test_folding_gives_each_document_its_best_passage(counts: list[int], data: st.DataObject) -> None:
     passages = mapped(counts)
@@ -118,6 +119,7 @@ def test_folding_gives_each_document_its_best_passage(counts: list[int], data: s
     assert (found.dtype, documents.dtype, best.dtype) == (np.float32, np.int64, np.int64)
 
 
+@settings(deadline=None)
 @given(counts=COUNTS, data=st.data())
 def test_passages_tie_by_their_document_s_place_and_then_as_in_its_body(
     counts: list[int], data: st.DataObject
