@@ -113,7 +113,7 @@ class Metrics:
             self.index_info.labels(*self._live).set(0)  # it is not shown then
         self._live = live
         self.index_info.labels(*live).set(1)
-        self.index_documents.set(len(index.dense))
+        self.index_documents.set(index.documents.count)
         self.index_created.set(_unix_time(index.manifest.created))
 
     def request(self, route: str, status: int, seconds: float) -> None:

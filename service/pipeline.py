@@ -1,10 +1,11 @@
-"""One search, stage by stage: preprocess, encode, search, fetch.
+"""One search, stage by stage: preprocess, encode, filter, search, fetch, and what was asked for beside.
 
 The functions block and are safe to run in many threads; `service/batcher.py` keeps all but the first stage, which takes
 some microseconds, off the event loop.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +13,20 @@ from numpy.typing import NDArray
 
 from glow.errors import QueryError
 from glow.records import Document
-from glow.search import Index, SearchParams
+from glow.search import FoundPassage, Fusion, Index, SearchParams
+from glow.search.facets import FacetCounts, FacetRequest, count_values
+from glow.search.filter_terms import Expression
+from glow.search.row_mask import RowMask
 from glow.text import Preprocessor, WeightedTokens
+from glow.text.highlight import Highlighting
+from service.explain.reasons import Reasons, explain
+from service.hit_details import highlight_hits, passage_document
+from service.ranking import Ranked, Retriever, rank_dense, rank_hybrid, rank_lexical
 
 __all__ = [
+    "ExplainCall",
     "FoundDocument",
+    "HighlightCall",
     "SearchAnswer",
     "SearchCall",
     "StageClock",
@@ -25,6 +35,21 @@ __all__ = [
     "retrieve",
     "search",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class HighlightCall:
+    """Which fields to cut snippets from, and how much."""
+
+    fields: tuple[str, ...]
+    options: Highlighting
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainCall:
+    """What to explain: words always, leaving out each word where asked."""
+
+    leave_one_out: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +62,11 @@ class SearchCall:
         offset: hits to pass over first, >= 0.
         candidates: hits that the search gathers, >= offset + top_k.
         params: how thoroughly to search.
+        retriever: by vectors, words, or both; the latter two need `index.impacts`.
+        fusion: how `hybrid` makes one ranking of two.
+        filter: which documents may be found; None: all. Needs `index.columns`, as facets do.
+        facets: what to count over the candidates.
+        highlight, explain: what to say of each hit; None for nothing. The latter needs `index.explainer`.
     """
 
     text: str
@@ -44,6 +74,12 @@ class SearchCall:
     offset: int
     candidates: int
     params: SearchParams
+    retriever: Retriever = "dense"
+    fusion: Fusion | None = None
+    filter: Expression | None = None
+    facets: tuple[FacetRequest, ...] = ()
+    highlight: HighlightCall | None = None
+    explain: ExplainCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +93,21 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A hit with what the store holds of it; `score` is the cosine, in [-1, 1]."""
+    """A hit with what the store holds of it.
+
+    Attributes:
+        score: what ranks.
+        row: of the document in the index.
+        parts: `dense` (cosine, in [-1, 1]) or `lexical` (>= 0) -> that part's score, where it is known.
+        document: as stored.
+        passage: its best passage, where the index has passages and vectors found it.
+    """
 
     score: float
+    row: int
+    parts: Mapping[str, float]
     document: Document
+    passage: FoundPassage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +120,9 @@ class SearchAnswer:
         terms: the different words that the tower read, in order.
         hits: best first, from `offset` on.
         timings_ms: stage -> milliseconds.
+        facets: field -> counts.
+        highlights: of each hit, field -> snippets as HTML; empty where not asked for.
+        reasons: why each hit was found; None where not asked for.
     """
 
     tokens: int
@@ -80,6 +130,9 @@ class SearchAnswer:
     terms: tuple[Term, ...]
     hits: tuple[FoundDocument, ...]
     timings_ms: dict[str, float]
+    facets: Mapping[str, FacetCounts]
+    highlights: tuple[Mapping[str, list[str]], ...] = ()
+    reasons: Reasons | None = None
 
 
 class StageClock:
@@ -126,8 +179,10 @@ def search(index: Index, call: SearchCall) -> SearchAnswer:
     clock = StageClock()
     tokens = preprocess(index.preprocessor, call.text)
     clock.lap("preprocess")
-    vector = index.encoder.run([tokens])[0]
-    clock.lap("encode")
+    vector = None
+    if call.retriever != "lexical":
+        vector = index.encoder.run([tokens])[0]
+        clock.lap("encode")
     return retrieve(index, call, tokens, vector, clock)
 
 
@@ -135,25 +190,39 @@ def retrieve(
     index: Index,
     call: SearchCall,
     tokens: WeightedTokens,
-    vector: NDArray[np.float32],
+    vector: NDArray[np.float32] | None,
     clock: StageClock,
 ) -> SearchAnswer:
-    """What follows encoding: searches and fetches.
+    """What follows encoding: filters, searches, fetches, and says more of the hits where asked.
 
     Args:
         index: whose tower made the vector.
         call: the checked request.
         tokens: the query as the tower read it.
-        vector: float32 [D], L2-normalised.
+        vector: float32 [D], L2-normalised; None for a lexical search, which needs none.
         clock: its last lap ended with encoding; its stages go into the answer.
     """
-    scores, rows = _search(index, vector[None], call)
+    allowed = _allowed(index, call, clock)
+    ranked = _rank(index, call, vector, allowed)
     clock.lap("search")
-    documents = index.documents.rows(rows) if rows else []
+    facets = _count(index, call, ranked.rows, allowed, clock)
+    hits = _fetch(index, call, ranked)
     clock.lap("fetch")
-    hits = tuple(FoundDocument(score, found) for score, found in zip(scores, documents, strict=True))
+    shown = [passage_document(hit.document, hit.passage) for hit in hits] if call.explain else []
+    reasons = None
+    if call.explain is not None:
+        reasons = explain(index, call.text, shown, leave_one_out=call.explain.leave_one_out)
+        clock.lap("explain")
+    highlights: tuple[Mapping[str, list[str]], ...] = ()
+    if call.highlight is not None:
+        documents = [hit.document for hit in hits]
+        wanted = call.highlight
+        highlights = highlight_hits(index, call.text, documents, wanted.fields, wanted.options, reasons)
+        clock.lap("highlight")
     terms = _terms(index.preprocessor, tokens)
-    return SearchAnswer(len(tokens), tokens.truncated, terms, hits, clock.timings_ms)
+    return SearchAnswer(
+        len(tokens), tokens.truncated, terms, hits, clock.timings_ms, facets, highlights, reasons
+    )
 
 
 def _terms(preprocessor: Preprocessor, tokens: WeightedTokens) -> tuple[Term, ...]:
@@ -166,13 +235,61 @@ def _terms(preprocessor: Preprocessor, tokens: WeightedTokens) -> tuple[Term, ..
     return tuple(Term(word, preprocessor.weigher.idf(word), weight) for word, weight in weights.items())
 
 
-def _search(index: Index, vectors: NDArray[np.float32], call: SearchCall) -> tuple[list[float], list[int]]:
-    """Scores and rows of the page that was asked for; an approximate search may find fewer."""
+def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | None:
+    if call.filter is None or index.masks is None:
+        return None
+    allowed = index.masks.mask(call.filter)
+    clock.lap("filter")
+    return allowed
+
+
+def _rank(
+    index: Index, call: SearchCall, vector: NDArray[np.float32] | None, allowed: RowMask | None
+) -> Ranked:
+    """The candidates, or as many of them as the page needs; an approximate search may find fewer."""
+    if vector is None:
+        return rank_lexical(index, call.text, call.candidates, allowed)
+    if call.retriever == "hybrid":
+        fusion = call.fusion or index.fusion
+        return rank_hybrid(index, call.text, vector, call.candidates, call.params, fusion, allowed)
     # What an exact search finds first does not depend on how much more it was asked for.
-    needed = call.offset + call.top_k if index.dense.kind == "flat" or call.params.exact else call.candidates
-    scores, rows = index.dense.search(vectors, needed, call.params)
+    is_exact = index.dense.kind == "flat" or call.params.exact
+    needed = call.offset + call.top_k if is_exact and not call.facets else call.candidates
+    return rank_dense(index, vector, needed, call.params, allowed)
+
+
+def _count(
+    index: Index,
+    call: SearchCall,
+    rows: NDArray[np.int64],
+    allowed: RowMask | None,
+    clock: StageClock,
+) -> dict[str, FacetCounts]:
+    """Values over the candidates; approximate where there may be more documents than these."""
+    if not call.facets or index.columns is None:
+        return {}
+    most = index.documents.count if allowed is None else allowed.count
+    if call.retriever == "lexical" and len(rows) < call.candidates:
+        most = len(rows)  # no other document shares a word with the query
+    counts = {
+        facet.field: count_values(index.columns, facet.field, rows, facet.limit, most)
+        for facet in call.facets
+    }
+    clock.lap("facets")
+    return counts
+
+
+def _fetch(index: Index, call: SearchCall, ranked: Ranked) -> tuple[FoundDocument, ...]:
     page = slice(call.offset, call.offset + call.top_k)
-    found = [
-        (score, row) for score, row in zip(scores[0, page].tolist(), rows[0, page].tolist(), strict=True)
-    ]
-    return [score for score, row in found if row >= 0], [row for _, row in found if row >= 0]
+    rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
+    parts = {name: values[page].tolist() for name, values in ranked.parts.items()}
+    documents = index.documents.rows(rows) if rows else []
+    hits = []
+    for place, (row, score, document) in enumerate(zip(rows, scores, documents, strict=True)):
+        # NaN, the one number that is not itself, stands for a score that is not known.
+        known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
+        passage = None
+        if index.passages is not None and row in ranked.passages:
+            passage = index.passages.passage_of(document, ranked.passages[row])
+        hits.append(FoundDocument(score, row, known, document, passage))
+    return tuple(hits)

@@ -63,7 +63,7 @@ class Resources:
         fields = {
             "index": index.version,
             "model": index.model,
-            "documents": len(index.dense),
+            "documents": index.documents.count,
             "seconds": round(time.perf_counter() - started, 3),
         }
         _logger.info("ready", extra={"fields": fields})
@@ -104,7 +104,7 @@ class Resources:
         index = self.live()
         probes: dict[str, Callable[[], object]] = {
             "encoder": lambda: index.encoder.run([index.preprocessor.query(_WARMUP_TEXT)]),
-            "documents": lambda: index.documents.rows([0] if len(index.dense) else []),
+            "documents": lambda: index.documents.rows([0] if index.documents.count else []),
             "search": lambda: search(index, _call(_WARMUP_TEXT)),
         }
         failed = [name for name, probe in probes.items() if not _answers(name, probe)]
@@ -138,7 +138,7 @@ def _document_encoder(settings: Settings, index: Index) -> Encoder:
 
 def _warm_up(index: Index, queries: int) -> None:
     """Runs queries made of stored texts: loads code, fills caches, pages in the vectors."""
-    rows = range(min(queries, len(index.dense)))
+    rows = range(min(queries, index.documents.count))
     texts = [_WARMUP_TEXT] * (queries - len(rows))
     for document in index.documents.rows(list(rows)) if rows else []:
         values = [text for texts_of_field in document.fields.values() for text in texts_of_field]

@@ -84,6 +84,9 @@ class Settings(StrictModel):
     max_batch_queries: int = _setting(
         64, "Most queries of one batch, or texts of one embeddings request.", "texts", ge=1, le=1_024
     )
+    max_filter_terms: int = _setting(
+        1_000, "Most conditions, groups and values of one filter.", "terms", ge=1, le=100_000
+    )
     max_in_flight: int = _setting(
         128, "Requests that a process works on at once; one more is a 429.", "requests", ge=1, le=10_000
     )

@@ -17,6 +17,7 @@ from glow.search.columns import Columns
 from glow.search.columns_format import COLUMNS_FOLDER, HEADER_FILE
 from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
+from glow.search.filter_masks import FilterMasks
 from glow.search.hybrid import DEFAULT_FUSION, FUSION_FILE, Fusion
 from glow.search.impacts import ImpactIndex
 from glow.search.impacts_format import HEADER_FILE as IMPACTS_HEADER
@@ -49,6 +50,7 @@ class Index:
         fusion: how a hybrid search fuses, unless a request says otherwise.
         passages: which document each row of `dense` is a part of; None: row i is document i.
         explainer: says why, opened when it is first asked; None in a version without explain graphs.
+        masks: which rows a filter allows; None where `columns` is.
     """
 
     manifest: Manifest
@@ -61,6 +63,7 @@ class Index:
     fusion: Fusion = DEFAULT_FUSION
     passages: PassageMap | None = None
     explainer: Explainer | None = None
+    masks: FilterMasks | None = None
 
     @classmethod
     def open(cls, folder: Path, device: Device = "cpu", threads: int = 1) -> "Index":
@@ -105,6 +108,7 @@ class Index:
             fusion,
             passages,
             explainer=explainer,
+            masks=None if columns is None else FilterMasks(columns),
         )
 
     @property

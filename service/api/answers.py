@@ -14,7 +14,8 @@ from glow.search import Index
 from glow.text import WeightedTokens
 from service.api.checks import CheckedSearch
 from service.api.context import RequestContext
-from service.api.documents import index_body, list_fields, shown_fields
+from service.api.documents import index_body
+from service.api.pages import page_body
 from service.batcher import Job
 from service.cache import RedisBudget
 from service.errors import DeadlineError
@@ -114,6 +115,8 @@ async def _search(
     else:
         tokens = await service.pool.run_by(deadline, preprocess, index.preprocessor, text)
     clock.lap("preprocess")
+    if checked.call.retriever == "lexical":  # no vector is needed, so no batch either
+        return await service.pool.run_by(deadline, _finish, index, checked, tokens, None, clock)
     key = cache.keys(index).vector(checked.call.text) if cache.enabled else b""
     known = await cache.get("vector", key, budget) if key else None
     if known is not None and len(known) == 4 * index.dense.dimensions:
@@ -131,39 +134,11 @@ async def _search(
 
 
 def _finish(
-    index: Index, checked: CheckedSearch, tokens: WeightedTokens, vector: Vector, clock: StageClock
+    index: Index, checked: CheckedSearch, tokens: WeightedTokens, vector: Vector | None, clock: StageClock
 ) -> tuple[SearchAnswer, bytes]:
     """Search, documents and their JSON; runs in a search thread."""
     answer = retrieve(index, checked.call, tokens, vector, clock)
-    body = {
-        "index": index_body(index),
-        "query": {
-            "text": checked.call.text,
-            "tokens": answer.tokens,
-            "truncated": answer.truncated,
-            "terms": [
-                {"word": term.word, "idf": round(term.idf, 4), "weight": round(term.weight, 4)}
-                for term in answer.terms
-            ],
-        },
-        "hits": _hits(index, checked, answer),
-    }
-    return answer, orjson.dumps(body)[1:-1]
-
-
-def _hits(index: Index, checked: CheckedSearch, answer: SearchAnswer) -> list[dict[str, Any]]:
-    lists = list_fields(index.preprocessor.schema)
-    return [
-        {
-            "rank": rank,
-            "id": hit.document.id,
-            "score": (score := round(hit.score, 6)),
-            "scores": {"dense": score},
-            "fields": shown_fields(hit.document, checked.fields, lists),
-            "metadata": hit.document.metadata,
-        }
-        for rank, hit in enumerate(answer.hits, start=checked.call.offset + 1)
-    ]
+    return answer, orjson.dumps(page_body(index, checked.call, checked.fields, answer))[1:-1]
 
 
 def _nothing(index: Index, checked: CheckedSearch) -> bytes:
@@ -182,7 +157,7 @@ def note(
     query = LoggedQuery(
         request_id=context.request_id,
         query=call.text,
-        retriever="dense",
+        retriever=call.retriever,
         top_k=call.top_k,
         offset=call.offset,
         index=index.version,

@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from glow.errors import QueryError
 from glow.search import Index, SearchParams
-from service.api.schemas import SearchBody
+from service.api.features import check_features
+from service.api.search_shapes import SearchBody
 from service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
 from service.pipeline import SearchCall
 from service.settings import Settings
@@ -16,14 +17,6 @@ from service.settings import Settings
 __all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]
 
 MAX_FAULTS = 20
-# What the contract knows and this version lacks; null and false ask for nothing.
-_LACKING = {
-    "filter": "this version has no filters",
-    "rerank": "this index holds no term representations to re-rank with",
-    "highlight": "this version makes no highlights",
-    "explain": "this version explains no scores",
-}
-_LACKING_RETRIEVERS = ("lexical", "hybrid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +42,7 @@ def check_search(value: dict[str, Any], settings: Settings, index: Index) -> Che
     Raises:
         NotAvailableError: it names what this index or version lacks.
         RequestError: a field is unknown, of a wrong type, or out of its range.
+        FilterError: the filter or a facet does not fit the metadata of the index.
         QueryError: the query is blank, holds NUL, or is too long.
     """
     body = _parse(_without_lacking(value))
@@ -61,25 +55,31 @@ def check_search(value: dict[str, Any], settings: Settings, index: Index) -> Che
         detail = "this index holds compressed vectors (ivf-pq) and cannot search exactly"
         raise NotAvailableError(detail, [Fault("/params/exact", detail)])
     params = SearchParams(body.params.ef_search, body.params.nprobe, body.params.exact)
-    call = SearchCall(body.query, body.top_k, body.offset, _candidates(body, settings), params)
     fields = names if body.fields is None else tuple(dict.fromkeys(body.fields))
+    features = check_features(body, fields, settings, index)
+    call = SearchCall(
+        body.query,
+        body.top_k,
+        body.offset,
+        _candidates(body, settings),
+        params,
+        body.retriever,
+        features.fusion,
+        features.filter,
+        features.facets,
+        features.highlight,
+        features.explain,
+    )
     return CheckedSearch(call, fields, body.timeout_ms or settings.default_timeout_ms, body.allow_partial)
 
 
 def _without_lacking(value: dict[str, Any]) -> dict[str, Any]:
-    faults = [
-        Fault(f"/{name}", f"{reason}; leave {name!r} out")
-        for name, reason in _LACKING.items()
-        if value.get(name) not in (None, False)
-    ]
-    if value.get("retriever") in _LACKING_RETRIEVERS:
-        found = value["retriever"]
-        faults.append(
-            Fault("/retriever", f"this index holds dense vectors only, {found!r} needs impacts; use 'dense'")
+    if value.get("rerank") not in (None, False):
+        fault = Fault(
+            "/rerank", "this index holds no term representations to re-rank with; leave 'rerank' out"
         )
-    if faults:
-        raise NotAvailableError(_sentence(faults), faults)
-    return {name: item for name, item in value.items() if name not in _LACKING}
+        raise NotAvailableError(f"{fault.pointer}: {fault.detail}", [fault])
+    return {name: item for name, item in value.items() if name != "rerank"}
 
 
 def _parse(value: dict[str, Any]) -> SearchBody:

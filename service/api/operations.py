@@ -18,6 +18,8 @@ from service.state import service_of
 
 __all__ = ["get_health", "get_info", "get_metrics", "get_problem", "get_ready"]
 
+SHOWN_COLUMNS = 200
+
 
 async def get_health(request: Request) -> Response:
     """The process lives and its event loop turns."""
@@ -49,7 +51,7 @@ async def get_info(request: Request) -> Response:
             "version": __version__,
             "index": _describe(index),
             "fields": _fields(index),
-            "retrievers": ["dense"],
+            "retrievers": _retrievers(index),
             "device": service.settings.device,
             "providers": index.encoder.providers,
             "search_threads": service.pool.threads,
@@ -83,10 +85,38 @@ def _describe(index: Index) -> dict[str, Any]:
         "created": manifest.created,
         "built_by": manifest.tool,
         "kind": index.dense.kind,
-        "documents": len(index.dense),
+        "documents": index.documents.count,
         "dimensions": index.dense.dimensions,
         "hashes": manifest.hashes,
+        "parts": _parts(index),
+        "passages": None if index.passages is None else len(index.passages),
+        "fusion": None if index.impacts is None else index.fusion.model_dump(),
+        "columns": _columns(index),
     }
+
+
+def _parts(index: Index) -> list[str]:
+    """What the version holds beside vectors and documents."""
+    held = {
+        "impacts": index.impacts,
+        "columns": index.columns,
+        "explain": index.explainer,
+        "passages": index.passages,
+    }
+    return [name for name, part in held.items() if part is not None]
+
+
+def _columns(index: Index) -> dict[str, dict[str, Any]]:
+    """Metadata that can be filtered and counted by: type, or types where values differ, and documents with a value."""
+    fields = {} if index.columns is None else index.columns.fields
+    return {
+        name: {"type": next(iter(field.parts)), "types": list(field.parts), "documents": field.documents}
+        for name, field in list(fields.items())[:SHOWN_COLUMNS]
+    }
+
+
+def _retrievers(index: Index) -> list[str]:
+    return ["dense"] if index.impacts is None else ["dense", "lexical", "hybrid"]
 
 
 def _fields(index: Index) -> list[dict[str, Any]]:

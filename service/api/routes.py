@@ -30,10 +30,10 @@ from service.api.schemas import (
     EmbeddingsBody,
     EmbeddingsResult,
     ProblemBody,
-    SearchBody,
     SearchResult,
 )
 from service.api.search import post_search
+from service.api.search_shapes import SearchBody
 
 __all__ = ["ROUTES", "Route", "add_routes", "openapi"]
 

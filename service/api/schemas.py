@@ -1,4 +1,4 @@
-"""The shapes of requests and answers.
+"""The shapes of other requests and of answers; those of a search are in `search_shapes.py`.
 
 Requests are checked against theirs. Answers are plain dicts, because checking each one would cost more time than the
 search; the shapes below describe them in OpenAPI, and tests hold real answers against them.
@@ -6,59 +6,17 @@ search; the shapes below describe them in OpenAPI, and tests hold real answers a
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-__all__ = ["DocumentBody", "ParamsBody", "ProblemBody", "SearchBody", "SearchResult"]
+from service.api.search_shapes import Shape
 
+__all__ = ["DocumentBody", "ProblemBody", "SearchResult"]
 
-# Pydantic looks at every member of a list before it says what is wrong with them.
-MOST_FIELDS = 64
 MOST_TEXTS = 1_024
 """Of `max_batch_queries`, the most that can be set."""
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class ParamsBody(_Shape):
-    """How thoroughly to search; what the index's kind does not know has no effect."""
-
-    ef_search: int | None = Field(None, ge=1, le=10_000, description="Candidates that an hnsw index keeps.")
-    nprobe: int | None = Field(None, ge=1, le=65_536, description="Lists that an ivf index looks into.")
-    exact: bool = Field(False, description="Compare with every vector; not offered by ivf-pq.")
-
-
-_NO_PARAMS = ParamsBody(ef_search=None, nprobe=None, exact=False)
-
-
-class SearchBody(_Shape):
-    """`POST /search`: only `query` is required."""
-
-    query: str = Field(description="What to search for; not blank, at most `max_query_chars`.")
-    top_k: int = Field(10, ge=1, description="Hits to return, at most `max_top_k`.")
-    offset: int = Field(0, ge=0, description="Hits to pass over first.")
-    candidates: int | None = Field(
-        None, ge=1, description="Hits to gather; at least offset + top_k, at most `max_candidates`."
-    )
-    retriever: Literal["dense"] = Field("dense", description="How to find candidates.")
-    fields: list[str] | None = Field(
-        None,
-        max_length=MOST_FIELDS,
-        description=f"Fields to return, at most {MOST_FIELDS}; all where absent.",
-    )
-    params: ParamsBody = Field(
-        default_factory=lambda: _NO_PARAMS
-    )  # a plain default is copied for each request
-    timeout_ms: int | None = Field(
-        None, ge=1, description="Deadline from the request's first byte, at most `max_timeout_ms`."
-    )
-    allow_partial: bool = Field(
-        False, description="After the deadline, answer with what there is, and say so in `degraded`."
-    )
-
-
-class BatchBody(_Shape):
+class BatchBody(Shape):
     """`POST /search/batch`: each search as it would be sent alone."""
 
     searches: list[dict[str, Any]] = Field(
@@ -66,7 +24,7 @@ class BatchBody(_Shape):
     )
 
 
-class EmbeddingsBody(_Shape):
+class EmbeddingsBody(Shape):
     """`POST /v1/embeddings`: only `input` is required."""
 
     input: str | Annotated[list[str], Field(max_length=MOST_TEXTS)] = Field(
@@ -85,14 +43,14 @@ class EmbeddingsBody(_Shape):
     user: str | None = Field(None, description="Ignored.")
 
 
-class IndexShape(_Shape):
+class IndexShape(Shape):
     """Which index answered."""
 
     version: str
     model: str
 
 
-class TermShape(_Shape):
+class TermShape(Shape):
     """A word of the query and the weight that the query tower read for it."""
 
     word: str
@@ -100,38 +58,109 @@ class TermShape(_Shape):
     weight: float
 
 
-class QueryShape(_Shape):
+class WordShape(Shape):
+    """A word of a query or document as its tower read it."""
+
+    field: str
+    word: str
+    tf: float
+    idf: float
+    weight: float
+    attention: float
+
+
+class QueryExplanation(Shape):
+    """What the query tower read."""
+
+    terms: list[WordShape]
+
+
+class ImpactShape(Shape):
+    """What a word adds to a lexical score."""
+
+    word: str
+    impact: float
+
+
+class DeltaShape(Shape):
+    """How a dense score changes when a word is left out of the query."""
+
+    word: str
+    delta: float
+
+
+class HitExplanation(Shape):
+    """Why a document was found."""
+
+    terms: list[WordShape]
+    lexical: list[ImpactShape] | None = None
+    leave_one_out: list[DeltaShape] | None = None
+
+
+class QueryShape(Shape):
     """How the query was read."""
 
     text: str
     tokens: int
     truncated: bool
     terms: list[TermShape]
+    explanation: QueryExplanation | None = None
 
 
-class HitShape(_Shape):
+class PassageShape(Shape):
+    """The passage of a document that matched best."""
+
+    field: str
+    start: int
+    end: int
+    text: str
+
+
+class HitShape(Shape):
     """One document that was found."""
 
     rank: int
     id: str
     score: float
-    scores: dict[Literal["dense"], float]
+    scores: dict[Literal["dense", "lexical"], float]
     fields: dict[str, str | list[str]]
     metadata: dict[str, Any]
+    passage: PassageShape | None = None
+    highlights: dict[str, list[str]] | None = None
+    explanation: HitExplanation | None = None
 
 
-class TimingsShape(_Shape):
+class FacetValue(Shape):
+    """A value and how many documents have it."""
+
+    value: str | float | int | bool
+    count: int
+
+
+class FacetShape(Shape):
+    """Counts of a metadata field's values."""
+
+    values: list[FacetValue]
+    counted: int
+    approximate: bool
+
+
+class TimingsShape(Shape):
     """Milliseconds of each stage that the request went through."""
 
     queue: float | None = None
     preprocess: float | None = None
     encode: float | None = None
+    filter: float | None = None
     search: float | None = None
+    facets: float | None = None
     fetch: float | None = None
+    highlight: float | None = None
+    explain: float | None = None
     cache: float | None = None
 
 
-class SearchResult(_Shape):
+class SearchResult(Shape):
     """The answer of `POST /search`."""
 
     request_id: str
@@ -140,10 +169,11 @@ class SearchResult(_Shape):
     index: IndexShape
     query: QueryShape
     hits: list[HitShape]
+    facets: dict[str, FacetShape] | None = None
     timings_ms: TimingsShape
 
 
-class BatchItem(_Shape):
+class BatchItem(Shape):
     """The answer to one search of a batch: what was found, or a problem."""
 
     status: int
@@ -151,11 +181,12 @@ class BatchItem(_Shape):
     index: IndexShape | None = None
     query: QueryShape | None = None
     hits: list[HitShape] | None = None
+    facets: dict[str, FacetShape] | None = None
     timings_ms: TimingsShape | None = None
     problem: "ProblemBody | None" = None
 
 
-class BatchResult(_Shape):
+class BatchResult(Shape):
     """The answer of `POST /search/batch`."""
 
     request_id: str
@@ -164,7 +195,7 @@ class BatchResult(_Shape):
     results: list[BatchItem]
 
 
-class EmbeddingShape(_Shape):
+class EmbeddingShape(Shape):
     """One vector."""
 
     object: Literal["embedding"]
@@ -172,7 +203,7 @@ class EmbeddingShape(_Shape):
     embedding: list[float] | str
 
 
-class UsageShape(_Shape):
+class UsageShape(Shape):
     """How much was read."""
 
     prompt_tokens: int
@@ -180,7 +211,7 @@ class UsageShape(_Shape):
     truncated: list[int]
 
 
-class EmbeddingsResult(_Shape):
+class EmbeddingsResult(Shape):
     """The answer of `POST /v1/embeddings`."""
 
     object: Literal["list"]
@@ -189,7 +220,7 @@ class EmbeddingsResult(_Shape):
     usage: UsageShape
 
 
-class DocumentBody(_Shape):
+class DocumentBody(Shape):
     """The answer of `GET /documents/{id}`."""
 
     id: str
@@ -198,14 +229,14 @@ class DocumentBody(_Shape):
     index: IndexShape
 
 
-class FaultShape(_Shape):
+class FaultShape(Shape):
     """One thing wrong with a request's body."""
 
     pointer: str
     detail: str
 
 
-class ProblemBody(_Shape):
+class ProblemBody(Shape):
     """An error (RFC 9457)."""
 
     type: str

@@ -10,13 +10,15 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
+from pydantic import BaseModel
+
 from glow import __version__
 from glow.search import Index
 
 __all__ = ["Keys"]
 
 # Part of every key; raise it when the bytes of an entry, or what a key covers, change their meaning.
-_KEY_VERSION = 1
+_KEY_VERSION = 2
 # No two texts that anyone can find share a hash of 160 bits.
 _DIGEST_BYTES = 20
 _FACTS = (b"f", b"t")
@@ -65,8 +67,8 @@ class Keys:
 
         Args:
             request: every part of the request that changes the answer: None, booleans, numbers, strings, bytes, and
-                sequences, mappings (with string keys) and dataclasses of such. Lists and tuples are alike, and so
-                are mappings in any order; 1, 1.0 and True are not.
+                sequences, mappings (with string keys), dataclasses and models of such. Lists and tuples are alike, and
+                so are mappings in any order; 1, 1.0 and True are not, nor are classes of different names.
 
         Returns:
             printable ASCII, the same length for every request.
@@ -100,14 +102,23 @@ def _encoded(value: Any) -> bytes:
 def _encoded_mapping(value: Any) -> bytes:
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         parts = [_encoded(name) + _encoded(value[name]) for name in sorted(value)]
+    elif isinstance(value, BaseModel):
+        parts = [_name_of(type(value)), _encoded(value.model_dump())]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = [start + _encoded(getattr(value, name)) for start, name in _fields(type(value))]
+        # The name counts: `And` and `Or` of a filter have the same fields.
+        values = [start + _encoded(getattr(value, name)) for start, name in _fields(type(value))]
+        parts = [_name_of(type(value)), *values]
     else:
         raise TypeError(
             f"cannot make a key of {value!r:.80} ({type(value).__name__}); give it as numbers, strings, lists, "
             "mappings with string keys, or dataclasses of them"
         )
     return b"m%d:%b" % (len(parts), b"".join(parts))
+
+
+@cache
+def _name_of(kind: type[Any]) -> bytes:
+    return b"c" + _encoded(kind.__name__)
 
 
 @cache

@@ -5,9 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.search import Index, SearchParams
+from glow.search import Fusion, FusionWeights, Index, SearchParams
+from glow.search.facets import FacetRequest
+from glow.search.filter_terms import And, Exists, Or
+from glow.text.highlight import Highlighting
 from service.cache import Keys
-from service.pipeline import SearchCall
+from service.pipeline import ExplainCall, HighlightCall, SearchCall
 
 KEYS = Keys("m" * 64, "t" * 64, "v1")
 CALL = SearchCall("how do bees find home", 10, 0, 100, SearchParams())
@@ -82,21 +85,38 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         replace(CALL, params=SearchParams(ef_search=96)),
         replace(CALL, params=SearchParams(nprobe=96)),
         replace(CALL, params=SearchParams(exact=True)),
+        replace(CALL, retriever="hybrid"),
+        replace(CALL, fusion=Fusion()),
+        replace(CALL, fusion=Fusion(weights=FusionWeights(dense=1.0, lexical=0.0))),
+        replace(CALL, filter=And((Exists("a"), Exists("b")))),
+        replace(CALL, filter=Or((Exists("a"), Exists("b")))),
+        replace(CALL, facets=(FacetRequest("a", 10),)),
+        replace(CALL, highlight=HighlightCall(("text",), Highlighting())),
+        replace(CALL, explain=ExplainCall(leave_one_out=False)),
+        replace(CALL, explain=ExplainCall(leave_one_out=True)),
     ]
-    fields = {name for name in SearchCall.__slots__}
-    assert fields <= {"text", "top_k", "offset", "candidates", "params"}, "a new field needs a line above"
+    fields = set(SearchCall.__slots__)
+    told = {"text", "top_k", "offset", "candidates", "params", "retriever", "fusion", "filter", "facets"}
+    assert fields <= told | {"highlight", "explain"}, "a new field needs a line above"
     keys = {KEYS.page(call, ("title", "text")) for call in [CALL, *changed]}
     keys |= {KEYS.page(CALL, ("text", "title")), KEYS.page(CALL, ("title",)), KEYS.page(CALL, None)}
     assert len(keys) == len(changed) + 4
 
 
-def test_a_dataclass_and_a_mapping_in_any_order_have_the_key_of_their_content() -> None:
+def test_a_mapping_in_any_order_has_the_key_of_its_content_and_a_dataclass_that_of_its_name_too() -> None:
     @dataclass(frozen=True)
     class Request:
         text: str
         page: tuple[int, int]
 
-    assert KEYS.page(Request("a", (1, 2))) == KEYS.page({"page": [1, 2], "text": "a"})
+    @dataclass(frozen=True)
+    class Other:
+        text: str
+        page: tuple[int, int]
+
+    assert KEYS.page(Request("a", (1, 2))) == KEYS.page(Request("a", (1, 2)))
+    assert KEYS.page(Request("a", (1, 2))) != KEYS.page(Other("a", (1, 2)))
+    assert KEYS.page(Request("a", (1, 2))) != KEYS.page({"page": [1, 2], "text": "a"})
     assert KEYS.page({"a": 1, "b": 2}) == KEYS.page({"b": 2, "a": 1})
 
 
@@ -123,7 +143,7 @@ def test_hashes_of_the_identity_do_not_run_into_each_other() -> None:
 def test_keys_are_short_printable_and_tell_their_kind() -> None:
     for text in ("", "a", "\ud800\0\n", "x" * 100_000):
         vector, page = KEYS.vector(text), KEYS.page(text)
-        assert vector.startswith(b"glow:1:vector:") and page.startswith(b"glow:1:page:")
+        assert vector.startswith(b"glow:2:vector:") and page.startswith(b"glow:2:page:")
         assert len(vector) < 64 and vector.isascii() and vector.decode().isprintable()
         assert len(page) < 64 and page.isascii() and page.decode().isprintable()
 

@@ -1,0 +1,116 @@
+"""The shapes of `POST /search` requests, against which they are checked."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "MOST_FIELDS",
+    "ExplainBody",
+    "FacetBody",
+    "FusionBody",
+    "HighlightBody",
+    "ParamsBody",
+    "SearchBody",
+    "Shape",
+]
+
+# Pydantic looks at every member of a list before it says what is wrong with them.
+MOST_FIELDS = 64
+MOST_FACETS = 16
+MOST_FACET_VALUES = 100
+
+
+class Shape(BaseModel):
+    """A JSON object whose members are all known and of the very types that are declared."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ParamsBody(Shape):
+    """How thoroughly to search; what the index's kind does not know has no effect."""
+
+    ef_search: int | None = Field(None, ge=1, le=10_000, description="Candidates that an hnsw index keeps.")
+    nprobe: int | None = Field(None, ge=1, le=65_536, description="Lists that an ivf index looks into.")
+    exact: bool = Field(False, description="Compare with every vector; not offered by ivf-pq.")
+
+
+_NO_PARAMS = ParamsBody(ef_search=None, nprobe=None, exact=False)
+
+
+class FusionBody(Shape):
+    """How `hybrid` makes one ranking of two; what is left out is the index's own."""
+
+    method: Literal["convex", "rrf"] | None = Field(
+        None, description="`convex`: a weighted mean of normalised scores; `rrf`: reciprocal ranks."
+    )
+    k: int | None = Field(None, ge=0, le=10_000, description="The constant of `rrf`.")
+    weights: dict[Literal["dense", "lexical"], float] | None = Field(
+        None, description="Weight of each part, at least 0; not all 0."
+    )
+
+
+class FacetBody(Shape):
+    """A metadata field whose values are counted."""
+
+    field: str = Field(description="A metadata field of the index.")
+    limit: int = Field(10, ge=1, le=MOST_FACET_VALUES, description="Most values to return.")
+
+
+class HighlightBody(Shape):
+    """Where and how much to cut out of a hit's texts."""
+
+    fields: list[str] | None = Field(
+        None, max_length=MOST_FIELDS, description="Fields to look into; those that are returned where absent."
+    )
+    fragments: int = Field(2, ge=1, le=10, description="Most snippets of a field.")
+    fragment_chars: int = Field(200, ge=40, le=2_000, description="Most characters of a snippet.")
+
+
+class ExplainBody(Shape):
+    """What to explain beside the words' weights and attention."""
+
+    leave_one_out: bool = Field(
+        False, description="How each score changes when one word of the query is left out."
+    )
+
+
+class SearchBody(Shape):
+    """`POST /search`: only `query` is required."""
+
+    query: str = Field(description="What to search for; not blank, at most `max_query_chars`.")
+    top_k: int = Field(10, ge=1, description="Hits to return, at most `max_top_k`.")
+    offset: int = Field(0, ge=0, description="Hits to pass over first.")
+    candidates: int | None = Field(
+        None, ge=1, description="Hits to gather; at least offset + top_k, at most `max_candidates`."
+    )
+    retriever: Literal["dense", "lexical", "hybrid"] = Field("dense", description="How to find candidates.")
+    fusion: FusionBody | None = Field(None, description="How `hybrid` fuses; needs that retriever.")
+    filter: dict[str, Any] | None = Field(
+        None, description="Which documents may be found; see docs/filters.md."
+    )
+    facets: list[FacetBody] | None = Field(
+        None,
+        max_length=MOST_FACETS,
+        description="Metadata fields whose values are counted over what was found.",
+    )
+    fields: list[str] | None = Field(
+        None,
+        max_length=MOST_FIELDS,
+        description=f"Fields to return, at most {MOST_FIELDS}; all where absent.",
+    )
+    highlight: bool | HighlightBody | None = Field(
+        None, description="Snippets with the query's words marked."
+    )
+    explain: bool | ExplainBody | None = Field(
+        None, description="Per word, what the towers read and attended."
+    )
+    params: ParamsBody = Field(
+        default_factory=lambda: _NO_PARAMS
+    )  # a plain default is copied for each request
+    timeout_ms: int | None = Field(
+        None, ge=1, description="Deadline from the request's first byte, at most `max_timeout_ms`."
+    )
+    allow_partial: bool = Field(
+        False, description="After the deadline, answer with what there is, and say so in `degraded`."
+    )

@@ -1,0 +1,118 @@
+"""Which documents answer a query, best first: by vectors, by words, or by both.
+
+The retrievers live in `glow/search`; this says which of them a request needs, how much each gathers, and which
+scores are known of what they found.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.search import Fusion, Index, Ranking, SearchParams, fuse_rankings
+from glow.search.hybrid import Scorer
+from glow.search.passages_search import search_documents
+from glow.search.row_mask import RowMask
+
+__all__ = ["Ranked", "Retriever", "rank_dense", "rank_hybrid", "rank_lexical"]
+
+Retriever = Literal["dense", "lexical", "hybrid"]
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """Documents, best first, ties by id.
+
+    Attributes:
+        scores: float32 [k], descending: what ranks.
+        rows: int64 [k], rows of documents.
+        parts: `dense` or `lexical` -> float32 [k], that part's score; NaN where it is not known.
+        passages: document row -> row of its best passage; empty where the index has none, or only words found it.
+    """
+
+    scores: NDArray[np.float32]
+    rows: NDArray[np.int64]
+    parts: Mapping[str, NDArray[np.float32]]
+    passages: Mapping[int, int]
+
+
+def rank_dense(
+    index: Index, vector: Vector, k: int, params: SearchParams, allowed: RowMask | None = None
+) -> Ranked:
+    """The k documents nearest to a query; fewer where an approximate search meets fewer.
+
+    Args:
+        index: whose query tower made the vector.
+        vector: float32 [D], L2-normalised.
+        k: documents, >= 1.
+        params: how thoroughly to search.
+        allowed: documents that may be found; None: all.
+    """
+    if index.passages is not None:
+        scores, rows, found = search_documents(index.dense, index.passages, vector[None], k, params, allowed)[
+            0
+        ]
+        return Ranked(scores, rows, {"dense": scores}, dict(zip(rows.tolist(), found.tolist(), strict=True)))
+    every_score, every_row = index.dense.search(vector[None], k, params, allowed=allowed, order=index.order)
+    met = int(np.count_nonzero(every_row[0] >= 0))  # what is missing stands at the end
+    scores, rows = every_score[0, :met], every_row[0, :met]
+    return Ranked(scores, rows, {"dense": scores}, {})
+
+
+def rank_lexical(index: Index, text: str, k: int, allowed: RowMask | None = None) -> Ranked:
+    """The k documents whose words match a query's best; none that shares no word with it. Needs `index.impacts`."""
+    scores, rows = _lexical(index, index.preprocessor.pieces.words(text), k, allowed)
+    return Ranked(scores, rows, {"lexical": scores}, {})
+
+
+def rank_hybrid(
+    index: Index,
+    text: str,
+    vector: Vector,
+    k: int,
+    params: SearchParams,
+    fusion: Fusion,
+    allowed: RowMask | None = None,
+) -> Ranked:
+    """Both rankings, k documents of each, fused; the k best of them. Needs `index.impacts`; arguments as above."""
+    dense = rank_dense(index, vector, k, params, allowed)
+    words = index.preprocessor.pieces.words(text)
+    lexical = _lexical(index, words, k, allowed)
+    impacts = index.impacts
+    fused = fuse_rankings(
+        fusion,
+        (dense.scores, dense.rows),
+        lexical,
+        index.order,
+        _dense_scorer(index, vector),
+        None if impacts is None else lambda rows: impacts.score(words, rows),
+        None if impacts is None else impacts.bound(words),
+    )
+    parts = {name: scores[:k] for name, scores in fused.parts.items()}
+    return Ranked(fused.scores[:k], fused.rows[:k], parts, dense.passages)
+
+
+def _lexical(index: Index, words: list[str], k: int, allowed: RowMask | None) -> Ranking:
+    assert index.impacts is not None  # noqa: S101 - a request for it is refused before
+    return index.impacts.search(words, k, None if allowed is None else allowed.mask, index.order)
+
+
+def _dense_scorer(index: Index, vector: Vector) -> Scorer | None:
+    """True cosines of rows, where whole vectors are held by row; of a document with passages, that of its best."""
+    dense, passages = index.dense, index.passages
+    if dense.score(vector, np.empty(0, np.int64)) is None:
+        return None
+
+    def score(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        if passages is None or not len(rows):
+            return np.asarray(dense.score(vector, rows), np.float32)
+        starts = passages.first[rows].astype(np.int64)
+        counts = passages.first[rows + 1].astype(np.int64) - starts
+        begins = np.cumsum(counts) - counts
+        every = np.repeat(starts - begins, counts) + np.arange(int(counts.sum()))
+        return np.maximum.reduceat(np.asarray(dense.score(vector, every), np.float32), begins)
+
+    return score
