@@ -1,325 +1,211 @@
-// The search page. Whatever comes from documents or from the server goes into the page as text, never as HTML.
+// The search page: its state stands in the address, and every change of it is a search.
 
-const PAGE_SIZE = 10;
-const SNIPPET_CHARS = 280;
-const STAGES = ["queue", "preprocess", "encode", "search", "fetch", "cache"];
-// Where the words of a document are looked for, in this order; what an index has beside them comes after.
-const BODY_FIELDS = ["text", "body", "anchor", "clicked_queries"];
+import { emptyState, pushAddress, readAddress } from "./address.js";
+import { at } from "./dom.js";
+import { showAttended, showExplanation, showFault, showWaiting } from "./explanation.js";
+import { showFilters } from "./filters.js";
+import "./keys.js";
+import { hideProblem, showProblem, stopCountdown } from "./problem.js";
+import { showTerms, showTimings } from "./reading.js";
+import { abilitiesOf, explainBody, lastPage, NO_INDEX, searchBody } from "./request.js";
+import { showResults } from "./results.js";
+import { ask, canBeKey, NO_KEY, useKey } from "./server.js";
 
-const at = (id) => document.getElementById(id);
+const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words" };
 const input = at("query");
 const keyInput = at("key");
+const wide = matchMedia("(min-width: 60rem)");
+let state = emptyState();
+let able = NO_INDEX;
+let described = null;
 let running = new AbortController();
-let shown = { query: "", hits: 0 };
+let reasons = null; // the explained answer of the page that is shown, once it was asked for
 
-function make(tag, className = "", text = "") {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text) element.textContent = text;
-  return element;
+// ---- what the index can do
+
+async function describeIndex() {
+  const info = await ask("/info");
+  able = abilitiesOf(info);
+  const documents = info.index.documents.toLocaleString("en");
+  at("about").textContent = `${documents} documents · ${info.index.model.split("@")[0]}`;
+  showRetrievers();
 }
 
-function clear(element) {
-  element.replaceChildren();
-  return element;
+// Asked for once; after a failure the next search asks again.
+function knowIndex() {
+  described ??= describeIndex().catch((problem) => {
+    described = null;
+    throw problem;
+  });
+  return described;
 }
 
-const values = (field) => (field === undefined ? [] : [].concat(field));
-const first = (field) => values(field)[0] ?? "";
-const ms = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(0)) + " ms";
-
-// ---- the key of a service that needs one: kept for this tab alone, and sent nowhere but here
-
-const KEY_ITEM = "glow.key";
-let key = storedKey();
-
-function storedKey() {
-  try {
-    return sessionStorage.getItem(KEY_ITEM) ?? "";
-  } catch {
-    return ""; // a browser that forbids storage still keeps the key until the page is left
+function showRetrievers() {
+  at("retrievers").hidden = able.retrievers.length < 2;
+  for (const radio of at("retrievers").querySelectorAll("input")) {
+    radio.checked = radio.value === (state.retriever || able.retrievers[0]);
+    radio.parentElement.hidden = !able.retrievers.includes(radio.value);
   }
 }
 
-function useKey(value) {
-  key = value;
-  try {
-    if (value) sessionStorage.setItem(KEY_ITEM, value);
-    else sessionStorage.removeItem(KEY_ITEM);
-  } catch {
-    // see above
-  }
-}
+// ---- searching
 
-// ---- asking the server
-
-async function ask(path, options = {}) {
-  const sent = key;
-  const headers = sent ? { ...options.headers, Authorization: `Bearer ${sent}` } : options.headers;
-  let response;
-  try {
-    response = await fetch(path, { ...options, headers });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw { title: "No answer", detail: "The service cannot be reached.", advice: "Check that it runs, then try again." };
-  }
-  let body;
-  try {
-    body = await response.json();
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw { title: "No usable answer", detail: `Status ${response.status}, and no JSON.`, advice: "Something in between may have answered in the service's place." };
-  }
-  if (response.ok) return body;
-  const { status } = response;
-  if (status === 401 || status === 403) throw keyProblem(status, sent);
-  const wait = response.headers.get("Retry-After");
-  throw { title: body.title, detail: body.detail, advice: adviceFor(status, body, wait), final: status < 500 && status !== 429 };
-}
-
-function keyProblem(status, sent) {
-  if (status === 403 && sent === key) useKey("");
-  const needsKey = true;
-  if (status === 401) return { title: "This service needs a key", detail: "Searching is open to those who have a key.", advice: "Enter yours; this tab keeps it until it is closed.", needsKey };
-  return { title: "The key was refused", detail: "This service does not know the key that was sent.", advice: "Enter another, or ask whoever runs the service.", needsKey };
-}
-
-function adviceFor(status, problem, wait) {
-  if (status === 429 || status === 503) return `Wait ${wait > 1 ? `${wait} seconds` : "a moment"}, then try again.`;
-  if (status >= 500) return `Try again; if it stays, look for request ${problem.request_id} in the service's log.`;
-  return "Change the query, then search again.";
-}
-
-async function search(query, { more = false } = {}) {
+async function search({ movesFocus = false } = {}) {
   running.abort();
   running = new AbortController();
   const { signal } = running;
+  reasons = null;
   document.body.setAttribute("aria-busy", "true");
-  if (!more) at("status").textContent = "Searching";
+  at("status").textContent = "Searching";
   try {
-    const offset = more ? shown.hits : 0;
-    const result = await ask("/search", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ query, top_k: PAGE_SIZE, offset }),
-      signal,
-    });
-    at("problem").hidden = true;
-    showResult(result, more);
-    shown = { query, hits: offset + result.hits.length };
+    await knowIndex();
+    if (signal.aborted) return;
+    state.page = Math.min(state.page, lastPage(able));
+    const result = await ask("/search", { body: searchBody(state, able), signal });
+    hideProblem();
+    show(result, movesFocus);
   } catch (problem) {
-    if (problem.name === "AbortError") return; // a newer search has taken over
-    showProblem(problem, more);
+    if (signal.aborted) return; // a newer search has taken over
+    showProblem(problem, search);
     if (problem.needsKey) keyInput.focus();
   } finally {
     if (!signal.aborted) document.body.removeAttribute("aria-busy");
   }
 }
 
-// ---- showing what came
-
-function showProblem(problem, more) {
-  if (!more) {
-    at("reading").hidden = true;
-    at("found").hidden = true;
-  }
-  at("status").textContent = "";
-  at("problem-title").textContent = problem.title ?? "This page has a fault";
-  at("problem-detail").textContent = problem.detail ?? String(problem);
-  at("problem-advice").textContent = problem.advice ?? "Reload it.";
-  at("retry").hidden = problem.final === true || problem.needsKey === true;
-  at("key-form").hidden = problem.needsKey !== true;
-  at("problem").hidden = false;
-}
-
-function showResult(result, more) {
-  const words = result.query.terms.filter((term) => /[\p{L}\p{N}]/u.test(term.word));
-  if (!more) showTerms(result.query);
-  const list = more ? at("hits") : clear(at("hits"));
-  const items = result.hits.map((hit) => showHit(hit, words));
-  list.append(...items);
-  const count = list.children.length;
-  const sentence = count === 0 ? "Nothing found" : count === 1 ? "1 result" : `${count} results`;
-  at("found-title").textContent = `${sentence} in ${ms(result.took_ms)}`;
-  at("status").textContent = sentence;
-  at("more").hidden = result.hits.length < PAGE_SIZE;
-  at("found").hidden = false;
+function show(result, movesFocus) {
+  showRetrievers();
+  showTerms(result.query);
+  showFilters(result, state, able, choose);
+  showResults(result, state, able, explain);
   showTimings(result.timings_ms);
-  if (more) items[0]?.querySelector("a, h3")?.focus();
+  if (!movesFocus) return;
+  at("found-title").focus({ preventScroll: true });
+  scrollTo({ top: 0 });
 }
 
-const heaviestOf = (terms) => Math.max(...terms.map((term) => term.weight), 1e-9);
-
-function showTerms(query) {
-  const heaviest = heaviestOf(query.terms);
-  clear(at("terms")).append(
-    ...query.terms.map((term) => {
-      const item = make("li");
-      item.title = `weight ${term.weight.toFixed(2)}, idf ${term.idf.toFixed(2)}`;
-      const column = make("span", "column");
-      const bar = make("span", "bar");
-      bar.style.setProperty("--share", term.weight / heaviest);
-      column.append(bar);
-      item.append(column, make("span", "word", term.word), make("span", "weight", term.weight.toFixed(2)));
-      return item;
-    }),
-  );
-  at("cut").hidden = !query.truncated;
-  at("cut").textContent = `Only the first ${query.tokens} tokens were read; the rest of the query was cut.`;
-  at("reading").hidden = false;
-}
-
-function showTimings(timings) {
-  const track = make("div", "track");
-  track.setAttribute("aria-hidden", "true");
-  const list = make("dl");
-  STAGES.forEach((stage, position) => {
-    if (timings[stage] === undefined) return;
-    const part = make("span", `stage-${position + 1}`);
-    part.style.flexGrow = 1000 * timings[stage]; // factors that sum to less than 1 would leave a gap
-    track.append(part);
-    const row = make("div", `stage-${position + 1}`);
-    row.append(make("dt", "", stage), make("dd", "", ms(timings[stage])));
-    list.append(row);
-  });
-  clear(at("timings")).append(track, list);
-}
-
-function showHit(hit, words) {
-  const item = make("li");
-  const heading = make("h3");
-  heading.tabIndex = -1;
-  const url = first(hit.fields.url);
-  const title = first(hit.fields.title) || url || hit.id;
-  heading.append(safeLink(url, title));
-  const score = make("span", "score", hit.score.toFixed(3));
-  score.title = "cosine similarity";
-  item.append(heading, score);
-  if (url) item.append(make("span", "address", url));
-  const snippet = make("p", "snippet");
-  snippet.append(...marked(excerpt(bodyOf(hit), words), words));
-  if (snippet.textContent) item.append(snippet);
-  return item;
-}
-
-// Only web addresses become links: a document may hold javascript: or data: in its url.
-function safeLink(url, text) {
-  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return document.createTextNode(text);
-  const link = make("a", "", text);
-  link.href = url;
-  link.rel = "noopener noreferrer";
-  return link;
-}
-
-function bodyOf(hit) {
-  const names = [...BODY_FIELDS, ...Object.keys(hit.fields).filter((name) => name !== "url" && name !== "title")];
-  return names.map((name) => values(hit.fields[name]).join(" · ")).find((text) => text.trim()) ?? "";
-}
-
-// ---- words in texts
-
-function matcher(words) {
-  const alternatives = words.map((term) => term.word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  return alternatives.length ? new RegExp(`(?<![\\p{L}\\p{N}])(?:${alternatives.join("|")})(?![\\p{L}\\p{N}])`, "giu") : null;
-}
-
-// The stretch of a text that starts a little before the heaviest word it holds.
-function excerpt(text, words) {
-  const flat = text.replace(/\s+/g, " ").trim();
-  if (flat.length <= SNIPPET_CHARS) return flat;
-  const byWeight = [...words].sort((one, other) => other.weight - one.weight);
-  const place = byWeight.map((term) => flat.search(matcher([term]))).find((found) => found >= 0) ?? 0;
-  let start = Math.min(Math.max(place - SNIPPET_CHARS / 4, 0), flat.length - SNIPPET_CHARS);
-  if (start > 0) start = Math.max(flat.indexOf(" ", start) + 1, start);
-  const cut = flat.slice(start, start + SNIPPET_CHARS).toWellFormed().replace(/\s\S*$/, "");
-  return (start > 0 ? "… " : "") + cut + (start + cut.length < flat.length ? " …" : "");
-}
-
-function marked(text, words) {
-  const pattern = matcher(words);
-  if (!pattern) return [document.createTextNode(text)];
-  const heaviest = heaviestOf(words);
-  const shares = new Map(words.map((term) => [term.word, term.weight / heaviest]));
-  const parts = [];
-  let end = 0;
-  for (const match of text.matchAll(pattern)) {
-    const mark = make("mark", "", match[0]);
-    mark.style.setProperty("--share", shares.get(match[0].toLowerCase()) ?? 1);
-    parts.push(document.createTextNode(text.slice(end, match.index)), mark);
-    end = match.index + match[0].length;
+async function explain(hit, item, panel) {
+  if (panel.childNodes.length && !panel.querySelector("[role=alert]")) return;
+  const { signal } = running;
+  showWaiting(panel);
+  try {
+    reasons ??= ask("/search", { body: explainBody(state, able), signal });
+    const { hits, query } = await reasons;
+    const found = hits.find((other) => other.id === hit.id) ?? hit;
+    showAttended(item, found, query);
+    showExplanation(panel, found, query, () => leaveOut(found, query, panel));
+  } catch (problem) {
+    reasons = null;
+    if (!signal.aborted) showFault(panel, problem, () => explain(hit, item, panel));
+  } finally {
+    panel.removeAttribute("aria-busy");
   }
-  parts.push(document.createTextNode(text.slice(end)));
-  return parts;
 }
 
-// ---- the address bar, the keyboard, the start
+async function leaveOut(hit, query, panel) {
+  const { signal } = running;
+  panel.setAttribute("aria-busy", "true");
+  try {
+    const answer = await ask("/search", { body: explainBody(state, able, hit), signal });
+    const found = answer.hits.find((other) => other.id === hit.id);
+    if (!found) throw { detail: "The index has changed since this page was made.", advice: "Search again." };
+    showExplanation(panel, found, answer.query, () => leaveOut(hit, query, panel));
+  } catch (problem) {
+    if (!signal.aborted) showFault(panel, problem, () => leaveOut(hit, query, panel));
+  } finally {
+    panel.removeAttribute("aria-busy");
+    if (!signal.aborted) panel.querySelector(".table")?.focus();
+  }
+}
 
-function go(query) {
-  at("welcome").hidden = query !== "";
-  document.title = query ? `${query} · GLOW` : "GLOW search";
-  if (query) {
-    search(query);
+// ---- changes of the state
+
+function go(options) {
+  stopCountdown();
+  at("welcome").hidden = state.query !== "";
+  document.title = state.query ? `${state.query} · GLOW` : "GLOW search";
+  if (state.query) {
+    search(options);
     return;
   }
   running.abort();
   document.body.removeAttribute("aria-busy");
+  document.body.classList.remove("has-filters");
   at("status").textContent = "";
-  for (const id of ["problem", "reading", "found"]) at(id).hidden = true;
+  for (const id of ["problem", "reading", "found", "filters"]) at(id).hidden = true;
+}
+
+function change(part, options) {
+  state = { ...state, page: 1, ...part };
+  pushAddress(state);
+  go(options);
+}
+
+function choose(field, texts) {
+  const filters = new Map(field === null ? [] : state.filters);
+  if (texts.length) filters.set(field, texts);
+  else filters.delete(field);
+  change({ filters });
 }
 
 function fromAddress() {
-  const query = new URLSearchParams(location.search).get("q") ?? "";
-  input.value = query;
-  go(query);
-}
-
-async function describeIndex() {
-  try {
-    const { index } = await ask("/info");
-    const documents = index.documents.toLocaleString("en");
-    at("about").textContent = `${documents} documents · ${index.model.split("@")[0]}`;
-  } catch (problem) {
-    at("about").textContent = "";
-    if (!problem.needsKey) return; // of anything else a search will tell
-    showProblem(problem);
-    if (!input.value) keyInput.focus(); // else somebody is typing a query
-  }
+  state = readAddress();
+  input.value = state.query;
+  showRetrievers();
+  go();
 }
 
 at("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  const query = input.value.trim();
-  const address = query ? `/?q=${encodeURIComponent(query)}` : "/";
-  if (address !== location.pathname + location.search) history.pushState(null, "", address);
-  go(query);
+  change({ query: input.value.trim() });
 });
+
+at("retrievers").addEventListener("change", ({ target }) => {
+  change({ retriever: target.value === able.retrievers[0] ? "" : target.value, query: input.value.trim() });
+});
+
+for (const [id, by] of [["previous", -1], ["next", 1]]) {
+  at(id).addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // another tab or window
+    event.preventDefault();
+    change({ page: state.page + by }, { movesFocus: true });
+  });
+}
 
 at("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const value = keyInput.value.trim();
   keyInput.value = "";
-  // Headers hold no other characters, and no key has them.
-  if (!/^[\x21-\x7e]+$/.test(value)) {
-    showProblem({ title: "That is no key", detail: "A key is made of letters, digits and signs of plain ASCII, without spaces.", advice: "Copy it once more, all of it.", needsKey: true });
+  if (!canBeKey(value)) {
+    showProblem(NO_KEY);
     return;
   }
   useKey(value);
-  at("problem").hidden = true;
+  hideProblem();
   input.focus();
-  describeIndex();
-  go(input.value.trim());
+  start();
+  change({ query: input.value.trim() });
 });
 
-at("more").addEventListener("click", () => search(shown.query, { more: true }));
-at("retry").addEventListener("click", () => go(input.value.trim()));
+at("retry").addEventListener("click", () => change({ query: input.value.trim(), page: state.page }));
 addEventListener("popstate", fromAddress);
 
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLInputElement) return;
-  event.preventDefault();
-  input.select();
-  input.focus();
-});
+// Filters stand beside the results where there is room, and are folded above them where there is none.
+const fold = () => (at("filters").open = wide.matches);
+wide.addEventListener("change", fold);
+fold();
 
-describeIndex();
+async function start() {
+  try {
+    await knowIndex();
+  } catch (problem) {
+    at("about").textContent = "";
+    if (!problem.needsKey || state.query) return; // a search will tell
+    showProblem(problem);
+    keyInput.focus();
+  }
+}
+
+for (const [name, label] of Object.entries(RETRIEVER_NAMES)) at(`retriever-${name}`).textContent = label;
 fromAddress();
+start();

@@ -104,6 +104,12 @@ def _run_to_exit(*flags: str, **environment: str) -> subprocess.CompletedProcess
 
 
 @pytest.fixture(scope="session")
+def start_server() -> Callable[..., AbstractContextManager[Server]]:
+    """Starts a service for many tests: `start_server(folder_of_its_log, *flags)`."""
+    return _run_server
+
+
+@pytest.fixture(scope="session")
 def server(toy_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One service over the toy index that many tests ask; do not stop it."""
     with _run_server(tmp_path_factory.mktemp("service"), "--index-root", str(toy_index)) as running:

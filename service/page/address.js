@@ -1,0 +1,38 @@
+// What is shown stands in the address, so that reload, back, bookmarks and links work:
+// /?q=bees&page=2&retriever=hybrid&f.lang=en&f.lang=de&f.year=2000..2010
+
+const FILTER = "f.";
+
+export function emptyState() {
+  return { query: "", page: 1, retriever: "", filters: new Map() };
+}
+
+export function readAddress() {
+  const state = emptyState();
+  for (const [name, value] of new URLSearchParams(location.search)) {
+    if (name === "q") state.query = value.trim();
+    else if (name === "page") state.page = Math.max(Math.trunc(Number(value)) || 1, 1);
+    else if (name === "retriever") state.retriever = value;
+    else if (name.startsWith(FILTER) && value) addValue(state.filters, name.slice(FILTER.length), value);
+  }
+  return state;
+}
+
+function addValue(filters, field, value) {
+  const known = filters.get(field) ?? [];
+  if (!known.includes(value)) filters.set(field, [...known, value]);
+}
+
+export function addressOf({ query, page, retriever, filters }) {
+  if (!query) return "/";
+  const parts = [["q", query]];
+  if (retriever) parts.push(["retriever", retriever]);
+  for (const [field, values] of filters) parts.push(...values.map((value) => [FILTER + field, value]));
+  if (page > 1) parts.push(["page", page]);
+  return "/?" + parts.map((pair) => pair.map(encodeURIComponent).join("=")).join("&");
+}
+
+export function pushAddress(state) {
+  const address = addressOf(state);
+  if (address !== location.pathname + location.search) history.pushState(null, "", address);
+}

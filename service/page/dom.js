@@ -1,0 +1,35 @@
+// Making elements. Whatever comes from documents or from the server goes into the page as text, never as HTML.
+
+export const at = (id) => document.getElementById(id);
+
+export function make(tag, className = "", ...content) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  element.append(...content);
+  return element;
+}
+
+export function clear(element) {
+  element.replaceChildren();
+  return element;
+}
+
+export const values = (field) => (field === undefined || field === null ? [] : [].concat(field));
+export const first = (field) => values(field)[0] ?? "";
+export const ms = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(0)) + " ms";
+export const number = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3));
+
+// A share from 0 to 1 that the style sheet draws; the policy forbids style attributes, and this is none.
+export function withShare(element, share) {
+  element.style.setProperty("--share", Math.min(Math.max(share, 0), 1).toFixed(4));
+  return element;
+}
+
+// Only web addresses become links: a document may hold javascript: or data: in its url.
+export function safeLink(url, ...content) {
+  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return make("span", "", ...content);
+  const link = make("a", "", ...content);
+  link.href = url;
+  link.rel = "noopener noreferrer";
+  return link;
+}

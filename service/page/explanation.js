@@ -1,0 +1,109 @@
+// Why a result was found: its scores, what each word of the query did, and what its encoder looked at.
+
+import { clear, make, number, withShare } from "./dom.js";
+import { snippetOf } from "./marks.js";
+import { partName } from "./results.js";
+
+const FIRST_ROWS = 10;
+let tables = 0;
+
+// Fills a panel from an explained answer; `leaveOut` asks for what happens without each word.
+export function showExplanation(panel, hit, query, leaveOut) {
+  const words = wordsOf(query, hit);
+  const scores = Object.entries(hit.scores ?? {});
+  const parts = [make("p", "scores", ...scores.map(([part, value]) => make("span", "", `${partName(part)} `, make("b", "", number(value)))))];
+  parts.push(table("Your words", queryColumns(words), words));
+  const hasDeltas = words.some((word) => word.delta !== undefined);
+  if (hasDeltas) parts.push(make("p", "quiet", "“Without it”: how the score by meaning changes when that word is left out of the query."));
+  else parts.push(leaveOutButton(panel, leaveOut));
+  const terms = [...(hit.explanation?.terms ?? [])].sort((one, other) => other.attention - one.attention);
+  if (terms.length) parts.push(...documentTable(terms));
+  clear(panel).append(...parts);
+}
+
+export function showWaiting(panel) {
+  clear(panel).append(make("p", "quiet", "Asking for reasons …"));
+  panel.setAttribute("aria-busy", "true");
+}
+
+export function showFault(panel, problem, again) {
+  const button = make("button", "plain", "Try again");
+  button.type = "button";
+  button.addEventListener("click", again);
+  const text = make("p", "", `${problem.detail ?? problem.title ?? String(problem)} `, problem.advice ?? "");
+  text.setAttribute("role", "alert");
+  clear(panel).append(text, button);
+}
+
+// The answer with reasons also marks what the encoder looked at.
+export function showAttended(item, hit, query) {
+  if (hit.highlights) item.querySelector(".snippet")?.replaceChildren(...snippetOf(hit, query.terms));
+}
+
+// Each word of the query once, with what the hit says of it.
+function wordsOf(query, hit) {
+  const rows = new Map();
+  const row = (word) => rows.get(word) ?? rows.set(word, { word }).get(word);
+  for (const term of query.explanation?.terms ?? query.terms) Object.assign(row(term.word), { weight: term.weight, attention: term.attention });
+  for (const { word, impact } of hit.explanation?.lexical ?? []) row(word).impact = impact;
+  for (const { word, delta } of hit.explanation?.leave_one_out ?? []) row(word).delta = delta;
+  return [...rows.values()];
+}
+
+function queryColumns(words) {
+  const columns = [["Word", "word"], ["Weight", "weight"], ["Attention", "attention"], ["In its words", "impact"], ["Without it", "delta"]];
+  return columns.filter(([, name]) => words.some((word) => word[name] !== undefined));
+}
+
+function documentTable(terms) {
+  const columns = [["Word", "word"], ["Field", "field"], ["Times", "tf"], ["Weight", "weight"], ["Attention", "attention"]];
+  const shown = table("What its encoder looked at", columns, terms);
+  const rows = [...shown.querySelectorAll("tbody tr")].slice(FIRST_ROWS);
+  if (!rows.length) return [shown];
+  for (const row of rows) row.hidden = true;
+  const button = make("button", "plain", `Show all ${terms.length} words`);
+  button.type = "button";
+  button.addEventListener("click", () => {
+    for (const row of rows) row.hidden = false;
+    button.remove();
+    shown.focus();
+  });
+  return [shown, button];
+}
+
+function leaveOutButton(panel, leaveOut) {
+  const button = make("button", "plain leave-out", "What if a word were left out?");
+  button.type = "button";
+  button.addEventListener("click", leaveOut);
+  return button;
+}
+
+function table(title, columns, rows) {
+  const head = make("tr", "", ...columns.map(([label]) => headCell(label, "col")));
+  const heaviest = new Map(columns.map(([, name]) => [name, Math.max(...rows.map((row) => Math.abs(row[name]) || 0), 1e-9)]));
+  const body = rows.map((row) =>
+    make("tr", "", ...columns.map(([, name]) => (name === "word" ? headCell(row.word, "row") : cell(row[name], name, heaviest.get(name))))),
+  );
+  const caption = make("caption", "", title);
+  caption.id = `table-${(tables += 1)}`;
+  // Wider than a phone, it scrolls by itself, with keys too.
+  const frame = make("div", "table", make("table", "", caption, make("thead", "", head), make("tbody", "", ...body)));
+  frame.tabIndex = 0;
+  frame.setAttribute("role", "group");
+  frame.setAttribute("aria-labelledby", caption.id);
+  return frame;
+}
+
+function headCell(text, scope) {
+  const element = make("th", "", text);
+  element.scope = scope;
+  return element;
+}
+
+function cell(value, name, heaviest) {
+  if (value === undefined || value === null) return make("td", "quiet", "–");
+  if (typeof value !== "number") return make("td", "", value);
+  if (name === "tf") return make("td", "", String(value));
+  const text = name === "delta" ? `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(3)}` : value.toFixed(name === "attention" ? 3 : 2);
+  return withShare(make("td", "measure", text), Math.abs(value) / heaviest);
+}

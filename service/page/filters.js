@@ -1,0 +1,85 @@
+// Filters by metadata: values with their counts to tick, ranges of numbers to enter, and what is chosen to take off.
+
+import { at, clear, make } from "./dom.js";
+import { boundsOf, isFaceted } from "./request.js";
+
+// Shows the filters of an answer; `choose(field, texts)` is called with what the field shall be filtered by.
+export function showFilters(result, state, able, choose) {
+  const focused = document.activeElement?.dataset?.choice;
+  const groups = Object.entries(able.columns).map(([field, column]) => groupOf(field, column, result.facets?.[field], state.filters.get(field) ?? [], choose));
+  clear(at("filter-groups")).append(...groups.filter(Boolean));
+  showChosen(state, able, choose);
+  at("filters").hidden = !at("filter-groups").childNodes.length;
+  document.body.classList.toggle("has-filters", !at("filters").hidden);
+  // The elements are new; whoever ticked one by key goes on from there.
+  if (focused) at("filters").querySelector(`[data-choice="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function groupOf(field, column, facet, chosen, choose) {
+  if (column.type === "number") return group(field, "", rangeOf(field, column, chosen, choose));
+  if (!isFaceted(column)) return null;
+  const counts = new Map((facet?.values ?? []).map(({ value, count }) => [String(value), count]));
+  const texts = [...new Set([...chosen, ...counts.keys()])];
+  if (!texts.length) return null;
+  const isRough = facet?.approximate === true;
+  const note = isRough ? `of the best ${facet.counted.toLocaleString("en")}` : "";
+  return group(field, note, texts.map((text) => tick(field, text, counts.get(text), isRough, chosen, choose)));
+}
+
+function group(field, note, content) {
+  const legend = make("legend", "", field);
+  if (note) legend.append(make("span", "quiet", ` ${note}`));
+  return make("fieldset", "", legend, ...content);
+}
+
+function tick(field, text, count, isRough, chosen, choose) {
+  const box = make("input");
+  box.type = "checkbox";
+  box.checked = chosen.includes(text);
+  box.dataset.choice = `${field} ${text}`;
+  box.addEventListener("change", () => choose(field, box.checked ? [...chosen, text] : chosen.filter((other) => other !== text)));
+  const label = make("label", "tick", box, make("span", "value", text));
+  if (count !== undefined) label.append(make("span", "count", (isRough ? "≥ " : "") + count.toLocaleString("en")));
+  return label;
+}
+
+function rangeOf(field, column, chosen, choose) {
+  const bounds = boundsOf(chosen);
+  const inputs = ["from", "to"].map((side, place) => {
+    const input = make("input");
+    input.type = "number";
+    input.step = "any";
+    input.value = bounds[place];
+    input.placeholder = side;
+    input.setAttribute("aria-label", `${field} ${side}`);
+    input.dataset.choice = `${field} ${side}`;
+    const bound = place ? column.max : column.min;
+    if (typeof bound === "number") input.placeholder = `${side} ${bound}`;
+    input.addEventListener("change", () => {
+      const [from, to] = inputs.map((each) => each.value.trim());
+      choose(field, from || to ? [`${from}..${to}`] : []);
+    });
+    return input;
+  });
+  return [make("div", "range", ...inputs)];
+}
+
+function showChosen(state, able, choose) {
+  const chips = [...state.filters].flatMap(([field, texts]) => texts.map((text) => chip(field, text, () => choose(field, texts.filter((other) => other !== text)))));
+  if (state.filters.size > 1) {
+    const all = make("button", "plain", "Take all off");
+    all.type = "button";
+    all.addEventListener("click", () => choose(null, []));
+    chips.push(all);
+  }
+  clear(at("chosen")).append(...chips);
+  at("chosen").hidden = chips.length === 0;
+}
+
+function chip(field, text, remove) {
+  const button = make("button", "chip", `${field}: ${text.replace("..", " to ").trim()}`, make("span", "", " ×"));
+  button.type = "button";
+  button.setAttribute("aria-label", `Take off the filter ${field}: ${text}`);
+  button.addEventListener("click", remove);
+  return button;
+}

@@ -1,0 +1,85 @@
+// Marked words in texts: those that the service marked, and where it marks none, those of the query.
+
+import { make, values, withShare } from "./dom.js";
+
+const SNIPPET_CHARS = 280;
+// Where the words of a document are looked for, in this order; what an index has beside them comes after.
+const BODY_FIELDS = ["text", "body", "anchor", "clicked_queries"];
+const TAG = /(<em>|<em class="attended">|<\/em>)/;
+const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#34": '"', "#39": "'", "#x27": "'" };
+
+const unescaped = (text) => text.replace(/&(amp|lt|gt|quot|#34|#39|#x27);/g, (_, name) => ENTITIES[name]);
+
+// Weights of words as shares of the heaviest one's.
+export function sharesOf(terms) {
+  const heaviest = Math.max(...terms.map((term) => term.weight), 1e-9);
+  return new Map(terms.map((term) => [term.word, term.weight / heaviest]));
+}
+
+export const isWord = ({ word }) => /[\p{L}\p{N}]/u.test(word);
+
+// Snippets are escaped HTML with two kinds of <em>; any other tag is text of the document.
+export function fromHighlight(html, shares) {
+  const parts = [];
+  let kind = "";
+  for (const piece of html.split(TAG)) {
+    if (TAG.test(piece)) kind = piece === "</em>" ? "" : piece;
+    else if (piece) parts.push(kind ? mark(unescaped(piece), shares, kind !== "<em>") : unescaped(piece));
+  }
+  return parts;
+}
+
+function mark(text, shares, isAttended = false) {
+  const element = make("mark", isAttended ? "attended" : "", text);
+  return withShare(element, isAttended ? 0 : 0.35 + 0.65 * (shares.get(text.toLowerCase()) ?? 1));
+}
+
+export const plainOf = (html) => unescaped(html.split(TAG).filter((piece) => !TAG.test(piece)).join(""));
+
+// The snippet of a hit: the service's, else the stretch of its text that holds the heaviest word.
+export function snippetOf(hit, terms) {
+  const words = terms.filter(isWord);
+  const shares = sharesOf(words);
+  const highlights = hit.highlights ?? {};
+  const snippets = namesOf(highlights).map((name) => values(highlights[name])).filter((found) => found.length);
+  const best = snippets.find((found) => found.some((html) => html.includes("<em"))) ?? snippets[0];
+  if (best) return best.flatMap((html, place) => [...(place ? [" … "] : []), ...fromHighlight(html, shares)]);
+  const text = hit.passage?.text ?? namesOf(hit.fields).map((name) => values(hit.fields[name]).join(" · ")).find((found) => found.trim()) ?? "";
+  return marked(excerpt(text, words), words, shares);
+}
+
+export function titleOf(hit, title, terms) {
+  const [html, ...others] = values(hit.highlights?.title);
+  return html && !others.length && plainOf(html) === title ? fromHighlight(html, sharesOf(terms.filter(isWord))) : [title];
+}
+
+const namesOf = (fields) => [...BODY_FIELDS, ...Object.keys(fields).filter((name) => name !== "url" && name !== "title" && !BODY_FIELDS.includes(name))];
+
+function matcher(words) {
+  const alternatives = words.map((term) => term.word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return alternatives.length ? new RegExp(`(?<![\\p{L}\\p{N}])(?:${alternatives.join("|")})(?![\\p{L}\\p{N}])`, "giu") : null;
+}
+
+// The stretch of a text that starts a little before the heaviest word it holds.
+function excerpt(text, words) {
+  const flat = text.replace(/\s+/g, " ").trim();
+  if (flat.length <= SNIPPET_CHARS) return flat;
+  const byWeight = [...words].sort((one, other) => other.weight - one.weight);
+  const place = byWeight.map((term) => flat.search(matcher([term]))).find((found) => found >= 0) ?? 0;
+  let start = Math.min(Math.max(place - SNIPPET_CHARS / 4, 0), flat.length - SNIPPET_CHARS);
+  if (start > 0) start = Math.max(flat.indexOf(" ", start) + 1, start);
+  const cut = flat.slice(start, start + SNIPPET_CHARS).toWellFormed().replace(/\s\S*$/, "");
+  return (start > 0 ? "… " : "") + cut + (start + cut.length < flat.length ? " …" : "");
+}
+
+function marked(text, words, shares) {
+  const pattern = matcher(words);
+  if (!pattern) return [text];
+  const parts = [];
+  let end = 0;
+  for (const match of text.matchAll(pattern)) {
+    parts.push(text.slice(end, match.index), mark(match[0], shares));
+    end = match.index + match[0].length;
+  }
+  return [...parts, text.slice(end)];
+}

@@ -1,0 +1,47 @@
+// What is shown where there is no answer: what happened, what to do, and where waiting helps, a countdown.
+
+import { at } from "./dom.js";
+
+const MOST_TRIES = 5;
+let clock = 0;
+let tries = 0;
+
+export function showProblem(problem, again) {
+  stopCountdown();
+  for (const id of ["reading", "found", "filters"]) at(id).hidden = true;
+  at("status").textContent = "";
+  const hasCountdown = problem.waitS > 0 && tries < MOST_TRIES;
+  at("problem-title").textContent = problem.title ?? "This page has a fault";
+  at("problem-detail").textContent = problem.detail ?? String(problem);
+  at("problem-advice").textContent = problem.waitS > 0 && !hasCountdown ? "Wait a while, then try again." : problem.advice ?? "Reload it.";
+  at("retry").hidden = problem.isFinal === true || problem.needsKey === true;
+  at("key-form").hidden = problem.needsKey !== true;
+  at("countdown").hidden = !hasCountdown;
+  at("problem").hidden = false;
+  if (hasCountdown) countDown(problem.waitS, again);
+}
+
+// Pages that were refused together must not come back together.
+function countDown(seconds, again) {
+  tries += 1;
+  const end = performance.now() + 1000 * (seconds + Math.random());
+  const tick = () => {
+    const left = Math.ceil((end - performance.now()) / 1000);
+    at("countdown").textContent = `Trying again in ${Math.max(left, 1)} s`;
+    if (left > 0) return;
+    stopCountdown();
+    again();
+  };
+  tick();
+  clock = setInterval(tick, 250);
+}
+
+export function stopCountdown() {
+  clearInterval(clock);
+}
+
+export function hideProblem() {
+  stopCountdown();
+  tries = 0;
+  at("problem").hidden = true;
+}

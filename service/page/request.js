@@ -1,0 +1,74 @@
+// From what is shown to the body of POST /search, as far as the index can serve it.
+
+const PAGE_SIZE = 10;
+const FACET_VALUES = 8;
+const MOST_FACETS = 8;
+// Fields with more values than this say more about each document than about a group of them.
+const MOST_DISTINCT = 200;
+
+export const NO_INDEX = { columns: {}, retrievers: ["dense"], canHighlight: false, canExplain: false, pageSize: PAGE_SIZE, most: 11, candidates: 100 };
+
+// What an index can do, from /info; a service that names no parts is older than all of this.
+export function abilitiesOf(info) {
+  const { index, settings = {} } = info;
+  const parts = index.parts ?? [];
+  const columns = parts.includes("columns") ? index.columns ?? {} : {};
+  const most = settings.max_top_k ?? PAGE_SIZE + 1;
+  return {
+    columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0] }])),
+    retrievers: parts.includes("impacts") ? ["hybrid", "dense", "lexical"] : ["dense"],
+    canHighlight: index.parts !== undefined,
+    canExplain: parts.includes("explain"),
+    pageSize: Math.min(PAGE_SIZE, most),
+    most,
+    candidates: settings.default_candidates ?? 100,
+  };
+}
+
+export const isFaceted = ({ type, distinct }) => type !== "number" && (distinct ?? 0) <= MOST_DISTINCT;
+
+export const lastPage = ({ candidates, pageSize }) => Math.max(Math.floor(candidates / pageSize), 1);
+
+// One hit more than a page shows tells whether there is a next one.
+export function searchBody(state, able) {
+  const offset = (state.page - 1) * able.pageSize;
+  const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(able.candidates - offset, 1)), offset };
+  const retriever = able.retrievers.includes(state.retriever) ? state.retriever : able.retrievers[0];
+  if (able.retrievers.length > 1) body.retriever = retriever;
+  if (able.canHighlight) body.highlight = true;
+  const filter = filterOf(state.filters, able.columns);
+  if (filter) body.filter = filter;
+  const facets = Object.entries(able.columns).filter(([, column]) => isFaceted(column)).slice(0, MOST_FACETS);
+  if (facets.length) body.facets = facets.map(([field]) => ({ field, limit: FACET_VALUES }));
+  return body;
+}
+
+// The same search once more, with reasons: for the page that is shown, or for one hit and each word left out.
+export function explainBody(state, able, hit) {
+  const { facets, ...body } = searchBody(state, able);
+  if (!hit) return { ...body, top_k: Math.min(body.top_k, able.pageSize), explain: true };
+  const top_k = 1;
+  const offset = hit.rank - 1;
+  return { ...body, top_k, offset, explain: { leave_one_out: true } };
+}
+
+function filterOf(filters, columns) {
+  const leaves = [...filters].map(([field, texts]) => leafOf(field, texts, columns[field]?.type ?? "string"));
+  return leaves.length > 1 ? { and: leaves } : leaves[0];
+}
+
+function leafOf(field, texts, type) {
+  if (type === "number") {
+    const [from, to] = boundsOf(texts);
+    return { field, ...(from !== "" && { gte: Number(from) }), ...(to !== "" && { lte: Number(to) }) };
+  }
+  const values = type === "boolean" ? texts.map((text) => text === "true") : texts;
+  return values.length === 1 ? { field, eq: values[0] } : { field, in: values };
+}
+
+// A range of numbers stands in the address as 2000..2010, 2000.. or ..2010; what is none is an open one.
+export function boundsOf(texts) {
+  const bounds = (texts?.[0] ?? "").split("..");
+  const [from, to] = bounds.length === 2 ? bounds : [bounds[0], bounds[0]];
+  return [from, to].map((bound) => (Number.isFinite(Number(bound)) ? bound.trim() : ""));
+}

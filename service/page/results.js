@@ -1,0 +1,105 @@
+// The list of hits, and the way to the pages beside this one.
+
+import { addressOf } from "./address.js";
+import { at, clear, first, make, ms, number, safeLink, values } from "./dom.js";
+import { snippetOf, titleOf } from "./marks.js";
+
+const PART_NAMES = { dense: "meaning", lexical: "words" };
+const MOST_FACTS = 4;
+
+export const partName = (part) => PART_NAMES[part] ?? part;
+
+// Shows an answer; `explain(hit, item, panel)` fills a panel when it is opened for the first time.
+export function showResults(result, state, able, explain) {
+  const hits = result.hits.slice(0, able.pageSize);
+  const terms = result.query.terms;
+  clear(at("hits")).append(...hits.map((hit) => showHit(hit, terms, able, explain)));
+  at("hits").start = hits[0]?.rank ?? 1;
+  const sentence = sentenceOf(hits, state.page);
+  at("found-title").textContent = `${sentence} in ${ms(result.took_ms)}`;
+  at("status").textContent = sentence;
+  showNothing(hits, state);
+  showPages(result, state, able);
+  at("degraded").hidden = result.degraded.length === 0;
+  at("degraded").textContent = `This answer is not complete: ${result.degraded.join(", ")}.`;
+  at("found").hidden = false;
+}
+
+function sentenceOf(hits, page) {
+  if (hits.length === 0) return page > 1 ? "Nothing more found" : "Nothing found";
+  if (page > 1) return `Results ${hits[0].rank} to ${hits.at(-1).rank}`;
+  return hits.length === 1 ? "1 result" : `${hits.length} results`;
+}
+
+function showNothing(hits, { filters }) {
+  at("nothing").hidden = hits.length > 0;
+  at("nothing").textContent = filters.size ? "No document passes these filters and answers the query. Take a filter off, or use other words." : "Use other words, or fewer of them.";
+}
+
+function showPages(result, state, able) {
+  const { page } = state;
+  const last = Math.floor(able.candidates / able.pageSize);
+  const isFull = result.hits.length > able.pageSize || (able.most <= able.pageSize && result.hits.length === able.pageSize);
+  const links = [pageLink("previous", page > 1, { ...state, page: page - 1 }), pageLink("next", isFull && page < last, { ...state, page: page + 1 })];
+  at("page").textContent = `Page ${page}`;
+  at("pages").hidden = !links.includes(true);
+}
+
+function pageLink(id, isThere, state) {
+  const link = at(id);
+  link.hidden = !isThere;
+  link.href = addressOf(state);
+  return isThere;
+}
+
+function showHit(hit, terms, able, explain) {
+  const item = make("li");
+  item.dataset.id = hit.id;
+  const url = first(hit.fields.url);
+  const title = first(hit.fields.title) || url || hit.id;
+  const heading = make("h3", "", safeLink(url, ...titleOf(hit, title, terms)));
+  // Something to step to, also where the document has no address.
+  (heading.querySelector("a") ?? heading).dataset.step = "";
+  if (!heading.querySelector("a")) heading.tabIndex = -1;
+  item.append(heading, showScore(hit));
+  if (url) item.append(make("span", "address", url));
+  const snippet = make("p", "snippet", ...snippetOf(hit, terms));
+  if (snippet.textContent) item.append(snippet);
+  const foot = make("div", "foot", ...facts(hit.metadata ?? {}, able.columns));
+  if (able.canExplain) item.append(foot, ...whyButton(hit, title, item, foot, explain));
+  else if (foot.childNodes.length) item.append(foot);
+  return item;
+}
+
+function showScore(hit) {
+  const score = make("span", "score", number(hit.score));
+  const parts = Object.entries(hit.scores ?? {});
+  score.title = "score of this result";
+  if (parts.length > 1) score.append(make("span", "parts", parts.map(([part, value]) => `${partName(part)} ${number(value)}`).join(" · ")));
+  return score;
+}
+
+// What the document says of itself, as far as it can be filtered by.
+function facts(metadata, columns) {
+  const named = Object.keys(columns).filter((name) => !name.includes(".") && values(metadata[name]).length);
+  return named.slice(0, MOST_FACTS).map((name) => make("span", "fact", `${name} `, make("b", "", values(metadata[name]).join(", "))));
+}
+
+function whyButton(hit, title, item, foot, explain) {
+  const panel = make("div", "explanation");
+  panel.id = `why-${hit.rank}`;
+  panel.hidden = true;
+  panel.setAttribute("role", "region");
+  panel.setAttribute("aria-label", `Why “${title}” was found`);
+  const button = make("button", "why plain", "Why this result");
+  button.type = "button";
+  button.setAttribute("aria-expanded", "false");
+  button.setAttribute("aria-controls", panel.id);
+  button.addEventListener("click", () => {
+    panel.hidden = !panel.hidden;
+    button.setAttribute("aria-expanded", String(!panel.hidden));
+    if (!panel.hidden) explain(hit, item, panel);
+  });
+  foot.append(button);
+  return [panel];
+}

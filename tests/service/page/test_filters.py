@@ -1,0 +1,129 @@
+"""Filters, facets and the choice of how to search, wide and on a phone."""
+
+import json
+from typing import Any
+
+
+def unfold(tab: Any) -> None:
+    """Opens the filters where they are folded."""
+    if not tab.page.locator("#filters").evaluate("one => one.open"):
+        tab.page.locator("#filters summary").click()
+
+
+def facts(tab: Any, name: str) -> set[str]:
+    """Values of a metadata field among the results."""
+    tab.titles()
+    texts = tab.page.locator("#hits .fact").all_inner_texts()
+    return {text.removeprefix(f"{name} ") for text in texts if text.startswith(f"{name} ")}
+
+
+def test_filters_are_folded_on_a_phone_and_open_where_there_is_room(full_tab: Any) -> None:
+    full_tab.open("water")
+    full_tab.titles()
+    is_wide = full_tab.page.viewport_size["width"] > 600
+    assert full_tab.page.locator(".tick").first.is_visible() == is_wide
+    assert (
+        full_tab.page.evaluate("document.documentElement.scrollWidth") <= full_tab.page.viewport_size["width"]
+    )
+
+
+def test_a_ticked_value_filters_stays_in_the_address_and_can_be_taken_off(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open("how do bees find home")
+    full_tab.titles()
+    assert facts(full_tab, "lang") == {"en", "de", "fr"}
+    unfold(full_tab)
+    page.locator(".tick", has_text="de").click()
+    page.wait_for_url("**&f.lang=de")
+    page.locator(".chip", has_text="lang: de").wait_for()
+    assert facts(full_tab, "lang") == {"de"}
+    page.reload()
+    assert facts(full_tab, "lang") == {"de"}
+    unfold(full_tab)
+    assert page.locator(".tick", has_text="de").locator("input").is_checked()
+    page.get_by_role("button", name="Take off the filter lang: de").click()
+    page.wait_for_function("!location.search.includes('f.lang')")
+    assert facts(full_tab, "lang") == {"en", "de", "fr"}
+    page.go_back()
+    page.locator(".chip", has_text="lang: de").wait_for()
+    assert facts(full_tab, "lang") == {"de"}
+
+
+def test_values_of_a_field_add_up_and_fields_narrow_each_other(full_tab: Any) -> None:
+    full_tab.open("water", "&f.lang=de&f.lang=fr&f.short=true&f.year=2010..2020")
+    assert facts(full_tab, "lang") == {"de", "fr"}
+    assert facts(full_tab, "short") == {"true"}
+    years = {int(year) for year in facts(full_tab, "year")}
+    assert years
+    assert min(years) >= 2010
+    assert max(years) <= 2020
+    full_tab.page.get_by_role("button", name="Take all off").click()
+    full_tab.page.wait_for_function("location.search === '?q=water'")
+    assert facts(full_tab, "short") == {"true", "false"}
+
+
+def test_a_range_is_entered_in_numbers(full_tab: Any) -> None:
+    full_tab.open("water")
+    full_tab.titles()
+    unfold(full_tab)
+    full_tab.page.get_by_label("year from").fill("2045")
+    full_tab.page.keyboard.press("Tab")
+    full_tab.page.wait_for_url("**&f.year=2045..")
+    full_tab.page.locator(".chip", has_text="year").wait_for()
+    assert {int(year) for year in facts(full_tab, "year")} == {2045, 2046, 2047, 2048, 2049}
+
+
+def test_counts_are_those_of_the_documents(full_tab: Any) -> None:
+    full_tab.open("water")
+    full_tab.titles()
+    unfold(full_tab)
+    counts = full_tab.page.locator(".tick .count").all_inner_texts()
+    assert sorted(int(count.removeprefix("≥ ")) for count in counts) == [16, 17, 17, 25, 25]
+
+
+def test_filters_that_nothing_passes_say_what_to_do(full_tab: Any) -> None:
+    full_tab.open("water", "&f.year=1900..1901")
+    nothing = full_tab.page.locator("#nothing")
+    nothing.wait_for()
+    assert "Take a filter off" in nothing.inner_text()
+    assert full_tab.page.locator("#found-title").inner_text().startswith("Nothing found")
+
+
+def test_a_field_that_the_index_lacks_is_refused_with_the_known_ones(full_tab: Any) -> None:
+    full_tab.expected.append("422")
+    full_tab.open("water", "&f.nope=1")
+    text = full_tab.alert().inner_text()
+    assert "nope" in text
+    assert "lang" in text
+
+
+def test_how_to_search_can_be_chosen_and_stays_in_the_address(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open("how do bees find home")
+    full_tab.titles()
+    assert page.get_by_role("radio").evaluate_all("all => all.map(one => [one.value, one.checked])") == [
+        ["hybrid", True],
+        ["dense", False],
+        ["lexical", False],
+    ]
+    assert "meaning" in page.locator("#hits .score").first.inner_text()
+    assert "words" in page.locator("#hits .score").first.inner_text()
+    with page.expect_request("**/search") as asked:
+        page.locator(".retrievers label", has_text="Words").click()
+    assert json.loads(asked.value.post_data)["retriever"] == "lexical"
+    page.wait_for_url("**&retriever=lexical")
+    full_tab.titles()
+    page.reload()
+    assert full_tab.titles()[0] == "Bees"
+    assert page.get_by_role("radio", name="Words").is_checked()
+
+
+def test_an_index_without_words_or_columns_offers_neither(tab: Any) -> None:
+    tab.open("water")
+    tab.titles()
+    parts = tab.page.evaluate(
+        "fetch('/info').then(answer => answer.json()).then(info => info.index.parts ?? [])"
+    )
+    assert tab.page.locator("#retrievers").is_visible() == ("impacts" in parts)
+    assert tab.page.locator("#filters").is_visible() == ("columns" in parts)
+    assert (tab.page.locator("#hits .why").count() > 0) == ("explain" in parts)

@@ -1,0 +1,115 @@
+"""Highlights, and why a result was found: asked for when it is opened, and not before."""
+
+import json
+from typing import Any
+
+QUERY = "how do bees find the way home"
+
+
+def cells(tab: Any, table: str, column: str) -> dict[str, str]:
+    """Word -> what a table of the open explanation says of it."""
+    found = tab.page.locator(".explanation:visible .table", has_text=table).locator("table")
+    heads = found.locator("thead th").all_inner_texts()
+    rows = found.locator("tbody tr:visible").all()
+    lines = [row.locator("th, td").all_inner_texts() for row in rows]
+    return {line[0]: line[heads.index(column)] for line in lines}
+
+
+def test_words_of_the_query_are_marked_in_text_and_title(full_tab: Any) -> None:
+    full_tab.open(QUERY)
+    assert full_tab.titles()[0] == "Bees"
+    first = full_tab.page.locator("#hits > li").first
+    marks = {word.lower() for word in first.locator(".snippet mark").all_inner_texts()}
+    assert {"bees", "home"} <= marks
+    assert "hive" not in marks
+    assert first.locator(".snippet mark.attended").count() == 0
+
+
+def test_reasons_are_asked_for_once_for_the_whole_page(full_tab: Any) -> None:
+    page = full_tab.page
+    bodies: list[Any] = []
+    page.on("request", lambda asked: bodies.append(json.loads(asked.post_data)) if asked.post_data else None)
+    full_tab.open(QUERY)
+    full_tab.titles()
+    assert [body.get("explain") for body in bodies] == [None]
+    buttons = page.get_by_role("button", name="Why this result")
+    assert buttons.count() == 10
+    buttons.first.click()
+    page.get_by_role("region", name="Why “Bees” was found").locator("table").first.wait_for()
+    assert [body.get("explain") for body in bodies] == [None, True]
+    buttons.nth(1).click()
+    page.locator(".explanation:visible table").nth(2).wait_for()
+    assert len(bodies) == 2
+    buttons.first.click()
+    assert not page.get_by_role("region", name="Why “Bees” was found").is_visible()
+    assert buttons.first.get_attribute("aria-expanded") == "false"
+
+
+def test_an_explanation_has_weights_and_attention_of_query_and_document(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open(QUERY)
+    full_tab.titles()
+    page.get_by_role("button", name="Why this result").first.click()
+    page.locator(".explanation table").first.wait_for()
+    weights = cells(full_tab, "Your words", "Weight")
+    shown = dict(
+        zip(
+            page.locator("#terms .word").all_inner_texts(),
+            page.locator("#terms .weight").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert {word: weights[word] for word in shown} == shown
+    attention = [float(value) for value in cells(full_tab, "Your words", "Attention").values()]
+    assert 0 < sum(attention) <= 1.01
+    fields = cells(full_tab, "What its encoder looked at", "Field")
+    assert set(fields.values()) <= {"title", "url", "anchor", "clicked_queries", "text"}
+    looked = [float(value) for value in cells(full_tab, "What its encoder looked at", "Attention").values()]
+    assert looked == sorted(looked, reverse=True)
+    more = page.get_by_role("button", name="Show all")
+    if more.count():
+        more.click()
+        assert len(cells(full_tab, "What its encoder looked at", "Weight")) > len(looked)
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def test_bars_of_a_table_are_as_long_as_their_numbers(full_tab: Any) -> None:
+    full_tab.open(QUERY)
+    full_tab.titles()
+    full_tab.page.get_by_role("button", name="Why this result").first.click()
+    full_tab.page.locator(".explanation table").first.wait_for()
+    weights = [float(value) for value in cells(full_tab, "Your words", "Weight").values()]
+    shares = full_tab.shares(".explanation .table:first-of-type tbody td:nth-child(2)")[: len(weights)]
+    for weight, share in zip(weights, shares, strict=True):
+        assert abs(weight / max(weights) - share) < 0.02
+
+
+def test_leaving_words_out_is_asked_for_one_result_only(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open(QUERY)
+    title = full_tab.titles()[1]
+    page.get_by_role("button", name="Why this result").nth(1).click()
+    with page.expect_request(lambda asked: "leave_one_out" in (asked.post_data or "")) as asked:
+        page.get_by_role("button", name="What if a word were left out?").click()
+    body = json.loads(asked.value.post_data)
+    assert (body["top_k"], body["offset"], body["explain"]) == (1, 1, {"leave_one_out": True})
+    page.get_by_role("columnheader", name="Without it").wait_for()
+    assert page.get_by_role("region", name=f"Why “{title}” was found").is_visible()
+    deltas = cells(full_tab, "Your words", "Without it")
+    assert "bees" in deltas
+    assert any(value not in ("–", "0.000") for value in deltas.values())
+
+
+def test_an_explanation_that_fails_says_so_in_its_place_and_can_be_tried_again(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.expected.append("ERR_INTERNET_DISCONNECTED")
+    full_tab.open(QUERY)
+    full_tab.titles()
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Why this result").first.click()
+    panel = page.locator(".explanation").first
+    panel.get_by_text("cannot be reached").wait_for()
+    assert page.locator("#hits > li").count() == 10
+    page.context.set_offline(False)
+    panel.get_by_role("button", name="Try again").click()
+    panel.locator("table").first.wait_for()

@@ -1,0 +1,139 @@
+"""Searching from the page: results, weights, timings, pages, the address."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.app import create_app
+from service.settings import Settings
+
+
+def test_a_search_from_the_keyboard_shows_results_weights_and_timings(tab: Any) -> None:
+    page = tab.page
+    tab.open()
+    page.locator("#about", has_text="50 documents").wait_for()
+    page.locator("body").click()
+    page.keyboard.press("/")
+    page.keyboard.type("how do bees find their way home")
+    page.keyboard.press("Enter")
+    assert tab.titles()[0] == "Bees"
+    assert page.locator("#hits > li").count() == 10
+    link = page.locator("#hits > li").first.locator("a")
+    assert link.get_attribute("href") == "https://www.example.org/nature/bees0.html"
+    assert "sun" in page.locator("#hits .snippet").first.inner_text()
+    marks = page.locator("#hits .snippet").first.locator("mark").all_inner_texts()
+    assert [word.lower() for word in marks[:2]] == ["bees", "find"]
+    for stage in ("queue", "preprocess", "encode", "search", "fetch"):
+        assert stage in page.locator("#timings").inner_text()
+    assert page.title() == "how do bees find their way home · GLOW"
+    assert page.get_by_role("status").inner_text() == "10 results"
+
+
+def test_bars_are_as_high_as_the_weights(tab: Any) -> None:
+    page = tab.page
+    tab.open("how do bees find the way home")
+    tab.titles()
+    page.wait_for_timeout(300)  # the bars grow
+    words = page.locator("#terms .word").all_inner_texts()
+    assert words == ["how", "do", "bees", "find", "the", "way", "home"]
+    weights = [float(text) for text in page.locator("#terms .weight").all_inner_texts()]
+    heights = page.eval_on_selector_all(
+        "#terms .bar", "bars => bars.map(bar => bar.getBoundingClientRect().height)"
+    )
+    for weight, height in zip(weights, heights, strict=True):
+        assert height == pytest.approx(max(heights) * weight / max(weights), abs=1)
+
+
+def test_the_address_keeps_the_query(tab: Any) -> None:
+    coffee = "Coffee beans are roasted seeds; a finer grind gives a stronger cup."
+    tab.open(coffee)
+    assert tab.titles()[0] == "Coffee"
+    tab.search("honey bees & co")
+    tab.page.wait_for_url("**/?q=honey%20bees%20%26%20co")
+    tab.page.locator("#terms .word", has_text="honey").wait_for()
+    tab.page.go_back()
+    tab.page.locator("#terms .word", has_text="seeds").wait_for()
+    assert tab.page.get_by_label("Search the documents").input_value() == coffee
+
+
+def test_pages_lead_forward_and_back_and_hold_each_document_once(tab: Any) -> None:
+    page = tab.page
+    tab.open("water")
+    shown = [tab.titles()]
+    assert not page.get_by_role("link", name="Previous").is_visible()
+    for number in (2, 3, 4, 5):
+        page.get_by_role("link", name="Next").click()
+        page.locator("#page", has_text=f"Page {number}").wait_for()
+        shown.append(tab.titles())
+        assert page.get_by_role("status").inner_text() == f"Results {number * 10 - 9} to {number * 10}"
+    assert len({title for titles in shown for title in titles}) == 50
+    assert not page.get_by_role("link", name="Next").is_visible()
+    assert page.evaluate("document.activeElement.id") == "found-title"
+    assert page.url.endswith("/?q=water&page=5")
+    page.reload()
+    assert tab.titles() == shown[4]
+    page.go_back()
+    page.locator("#page", has_text="Page 4").wait_for()
+    assert tab.titles() == shown[3]
+    page.get_by_role("link", name="Previous").click()
+    page.locator("#page", has_text="Page 3").wait_for()
+    assert tab.titles() == shown[2]
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "1.5", "1e9"])
+def test_an_address_with_no_such_page_shows_one_that_is(tab: Any, number: str) -> None:
+    tab.open("water", f"&page={number}")
+    tab.page.locator("body:not([aria-busy]) #found:not([hidden])").wait_for()
+    assert re.match(r"10 results|Nothing more found", tab.page.locator("#found-title").inner_text())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_sideways_scrolling(open_page: Callable[..., Any], server: Any, scheme: str) -> None:
+    with open_page(server.url, 390, color_scheme=scheme) as tab:
+        tab.open("unbreakable" * 12 + " how do bees find the way home when the sun is low")
+        tab.titles()
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_documents_are_shown_as_text_and_only_web_addresses_are_links(
+    open_page: Callable[..., Any], build_index: Callable[..., Path], run_server: Callable[..., Any]
+) -> None:
+    evil = {
+        "_id": "e",
+        "title": "<img src=x onerror=document.title='hacked'>",
+        "text": '<script>bees</script> &amp; <em class="attended">not marked</em> &lt;em&gt;',
+    }
+    urls = ["javascript:alert(1)", "//x", "data:,x", "https://example.org/<b>&amp;"]
+    root = build_index([{**evil, "_id": url, "url": url} for url in urls])
+    with run_server("--index-root", root) as server, open_page(server.url) as tab:
+        tab.open("bees")
+        assert tab.titles() == [evil["title"]] * 4
+        assert tab.page.locator("#hits a").all_inner_texts() == [evil["title"]]
+        assert set(tab.page.locator("#hits .address").all_inner_texts()) == set(urls)
+        assert tab.page.locator("#hits .snippet").all_inner_texts() == [evil["text"]] * 4
+        assert tab.page.locator("#hits mark").all_inner_texts() == ["bees"] * 4
+        assert tab.page.title() == "bees · GLOW"
+
+
+def test_no_page_where_it_is_switched_off(toy_index: Path, serve_app: Callable[..., Any]) -> None:
+    with serve_app(create_app(Settings(index_root=toy_index, page=False), on_failure=lambda: None)) as client:
+        assert client.get("/").status_code == client.get("/static/app.js").status_code == 404
+        assert client.get("/healthz").status_code == 200
+
+
+def test_every_file_that_the_page_names_is_served_and_no_other(http: Any) -> None:
+    from service.api.page import PAGE_FILES
+
+    folder = Path(__file__).parent.parent.parent.parent / "service" / "page"
+    assert {name for name, _ in PAGE_FILES.values()} == {path.name for path in folder.iterdir()}
+    for path in PAGE_FILES:
+        answer = http.get(path)
+        assert answer.status_code == 200
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        for name in re.findall(r'(?:src|href)="(/static/[^"]+)"', answer.text):
+            assert name in PAGE_FILES
+        for name in re.findall(r'(?:from|import) "\./([^"]+)"', answer.text):
+            assert f"/static/{name}" in PAGE_FILES
