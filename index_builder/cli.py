@@ -1,4 +1,4 @@
-"""The commands: build, publish, verify.
+"""The commands: build, publish, verify, tune.
 
 Exit codes: 0 done; 1 a bug; 2 wrong options or input; 3 a model or index is missing, damaged or does not fit;
 4 the build failed; 5 the device or an optional package is not there; 130 and 143 interrupted.
@@ -32,6 +32,7 @@ from index_builder.options import BuildOptions, parse_rename
 from index_builder.progress import Stages
 from index_builder.recall import RECALL_FLOOR
 from index_builder.report import failure_report, require_writable, write_json
+from index_builder.tune import TuneOptions, tune_index
 
 __all__ = ["app"]
 
@@ -167,6 +168,25 @@ def verify_command(output: Output, version: Version = None, json: Json = None) -
         if json:
             write_json(json, {"status": "sound", "version": chosen, "counts": index.manifest.counts})
         _say(f"{chosen} is sound: {index.documents.count} documents, {index.dense.kind}, {index.model}")
+
+
+@app.command("tune")
+def tune_command(
+    output: Output,
+    data: Annotated[Path, typer.Option(help="Data folder with queries.jsonl and qrels/SPLIT.tsv.")],
+    split: Annotated[str, typer.Option(help="Judgements, qrels/SPLIT.tsv.")],
+    version: Version = None,
+    candidates: Annotated[int, typer.Option(min=1, help="Hits of each part that are fused.")] = 200,
+    publish: Annotated[bool, typer.Option(help="Make the new version the live one.")] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Of the folds and the bootstrap.")] = 0,
+    json: Json = None,
+) -> None:
+    """Fits how hybrid search fuses to judged queries, and stores it with a new version of the same files."""
+    with _reporting(json):
+        result = tune_index(TuneOptions(output, version, data, split, candidates, publish, seed))
+        if json:
+            write_json(json, result.report(published=publish))
+        _say(result.summary(published=publish))
 
 
 @contextmanager

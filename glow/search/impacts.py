@@ -170,7 +170,7 @@ class ImpactIndex:
     ) -> NDArray[np.int64]:
         """Rows with a score, among them the k best and all that tie with the last of these."""
         if postings * DOCUMENTS_PER_POSTING > len(self):
-            found = np.flatnonzero(accumulator)
+            found = np.flatnonzero(accumulator > 0)  # of booleans: several times as fast as of floats
             return found if allowed is None else found[allowed.mask[found]]
         every = [self._rows[start:stop] for start, stop, _ in parts]
         held = np.concatenate(every) if every else np.empty(0, np.uint32)

@@ -35,9 +35,9 @@ def test_a_build_indexes_the_words_and_says_what_it_took(
 
 
 def test_idf_is_the_one_of_the_indexs_table(build: Invoke, live: Live, toy_corpus: Path) -> None:
-    """With the model's table the same words weigh otherwise, and the same documents are found."""
+    """With another table the same words weigh otherwise, and the same documents are found."""
     found = []
-    for source in ("corpus", "model"):
+    for source in ("corpus", "blend"):
         assert build(toy_corpus, "--term-stats", source).exit_code == 0
         index = live()
         assert index.impacts is not None

@@ -1,0 +1,127 @@
+"""Lexical retrieval beside bm25s: the same hits, and queries a second of both on one thread.
+
+OMP_NUM_THREADS=1 python benchmarks/lexical.py --index INDEX_ROOT --data DIR --split dev [--queries 500] [--json FILE]
+
+bm25s (method lucene) is given the words, k1 and b of the index, and its impacts are brought to the idf of the index's
+term table, so both hold the same numbers. It answers all queries in one call of `retrieve`, without progress bar, on the
+numpy backend, as its documentation advises; the index answers them one by one, as a service does.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import bm25s
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from machine import machine
+
+from glow.artifact import IndexRoot
+from glow.evaluation import find_tasks
+from glow.search import ImpactIndex, Index
+from glow.search.impacts_format import IMPACTS_FILES, IMPACTS_FOLDER
+from glow.text import is_lexical, lexical_words
+from glow.text.bm25 import idf_lucene
+
+K = 10
+ROUNDS = 7
+SAME = 1e-5
+"""Relative difference of scores that two ways of adding float32 may have."""
+
+
+def reference(index: Index, impacts: ImpactIndex) -> Any:
+    """The index's documents in bm25s, with the idf of the index's term table."""
+    own, parameters = index.preprocessor, impacts.header.parameters
+    documents = [
+        [word for word in lexical_words(document, own.schema, own.pieces) if is_lexical(word)]
+        for document in index.documents.scan()
+    ]
+    peer = bm25s.BM25(k1=parameters["k1"], b=parameters["b"], method="lucene")
+    peer.index(documents, show_progress=False)
+    counts = np.diff(peer.scores["indptr"])
+    total = float(own.terms.documents)
+    for word, row in peer.vocab_dict.items():
+        if row < len(counts) and counts[row]:
+            wanted = idf_lucene(float(min(max(own.terms.df(word), 1), total)), total)
+            held = slice(peer.scores["indptr"][row], peer.scores["indptr"][row + 1])
+            peer.scores["data"][held] *= wanted / idf_lucene(float(counts[row]), float(len(documents)))
+    return peer
+
+
+def same_hits(
+    ours: tuple[NDArray[np.float32], NDArray[np.int64]], theirs: tuple[NDArray[Any], NDArray[Any]]
+) -> bool:
+    """Whether two rankings agree, but for documents that tie with the last place."""
+    scores, rows = ours
+    other_scores, other_rows = theirs
+    held = other_scores > 0
+    other_scores, other_rows = other_scores[held], other_rows[held]
+    if len(scores) != len(other_scores):
+        return False
+    if not len(scores):
+        return True
+    close = np.allclose(np.sort(scores), np.sort(other_scores), rtol=SAME)
+    above = min(scores[-1], other_scores.min()) * (1 + 2 * SAME)
+    return bool(
+        close and set(rows[scores > above].tolist()) == set(other_rows[other_scores > above].tolist())
+    )
+
+
+def main(
+    index: Annotated[Path, typer.Option(help="Index root with a lexical index.")],
+    data: Annotated[Path, typer.Option(help="Data folder with the queries.")],
+    split: Annotated[str, typer.Option(help="Judgements that name the queries.")] = "dev",
+    queries: Annotated[int, typer.Option(help="Most queries, drawn with a seed.")] = 500,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
+) -> None:
+    """Prints agreement, queries a second and sizes as JSON."""
+    root = IndexRoot(index)
+    folder = root.folder(root.current())
+    opened = Index.open(folder)
+    impacts = opened.impacts
+    if impacts is None:
+        raise typer.BadParameter("this index holds no lexical index")
+    asked = find_tasks(data, [split])[0].queries
+    drawn = np.random.default_rng(0).permutation(len(asked))[:queries]
+    words = [opened.preprocessor.pieces.words(asked[place].text) for place in np.sort(drawn)]
+    peer = reference(opened, impacts)
+    ours = [impacts.search(query, K) for query in words]
+    rows, scores = peer.retrieve(words, k=K, show_progress=False, backend_selection="numpy")
+    agreed = [
+        same_hits(mine, theirs) for mine, theirs in zip(ours, zip(scores, rows, strict=True), strict=True)
+    ]
+    took: dict[str, list[float]] = {"impacts": [], "bm25s": []}
+    for _ in range(ROUNDS):  # in turns, so that whatever else runs holds up both
+        start = time.perf_counter()
+        for query in words:
+            impacts.search(query, K)
+        middle = time.perf_counter()
+        peer.retrieve(words, k=K, show_progress=False, backend_selection="numpy")
+        took["bm25s"].append(time.perf_counter() - middle)
+        took["impacts"].append(middle - start)
+    size = sum((folder / IMPACTS_FOLDER / name).stat().st_size for name in IMPACTS_FILES)
+    report = {
+        "machine": machine(),
+        "documents": len(impacts),
+        "postings": impacts.header.postings,
+        "queries": len(words),
+        "same_top_10": sum(agreed) / len(agreed),
+        "queries_per_second": {name: round(len(words) / min(times)) for name, times in took.items()},
+        "median_queries_per_second": {
+            name: round(len(words) / float(np.median(times))) for name, times in took.items()
+        },
+        "bytes_per_posting": round(size / max(impacts.header.postings, 1), 2),
+    }
+    if json_file:
+        json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
