@@ -13,8 +13,9 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, DeviceError, FormatError, IntegrityError, MismatchError
 from glow.records import Document
-from glow.search import DenseIndex, DocumentWriter, Index, build_dense
+from glow.search import DenseIndex, DocumentStore, DocumentWriter, Index, build_dense, build_passages
 from glow.text import TermTable
+from glow.text.passages import PassageCutter
 
 
 @pytest.fixture
@@ -164,3 +165,60 @@ def test_vectors_are_read_from_the_folder_that_was_verified(version: Path) -> No
     (version / "new").replace(version / "vectors.faiss")
     assert index.dense.search(query, 5)[1].tolist() == before
     assert isinstance(index.dense, DenseIndex)
+
+
+def add_passages(body: dict[str, Any], folder: Path, count: int) -> dict[str, Any]:
+    """Names the files of passages in a manifest."""
+    for path in (folder / "passages").iterdir():
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        name = path.relative_to(folder).as_posix()
+        body["files"][name] = {"size_bytes": path.stat().st_size, "sha256": digest}
+    body["counts"]["passages"] = count
+    return body
+
+
+@pytest.fixture
+def cut_version(version: Path) -> tuple[Path, int]:
+    """A version of other bodies, cut, with one vector a passage; and how many they are."""
+    store = DocumentStore(version / "documents.sqlite")
+    cutter = PassageCutter(Index.open(version).preprocessor)
+    longer = (
+        Document(found.id, {**found.fields, "text": ("Bees dance. " * 40 * (row % 3) + "End.",)})
+        for row, found in enumerate(store.scan())
+    )
+    count = len(build_passages(longer, cutter, version))
+    build_dense(np.eye(count, 32, dtype=np.float32), "flat").save(version / "vectors.faiss")
+    return version, count
+
+
+def test_an_index_of_passages_opens_with_a_vector_for_each(cut_version: tuple[Path, int]) -> None:
+    version, count = cut_version
+    remake(version, lambda body: add_passages(body, version, count))
+    index = Index.open(version)
+    assert index.passages is not None
+    assert len(index.dense) == len(index.passages) == count > index.documents.count == 50
+    assert index.order is not None and index.passages.order is not None
+    documents = index.passages.documents[np.argsort(index.passages.order)]
+    assert (np.diff(index.order[documents].astype(int)) >= 0).all()
+
+
+def test_passages_that_do_not_belong_to_their_index_are_refused(cut_version: tuple[Path, int]) -> None:
+    version, count = cut_version
+    remake(version)
+    with pytest.raises(MismatchError, match=f"{count} vectors, 50 stored documents, 50 in the manifest"):
+        Index.open(version)
+    remake(version, lambda body: add_passages(body, version, count + 1))
+    with pytest.raises(MismatchError, match=f"50 and {count + 1} passages in the manifest"):
+        Index.open(version)
+    for name in ("passages.json", "first.npy", "ends.npy"):
+        remake(
+            version,
+            lambda body, name=name: add_passages(body, version, count)["files"].pop(f"passages/{name}"),
+        )
+        with pytest.raises(MismatchError, match=f"its manifest lacks passages/{name}"):
+            Index.open(version)
+    header = json.loads((version / "passages" / "passages.json").read_bytes())
+    (version / "passages" / "passages.json").write_text(json.dumps(header | {"documents": 49}))
+    remake(version, lambda body: add_passages(body, version, count))
+    with pytest.raises(FormatError, match=r"passages/first\.npy"):
+        Index.open(version)
