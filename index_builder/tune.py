@@ -1,5 +1,6 @@
 """Fitting an index's fusion to judged queries, and storing it with the index as a new version."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from glow.search.passages_search import search_documents
 from index_builder.derive import derive
 from index_builder.tuning import DEPTH, Candidates, Tuned, dcg, tune
 
-__all__ = ["TuneOptions", "TuneResult", "tune_index"]
+__all__ = ["TuneOptions", "TuneResult", "candidates_of", "judged_rows", "tune_index"]
 
 QUERIES_AT_ONCE = 64
 
@@ -129,7 +130,7 @@ def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
     if candidates < DEPTH:
         raise ConfigError(f"--candidates must be at least {DEPTH}, found {candidates}")
     grades = grades_by_query(task.qrels)
-    rows = _rows(index, {document for judged in grades.values() for document in judged})
+    rows = judged_rows(index, {document for judged in grades.values() for document in judged})
     asked = [query for query in task.queries if max(grades[query.id].values()) > 0]
     tokens = {query.id: index.preprocessor.query(query.text) for query in asked}
     asked = [query for query in asked if tokens[query.id].words]
@@ -143,13 +144,28 @@ def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
         block = asked[start : start + QUERIES_AT_ONCE]
         vectors = index.encoder.encode([tokens[query.id] for query in block])
         for query, vector in zip(block, vectors, strict=True):
-            found.append(_candidates(index, query.text, vector, grades[query.id], rows, candidates))
+            found.append(candidates_of(index, query.text, vector, grades[query.id], rows, candidates))
     return found
 
 
-def _candidates(
-    index: Index, text: str, vector: NDArray[np.float32], grades: dict[str, int], rows: dict[str, int], k: int
+def candidates_of(
+    index: Index,
+    text: str,
+    vector: NDArray[np.float32],
+    grades: Mapping[str, int],
+    rows: Mapping[str, int],
+    k: int,
 ) -> Candidates:
+    """What a hybrid search of one query has to fuse, as a service gathers it.
+
+    Args:
+        index: with a lexical part.
+        text: the query.
+        vector: float32 [D], the query encoded.
+        grades: document id -> grade.
+        rows: document id -> row, of the judged documents that the index holds.
+        k: hits of each part.
+    """
     impacts = index.impacts
     assert impacts is not None  # noqa: S101 - `tune_index` refused an index without
     words = index.preprocessor.pieces.words(text)
@@ -180,7 +196,7 @@ def _dense(index: Index, vector: NDArray[np.float32], k: int) -> Ranking:
     return found_scores[0][held], found[0][held]
 
 
-def _rows(index: Index, documents: set[str]) -> dict[str, int]:
+def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
     """Id -> row of the judged documents that the index holds."""
     return {
         document.id: row for row, document in enumerate(index.documents.scan()) if document.id in documents

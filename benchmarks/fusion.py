@@ -1,0 +1,92 @@
+"""Quality of dense, lexical and hybrid search as an index serves them, side by side.
+
+python benchmarks/fusion.py --index INDEX_ROOT --data DIR --split dev [--rel 1] [--json FILE]
+
+Rankings come from the parts that the service searches, fused by the same function: by the index's own fusion (the default
+unless it was tuned) and by plain reciprocal ranks. The last lines compare the index's fusion with the better of its parts.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from machine import machine
+
+from glow.artifact import IndexRoot
+from glow.evaluation import compare, evaluate, find_tasks
+from glow.evaluation.measures import grades_by_query
+from glow.records import Hit
+from glow.search import Fusion, FusionWeights, Index
+from index_builder.tune import QUERIES_AT_ONCE, candidates_of, judged_rows
+
+MEASURES = ("RR@10", "nDCG@10", "R@100")
+PLAIN = Fusion(method="rrf", weights=FusionWeights(dense=1, lexical=1))
+DEPTH = 100
+
+
+def main(
+    index: Annotated[Path, typer.Option(help="Index root with a lexical index.")],
+    data: Annotated[Path, typer.Option(help="Data folder.")],
+    split: Annotated[str, typer.Option(help="Judgements, qrels/SPLIT.tsv.")] = "dev",
+    rel: Annotated[int, typer.Option(help="Lowest relevant grade, for RR and R.")] = 1,
+    candidates: Annotated[int, typer.Option(help="Hits of each part that are fused.")] = 200,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
+) -> None:
+    """Prints measures and the paired interval of the gain as JSON."""
+    root = IndexRoot(index)
+    opened = Index.open(root.folder(root.current()))
+    task = find_tasks(data, [split])[0]
+    grades = grades_by_query(task.qrels)
+    rows = judged_rows(opened, {document for judged in grades.values() for document in judged})
+    ids = [document.id for document in opened.documents.scan()]
+    runs: dict[str, dict[str, list[Hit]]] = {name: {} for name in ("dense", "lexical", "rrf", "hybrid")}
+
+    def keep(name: str, query: str, found: NDArray[np.int64]) -> None:
+        runs[name][query] = [Hit(ids[row], -float(place)) for place, row in enumerate(found[:DEPTH].tolist())]
+
+    for start in range(0, len(task.queries), QUERIES_AT_ONCE):
+        block = task.queries[start : start + QUERIES_AT_ONCE]
+        vectors = opened.encoder.encode([opened.preprocessor.query(query.text) for query in block])
+        for query, vector in zip(block, vectors, strict=True):
+            found = candidates_of(opened, query.text, vector, grades[query.id], rows, candidates)
+            keep("dense", query.id, found.dense[1])
+            keep("lexical", query.id, found.lexical[1])
+            keep("rrf", query.id, found.fuse(PLAIN, opened.order).rows)
+            keep("hybrid", query.id, found.fuse(opened.fusion, opened.order).rows)
+    measured = {name: evaluate(run, task.qrels, MEASURES, rel) for name, run in runs.items()}
+    better = max(("dense", "lexical"), key=lambda name: measured[name].means["nDCG@10"])
+    gains = {
+        name: compare(measured[better].values[name], measured["hybrid"].values[name])
+        for name in ("RR@10", "nDCG@10")
+    }
+    report = {
+        "machine": machine(),
+        "data": f"{task.data}/{task.split}",
+        "queries": len(task.queries),
+        "documents": len(ids),
+        "fusion": opened.fusion.model_dump(),
+        "measures": {
+            name: {measure: round(value, 4) for measure, value in found.means.items()}
+            for name, found in measured.items()
+        },
+        "better_part": better,
+        "gain": {
+            name: {"mean": round(gain.difference, 4), "low": round(gain.low, 4), "high": round(gain.high, 4)}
+            for name, gain in gains.items()
+        },
+    }
+    text = json.dumps(report, indent=2) + "\n"
+    if json_file:
+        json_file.write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    typer.run(main)
