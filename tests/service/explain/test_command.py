@@ -1,0 +1,155 @@
+"""`python -m service.explain`: tables for people, JSON for programs, and an exit code for each failure."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+from typer.testing import CliRunner
+
+from glow.artifact import IndexRoot, read_manifest
+from glow.records import Document
+from glow.search import Index, SearchParams
+from glow.text.highlight import Highlighter
+from service.errors import NotAvailableError
+from service.explain.__main__ import app
+from service.explain.reasons import explain, require_explainer
+from service.explain.tables import Explained, as_tables
+from service.pipeline import SearchCall, search
+
+QUERY = "how do bees find the way home"
+
+
+@pytest.fixture(scope="module")
+def index(toy_index: Path) -> Index:
+    root = IndexRoot(toy_index)
+    return Index.open(root.folder(root.current()))
+
+
+@pytest.fixture
+def older(toy_index: Path, tmp_path: Path) -> Path:
+    """The toy index as a version without explain graphs: its manifest does not name them."""
+    root = IndexRoot(toy_index)
+    name = root.current()
+    folder = tmp_path / name
+    folder.mkdir()
+    for path in root.folder(name).iterdir():
+        if path.name != "manifest.json":
+            # Not links: those are refused.
+            _copy(path, folder / path.name)
+    manifest = read_manifest(root.folder(name), "index")
+    files = {name: record for name, record in manifest.files.items() if "explain" not in name}
+    (folder / "manifest.json").write_bytes(manifest.model_copy(update={"files": files}).to_bytes())
+    (tmp_path / "CURRENT").write_text(name + "\n")
+    return tmp_path
+
+
+def _copy(path: Path, target: Path) -> None:
+    if path.is_file():
+        target.write_bytes(path.read_bytes())
+        return
+    target.mkdir()
+    for inner in path.iterdir():
+        _copy(inner, target / inner.name)
+
+
+def run(root: Path, *arguments: str, query: str = QUERY) -> click.testing.Result:
+    return CliRunner().invoke(app, ["--index-root", str(root), "--query", query, *arguments])
+
+
+def as_json(root: Path, *arguments: str) -> dict[str, Any]:
+    done = run(root, "--json", *arguments)
+    assert done.exit_code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_hits_of_a_search_are_explained_in_its_order(toy_index: Path, index: Index) -> None:
+    hits = search(index, SearchCall(QUERY, top_k=3, offset=0, candidates=200, params=SearchParams())).hits
+    found = as_json(toy_index, "--top-k", "3", "--leave-one-out")
+    assert [hit["id"] for hit in found["hits"]] == [hit.document.id for hit in hits]
+    for hit, expected in zip(found["hits"], hits, strict=True):
+        assert hit["score"] == pytest.approx(expected.score, abs=1e-6)
+        assert hit["scores"]["dense"] == pytest.approx(expected.score, abs=1e-5)
+        assert set(hit["explanation"]["terms"][0]) == {"field", "word", "tf", "idf", "weight", "attention"}
+        assert [one["word"] for one in hit["explanation"]["leave_one_out"]] == QUERY.split()
+    first = found["hits"][0]
+    assert first["id"] == "toy/0"
+    assert "<em>bees</em>" in first["highlights"]["text"][0]
+    assert 'class="attended"' in json.dumps(first["highlights"]).replace('\\"', '"')
+    total = sum(term["attention"] for term in found["query"]["explanation"]["terms"])
+    assert total + found["query"]["explanation"]["specials"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_any_document_can_be_asked_for(toy_index: Path) -> None:
+    found = as_json(toy_index, "--id", "toy/49", "--id", "toy/0")
+    assert [hit["id"] for hit in found["hits"]] == ["toy/49", "toy/0"]
+    assert "leave_one_out" not in found["hits"][0]["explanation"]
+
+
+def test_tables_show_words_bars_and_changes(toy_index: Path) -> None:
+    done = run(toy_index, "--id", "toy/0", "--words", "2", "--leave-one-out")
+    assert done.exit_code == 0, done.stderr
+    assert "toy/0  score" in done.stdout
+    assert "█" in done.stdout
+    assert "\x1b" not in done.stdout  # colour is for terminals
+    assert re.search(r"^bees +-0\.\d{4}", done.stdout, re.MULTILINE)
+    assert len(re.findall(r"^\w+ +text +\d", done.stdout, re.MULTILINE)) <= 2
+
+
+def test_what_a_document_holds_is_no_command_to_the_terminal(index: Index) -> None:
+    from rich.console import Console
+
+    document = Document("\x1b[2Jid", {"title": ("\x1b]0;owned\x07 bees [bold]x[/bold] \x9b31m",)})
+    fragments = [Highlighter(index.preprocessor).document(document, "bees")]
+    shown = Explained("\x1bbees", [document], [None], explain(index, "bees", [document]), fragments)
+    console = Console(force_terminal=False, width=120)
+    with console.capture() as captured:
+        console.print(as_tables(shown, 5))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", captured.get())
+    assert "[bold]x[/bold]" in captured.get()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "query", "code", "message"),
+    [
+        (["--id", "nope"], QUERY, 2, "document_not_found"),
+        ([], " ", 2, "invalid_query"),
+        (["--top-k", "0"], QUERY, 2, "--top-k"),
+        (["--fragment-chars", "3"], QUERY, 2, "--fragment-chars"),
+    ],
+)
+def test_what_cannot_be_used_is_exit_code_2(
+    toy_index: Path, arguments: list[str], query: str, code: int, message: str
+) -> None:
+    done = run(toy_index, *arguments, query=query)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert message in done.stderr
+
+
+def test_an_index_without_reasons_says_how_to_get_them(older: Path) -> None:
+    done = run(older)
+    assert done.exit_code == 3
+    assert "not_available" in done.stderr
+    assert "build it again" in done.stderr
+    root = IndexRoot(older)
+    with pytest.raises(NotAvailableError, match="add-explain"):
+        require_explainer(Index.open(root.folder(root.current())))
+
+
+def test_a_missing_index_is_exit_code_3(tmp_path: Path) -> None:
+    done = run(tmp_path / "absent")
+    assert done.exit_code == 3
+    assert "artifact_not_found" in done.stderr
+
+
+def test_a_search_that_does_not_ask_opens_nothing(toy_index: Path) -> None:
+    root = IndexRoot(toy_index)
+    fresh = Index.open(root.folder(root.current()))
+    search(fresh, SearchCall(QUERY, top_k=3, offset=0, candidates=10, params=SearchParams()))
+    assert fresh.explainer is not None
+    assert not fresh.explainer.is_open
+    explain(fresh, QUERY, [])
+    assert fresh.explainer.is_open
