@@ -97,7 +97,7 @@ def rank_hybrid(
 
 def _lexical(index: Index, words: list[str], k: int, allowed: RowMask | None) -> Ranking:
     assert index.impacts is not None  # noqa: S101 - a request for it is refused before
-    return index.impacts.search(words, k, None if allowed is None else allowed.mask, index.order)
+    return index.impacts.search(words, k, allowed, index.order)
 
 
 def _dense_scorer(index: Index, vector: Vector) -> Scorer | None:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow import __version__
-from glow.errors import DocumentNotFoundError, GlowError, QueryError
+from glow.errors import DocumentNotFoundError, FilterError, GlowError, QueryError
 from service import errors
 from service.access import access_errors
 from service.api.batch import post_batch
@@ -105,6 +105,7 @@ ROUTES = (
             *_BODY_ERRORS,
             errors.RequestError,
             QueryError,
+            FilterError,
             errors.QueryTooLongError,
             errors.NotAvailableError,
             errors.OverloadedError,

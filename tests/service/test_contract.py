@@ -18,6 +18,7 @@ from service.api.schemas import ProblemBody
 SEMANTIC = {
     # Bodies of the right shape that cannot be served, by code: what JSON schema does not say.
     "invalid_query": "a query that is blank, or holds NUL or no word",
+    "invalid_filter": "a filter or facet that the metadata of the index does not fit, or of too many terms",
     "query_too_long": "longer than max_query_chars",
     "invalid_request": "beyond a setting's bound (top_k, candidates, timeout_ms, batch sizes), an unknown field or model",
     "not_available": "what this index lacks",

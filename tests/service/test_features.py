@@ -1,0 +1,222 @@
+"""Retrievers, filters, facets, fusion, highlights and explanations over HTTP."""
+
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from glow.search import Index
+from service.api.schemas import SearchResult
+
+ROOT = Path(__file__).parent.parent.parent
+RETRIEVERS = ("dense", "lexical", "hybrid")
+QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
+
+
+def ask(http: httpx.Client, query: str = "how do bees find home", **more: Any) -> dict[str, Any]:
+    response = http.post("/search", json={"query": query, **more})
+    assert response.status_code == 200, response.text
+    SearchResult.model_validate_json(response.content)
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def wait_until_ready(client: httpx.Client) -> None:
+    deadline = time.monotonic() + 30
+    while client.get("/readyz").status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ids(found: dict[str, Any]) -> list[str]:
+    return [hit["id"] for hit in found["hits"]]
+
+
+def test_a_lexical_search_finds_the_documents_that_share_words_and_no_others(
+    http: httpx.Client, index: Index
+) -> None:
+    found = ask(http, "bees hive krill", retriever="lexical", top_k=50)
+    texts = [" ".join(map(str, hit["fields"].values())).lower() for hit in found["hits"]]
+    assert texts and all(any(word in text for word in ("bees", "hive", "krill")) for text in texts)
+    assert index.impacts is not None
+    scores, rows = index.impacts.search(["bees", "hive", "krill"], 50, order=index.order)
+    assert ids(found) == [document.id for document in index.documents.rows(rows.tolist())]
+    assert [hit["scores"] for hit in found["hits"]] == [
+        {"lexical": pytest.approx(score, abs=1e-6)} for score in scores
+    ]
+    assert "encode" not in found["timings_ms"]
+
+
+def test_a_query_of_unknown_words_has_lexical_hits_none_and_hybrid_the_dense_ones(http: httpx.Client) -> None:
+    assert ask(http, "qzxj wvkk", retriever="lexical")["hits"] == []
+    assert ids(ask(http, "qzxj wvkk", retriever="hybrid")) == ids(ask(http, "qzxj wvkk"))
+
+
+def test_a_hybrid_hit_has_both_scores_and_ranks_by_their_fusion(http: httpx.Client) -> None:
+    found = ask(http, retriever="hybrid", fusion={"weights": {"dense": 1.0}})
+    assert ids(found) == ids(ask(http))
+    found = ask(http, retriever="hybrid", fusion={"method": "rrf", "k": 10})
+    for hit in found["hits"]:
+        assert set(hit["scores"]) == {"dense", "lexical"}
+    dense, lexical = (ask(http, retriever=name, top_k=50) for name in ("dense", "lexical"))
+    ranks = [{hit["id"]: hit["rank"] for hit in part["hits"]} for part in (dense, lexical)]
+    best = found["hits"][0]
+    wanted = sum(0.5 / (10 + part[best["id"]]) for part in ranks if best["id"] in part)
+    assert best["score"] == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize("retriever", RETRIEVERS)
+@pytest.mark.parametrize("filtered", [None, {"field": "year", "gte": 2010}])
+def test_pages_of_one_ranking_agree(http: httpx.Client, retriever: str, filtered: Any) -> None:
+    asked = {"retriever": retriever, "filter": filtered, "candidates": 40}
+    whole = ids(ask(http, "what about bees and whales", top_k=40, **asked))
+    pages = [
+        ids(ask(http, "what about bees and whales", top_k=7, offset=at, **asked)) for at in range(0, 33, 7)
+    ]
+    assert list(itertools.chain(*pages)) == whole[:35]
+    assert len(set(whole)) == len(whole)
+
+
+@pytest.mark.parametrize("retriever", RETRIEVERS)
+def test_a_filter_leaves_only_what_it_allows_and_loses_nothing_of_it(
+    http: httpx.Client, retriever: str
+) -> None:
+    wanted = {"and": [{"field": "lang", "eq": "en"}, {"field": "year", "gte": 2001, "lt": 2015}]}
+    query = "bees ants whales owls sea nest food trail"
+    every = ask(http, query, retriever=retriever, top_k=100)["hits"]
+    found = ask(http, query, retriever=retriever, top_k=100, filter=wanted)
+    kept = [
+        hit["id"]
+        for hit in every
+        if hit["metadata"]["lang"] == "en" and 2001 <= hit["metadata"]["year"] < 2015
+    ]
+    assert kept and ids(found) == kept
+
+
+def test_an_empty_set_of_documents_is_an_empty_answer(http: httpx.Client) -> None:
+    for retriever in RETRIEVERS:
+        found = ask(
+            http, retriever=retriever, filter={"field": "year", "gt": 9_999}, facets=[{"field": "lang"}]
+        )
+        assert found["hits"] == []
+        assert found["facets"] == {"lang": {"values": [], "counted": 0, "approximate": False}}
+
+
+def test_facets_count_the_candidates_and_say_whether_these_are_all(http: httpx.Client, index: Index) -> None:
+    found = ask(http, facets=[{"field": "lang"}, {"field": "year", "limit": 3}])["facets"]
+    documents = list(index.documents.scan())
+    languages = [document.metadata["lang"] for document in documents]
+    wanted = {value: languages.count(value) for value in set(languages)}
+    assert {item["value"]: item["count"] for item in found["lang"]["values"]} == wanted
+    assert found["lang"]["counted"] == len(documents) and not found["lang"]["approximate"]
+    assert len(found["year"]["values"]) == 3
+    few = ask(http, facets=[{"field": "lang"}], candidates=10)["facets"]["lang"]
+    assert few["counted"] == 10 and few["approximate"]
+
+
+def test_highlights_mark_the_words_of_the_query_in_escaped_text(http: httpx.Client) -> None:
+    best = ask(http, "bees", retriever="lexical", highlight=True)["hits"][0]
+    assert "<em>bees</em>" in best["highlights"]["text"][0].lower()
+    best = ask(http, "bees", highlight={"fields": ["title"], "fragments": 1, "fragment_chars": 40})["hits"][0]
+    assert set(best["highlights"]) == {"title"}
+    assert "highlights" not in ask(http, "bees", highlight=False)["hits"][0]
+
+
+def test_explanations_hold_what_the_towers_read(http: httpx.Client, index: Index) -> None:
+    found = ask(http, retriever="hybrid", explain={"leave_one_out": True}, top_k=3)
+    weights = {term["word"]: term["weight"] for term in found["query"]["terms"]}
+    explained = {term["word"]: term["weight"] for term in found["query"]["explanation"]["terms"]}
+    assert explained == pytest.approx(weights, abs=2e-4)
+    for hit in found["hits"]:
+        document = index.documents.get(hit["id"])
+        tokens = index.preprocessor.document(document)
+        read = {
+            tokens.words[word]: float(weight)
+            for word, weight in zip(tokens.word_ids, tokens.weights, strict=True)
+            if word >= 0
+        }
+        terms = hit["explanation"]["terms"]
+        assert {term["word"] for term in terms} == set(read)
+        assert all(term["weight"] == pytest.approx(read[term["word"]], abs=1e-4) for term in terms)
+        impacts = sum(item["impact"] for item in hit["explanation"]["lexical"])
+        assert impacts == pytest.approx(hit["scores"]["lexical"], abs=1e-3)
+    left = found["hits"][0]["explanation"]["leave_one_out"]
+    assert [item["word"] for item in left] == list(weights)
+    rest = index.preprocessor.query("how do find home")
+    whole = index.preprocessor.query("how do bees find home")
+    vectors = index.encoder.encode([whole, rest])
+    vector = index.explainer.explain_document(index.documents.get(found["hits"][0]["id"])).vector  # type: ignore[union-attr]
+    delta = float((vectors[1] - vectors[0]) @ vector)
+    assert left[2]["delta"] == pytest.approx(delta, abs=1e-5)
+
+
+def test_an_explanation_comes_only_where_it_is_asked_for(http: httpx.Client) -> None:
+    found = ask(http)
+    assert "explanation" not in found["query"] and "explanation" not in found["hits"][0]
+
+
+def test_an_index_without_the_parts_says_how_to_get_them(
+    tmp_path: Path,
+    toy_model: Path,
+    toy_corpus: Path,
+    make_app: Callable[[Path], FastAPI],
+    serve_app: Callable[..., AbstractContextManager[Any]],
+) -> None:
+    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--output", str(tmp_path / "bare")]
+    command = [sys.executable, "-m", "index_builder", "build", "--threads", "1", *files]
+    subprocess.run([*command, "--no-lexical", "--no-explain"], cwd=ROOT, check=True, capture_output=True)
+    with serve_app(make_app(tmp_path / "bare")) as client:
+        wait_until_ready(client)
+        for body, pointer, remedy in (
+            ({"retriever": "lexical"}, "/retriever", "--lexical"),
+            ({"retriever": "hybrid"}, "/retriever", "--lexical"),
+            ({"explain": True}, "/explain", "--no-explain"),
+        ):
+            answer = client.post("/search", json={"query": "bees", **body})
+            assert answer.status_code == 422 and answer.json()["code"] == "not_available"
+            assert answer.json()["errors"][0]["pointer"] == pointer
+            assert remedy in answer.json()["errors"][0]["detail"]
+        assert client.get("/info").json()["index"]["parts"] == ["columns"]
+
+
+def test_info_tells_parts_and_metadata(http: httpx.Client) -> None:
+    info = http.get("/info").json()
+    assert info["retrievers"] == list(RETRIEVERS)
+    assert info["index"]["parts"] == ["impacts", "columns", "explain"]
+    assert info["index"]["columns"]["year"] == {"type": "number", "types": ["number"], "documents": 50}
+    assert info["index"]["fusion"]["method"] in ("convex", "rrf")
+
+
+@QUIET
+@given(
+    retriever=st.sampled_from(RETRIEVERS),
+    offset=st.integers(0, 60),
+    top_k=st.integers(1, 60),
+    low=st.integers(1990, 2060),
+    query=st.sampled_from(["bees", "what about whales", "the", "owls owls sea home", "zzzz"]),
+)
+def test_any_page_is_a_part_of_the_whole_ranking(
+    retriever: str, offset: int, top_k: int, low: int, query: str, http: httpx.Client
+) -> None:
+    asked = {"retriever": retriever, "filter": {"field": "year", "gte": low}, "candidates": 120}
+    whole = ask(http, query, top_k=100, **asked)["hits"]
+    page = ask(http, query, top_k=top_k, offset=offset, **asked)["hits"]
+    assert [(hit["id"], hit["score"]) for hit in page] == [
+        (hit["id"], hit["score"]) for hit in whole[offset : offset + top_k]
+    ]
+    scores = [hit["score"] for hit in whole]
+    assert scores == sorted(scores, reverse=True)
+    assert np.all([hit["metadata"]["year"] >= low for hit in whole])
+    ties = [(-hit["score"], hit["id"]) for hit in whole if hit["score"] == scores[0]]
+    assert ties == sorted(ties)
