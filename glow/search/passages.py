@@ -189,4 +189,5 @@ def _passage_order(order: NDArray[np.uint32], first: NDArray[np.uint32]) -> NDAr
     begins = np.empty(len(counts), np.int64)
     begins[by_place] = np.cumsum(counts[by_place], dtype=np.int64) - counts[by_place]
     within = np.arange(first[-1], dtype=np.int64) - np.repeat(first[:-1], counts)
-    return (np.repeat(begins, counts) + within).astype(np.uint32)
+    places: NDArray[np.uint32] = (np.repeat(begins, counts) + within).astype(np.uint32)
+    return places
