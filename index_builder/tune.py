@@ -179,7 +179,7 @@ def candidates_of(
         rows=union,
         dense_scores=score_dense(union) if score_dense else None,
         lexical_scores=impacts.score(words, union),
-        lexical_bound=impacts.bound(words),
+        lexical_scale=impacts.largest,
         grades={
             rows[document]: grade for document, grade in grades.items() if grade > 0 and document in rows
         },

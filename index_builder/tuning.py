@@ -32,7 +32,7 @@ class Candidates:
         dense, lexical: their candidates, best first.
         rows: int64 [m] ascending, every document among them.
         dense_scores, lexical_scores: float32 [m], their true scores; None where the index cannot tell.
-        lexical_bound: what no lexical score exceeds.
+        lexical_scale: the largest impact of any word.
         grades: row -> grade above 0 of the documents that are relevant.
         ideal: DCG@10 of the best ranking of the judged documents; 0 where none is relevant.
     """
@@ -42,7 +42,7 @@ class Candidates:
     rows: NDArray[np.int64]
     dense_scores: NDArray[np.float32] | None
     lexical_scores: NDArray[np.float32]
-    lexical_bound: float
+    lexical_scale: float
     grades: Mapping[int, int]
     ideal: float
 
@@ -56,7 +56,7 @@ class Candidates:
             order,
             None if dense is None else lambda rows: dense[np.searchsorted(self.rows, rows)],
             lambda rows: self.lexical_scores[np.searchsorted(self.rows, rows)],
-            self.lexical_bound,
+            self.lexical_scale,
         )
 
 

@@ -1,10 +1,10 @@
 """Hybrid search: a dense and a lexical ranking of one query, fused.
 
 `rrf` adds up reciprocal ranks (`glow.search.fusion`). `convex` adds up scores on one scale, which keeps how far a hit is
-ahead of the next (Bruch, Gai and Ingber 2023, https://arxiv.org/abs/2210.11934): the cosine as it is, and of the lexical
-score the share of the most that any document could have for this query. Neither depends on the other candidates, so a
-filter or a longer list changes no score. A document that only one ranking holds gets its true score from the other part
-where that can be worked out. docs/decisions/0006 has what was measured.
+ahead of the next (Bruch, Gai and Ingber 2023, https://arxiv.org/abs/2210.11934). Departs from them in the scale: the cosine stays as
+it is, and the lexical score counts the less the surer the dense ranking is of its first hits, because words help most
+where vectors leave the question open, and harm where they settle it. A document that only one ranking holds gets its true
+score from the other part where that can be worked out. docs/decisions/0006 has what was measured.
 
     c   candidates of one ranking       m   documents that either ranking holds
 """
@@ -21,10 +21,22 @@ from glow.schema import StrictModel
 from glow.search.fusion import RRF_K
 from glow.search.ranking import Ranking, best
 
-__all__ = ["DEFAULT_FUSION", "FUSION_FILE", "Fused", "Fusion", "FusionWeights", "Scorer", "fuse_rankings"]
+__all__ = [
+    "DEFAULT_FUSION",
+    "FUSION_FILE",
+    "Fused",
+    "Fusion",
+    "FusionWeights",
+    "Scorer",
+    "fuse_rankings",
+    "unsureness",
+]
 
 FUSION_FILE = "fusion.json"
 MAX_K = 10_000
+HEAD = 10
+"""Dense hits whose spread tells how sure the ranking is."""
+SPREAD = 0.15
 Floats = NDArray[np.float64]
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Rows int64 [x] -> their true scores float32 [x] for the query at hand."""
@@ -54,7 +66,7 @@ class Fusion(StrictModel):
 
     method: Literal["convex", "rrf"] = "convex"
     k: int = Field(default=RRF_K, ge=0, le=MAX_K)
-    weights: FusionWeights = FusionWeights(dense=0.5, lexical=0.5)
+    weights: FusionWeights = FusionWeights(dense=0.55, lexical=0.45)
 
 
 DEFAULT_FUSION = Fusion()
@@ -83,7 +95,7 @@ def fuse_rankings(
     order: NDArray[np.uint32] | None = None,
     score_dense: Scorer | None = None,
     score_lexical: Scorer | None = None,
-    lexical_bound: float | None = None,
+    lexical_scale: float | None = None,
 ) -> Fused:
     """Fuses the candidates of both parts.
 
@@ -95,7 +107,7 @@ def fuse_rankings(
         order: uint32 [n], each document's place among equals; None: its row.
         score_dense, score_lexical: true scores of rows that only the other part found; None: there is no knowing,
             and they count as the lowest candidate of that part, which they cannot exceed.
-        lexical_bound: what no document's lexical score exceeds (`ImpactIndex.bound`); None: the highest there is.
+        lexical_scale: the largest impact of any word (`ImpactIndex.largest`); None: the highest lexical score here.
     """
     parts = {"dense": _Part(*dense, score_dense), "lexical": _Part(*lexical, score_lexical)}
     rows = np.unique(np.concatenate([part.rows for part in parts.values()]))
@@ -104,19 +116,33 @@ def fuse_rankings(
     total = sum(weights.values())
     scale = {"dense": 1.0, "lexical": 1.0}
     if fusion.method == "convex":
-        highest = np.nanmax(known["lexical"], initial=0.0) if lexical_bound is None else lexical_bound
-        scale["lexical"] = (
-            float(highest) or 1.0
-        )  # 0 where no word of the query is known: then every score is 0
+        largest = np.nanmax(known["lexical"], initial=0.0) if lexical_scale is None else lexical_scale
+        scale["lexical"] = unsureness(dense[0]) / (
+            float(largest) or 1.0
+        )  # 0 where no word of the query is known
     fused = np.zeros(len(rows), np.float64)
     for name, part in parts.items():
         share = (
             _reciprocal_ranks(part, rows, fusion.k) if fusion.method == "rrf" else part.filled(known[name])
         )
-        fused += weights[name] / total / scale[name] * share
+        fused += weights[name] / total * scale[name] * share
     scores, ranked = best(fused.astype(np.float32), rows, max(len(rows), 1), order)
     places = np.searchsorted(rows, ranked)
     return Fused(scores, ranked, {name: values[places].astype(np.float32) for name, values in known.items()})
+
+
+def unsureness(scores: NDArray[np.float32]) -> float:
+    """How open the dense ranking leaves the question: 2 (1 - top) exp(-(top - tenth) / 0.15), in [0, 4].
+
+    Small where the first hit is near the query and stands out from the tenth.
+
+    Args:
+        scores: float32 [c], cosines, descending; without any, the words decide: 1.
+    """
+    if not len(scores):
+        return 1.0
+    top, tenth = float(scores[0]), float(scores[min(HEAD, len(scores)) - 1])
+    return 2.0 * max(1.0 - top, 0.0) * float(np.exp(-(top - tenth) / SPREAD))
 
 
 class _Part:

@@ -121,6 +121,11 @@ class ImpactIndex:
         at = np.array([row], np.int64)
         return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
 
+    @property
+    def largest(self) -> float:
+        """The largest impact of any word: about what one rare word adds; 0 in an index of nothing."""
+        return float(self._maxima.max(initial=0.0))
+
     def bound(self, words: Sequence[str]) -> float:
         """What no document's score exceeds: the largest impact of every word of a query, added up; 0 for no word."""
         counted = Counter(words)

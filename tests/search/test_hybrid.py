@@ -1,5 +1,6 @@
 """Fusion of what is served: worked values, and the properties that paging, filters and explanation lean on."""
 
+from math import exp
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from glow.errors import ConfigError
 from glow.search import Fused, Fusion, FusionWeights, Ranking, fuse_rankings, rrf
-from glow.search.hybrid import Scorer
+from glow.search.hybrid import Scorer, unsureness
 
 DOCUMENTS = 30
 RRF = Fusion(method="rrf", weights=FusionWeights(dense=1.0, lexical=1.0))
@@ -36,29 +37,44 @@ def shown(fused: Fused) -> dict[int, float]:
     return dict(zip(fused.rows.tolist(), fused.scores.tolist(), strict=True))
 
 
-def test_convex_adds_cosine_and_the_share_of_the_most_that_words_can_give() -> None:
+def test_convex_adds_cosine_and_words_as_far_as_the_vectors_leave_it_open() -> None:
+    """Top .9 and last .6: unsureness 2 * .1 * exp(-.3 / .15); the largest impact is 5."""
     true_dense, true_lexical = np.zeros(5, np.float32), np.zeros(5, np.float32)
-    true_dense[[0, 1, 2]] = 0.9, 0.5, -0.2
+    true_dense[[0, 1, 2]] = 0.9, 0.6, -0.2
     true_lexical[[1, 2]] = 6.0, 8.0
     fused = fuse_rankings(
         convex(3, 1),
-        ranking({0: 0.9, 1: 0.5}),
+        ranking({0: 0.9, 1: 0.6}),
         ranking({1: 6.0, 2: 8.0}),
         None,
         scorer(true_dense),
         scorer(true_lexical),
-        lexical_bound=16.0,
+        lexical_scale=5.0,
     )
-    expected = {0: 0.75 * 0.9, 1: 0.75 * 0.5 + 0.25 * 6 / 16, 2: 0.75 * -0.2 + 0.25 * 8 / 16}
+    words = 0.25 * 0.2 * exp(-2) / 5
+    expected = {0: 0.75 * 0.9, 1: 0.75 * 0.6 + 6 * words, 2: 0.75 * -0.2 + 8 * words}
     assert shown(fused) == pytest.approx(expected, abs=1e-6)
     assert fused.rows.tolist() == [0, 1, 2]
-    assert fused.parts["dense"].tolist() == pytest.approx([0.9, 0.5, -0.2])
+    assert fused.parts["dense"].tolist() == pytest.approx([0.9, 0.6, -0.2])
     assert fused.parts["lexical"].tolist() == [0.0, 6.0, 8.0]
 
 
+def test_a_ranking_is_surer_the_nearer_its_first_hit_and_the_farther_the_tenth() -> None:
+    def of(*cosines: float) -> float:
+        return unsureness(np.array(cosines, np.float32))
+
+    assert of() == 1.0
+    assert of(1.0) == of(1.1, 0.2) == 0.0
+    assert of(0.5) == pytest.approx(1.0)
+    assert of(0.5, 0.35) == pytest.approx(exp(-1), abs=1e-6)
+    assert of(*[0.5] * 10, 0.1) == pytest.approx(1.0)  # the eleventh does not count
+
+
 def test_an_unknown_score_counts_as_the_lowest_candidate_and_is_told_as_unknown() -> None:
-    fused = fuse_rankings(convex(1, 1), ranking({0: 0.9, 1: 0.4}), ranking({2: 4.0, 1: 2.0}))
-    assert shown(fused) == pytest.approx({0: 0.45 + 0.25, 1: 0.2 + 0.25, 2: 0.2 + 0.5}, abs=1e-6)
+    fused = fuse_rankings(convex(1, 1), ranking({0: 0.9, 1: 0.9}), ranking({2: 4.0, 1: 2.0}))
+    lexical = 0.5 * 0.2  # the top two are alike, so only their nearness counts
+    expected = {0: 0.45 + lexical / 2, 1: 0.45 + lexical / 2, 2: 0.45 + lexical}
+    assert shown(fused) == pytest.approx(expected, abs=1e-6)
     known = dict(zip(fused.rows.tolist(), fused.parts["dense"].tolist(), strict=True))
     assert np.isnan(known[2])
     assert known[0] == pytest.approx(0.9)
@@ -124,19 +140,17 @@ def test_numbering_the_documents_otherwise_changes_nothing(
     assert one.scores.tolist() == other.scores.tolist()
 
 
-@given(SCORES, SCORES, st.sets(st.integers(0, DOCUMENTS - 1)))
-def test_a_filter_changes_no_convex_score(dense: list[int], lexical: list[int], kept: set[int]) -> None:
-    """Scores do not depend on what else was found, where true scores and the bound are known."""
-    true = [np.array(values, np.float32) for values in (dense, lexical)]
+@given(SCORES, SCORES, st.integers(0, DOCUMENTS))
+def test_where_true_scores_are_known_more_lexical_candidates_change_no_score(
+    dense: list[int], lexical: list[int], fewer: int
+) -> None:
+    true = [np.array(values, np.float32) / 8 for values in (dense, lexical)]
     scorers = (scorer(true[0]), scorer(true[1]))
-    every = [ranking(dict(enumerate(values.tolist()))) for values in true]
-    some = [
-        ranking({row: score for row, score in enumerate(values.tolist()) if row in kept}) for values in true
-    ]
-    whole = fuse_rankings(convex(1, 1), *every, None, *scorers, 9.0)
-    part = fuse_rankings(convex(1, 1), *some, None, *scorers, 9.0)
-    assert part.rows.tolist() == [row for row in whole.rows.tolist() if row in kept]
-    assert shown(part) == {row: score for row, score in shown(whole).items() if row in kept}
+    near, by_words = (ranking(dict(enumerate(values.tolist()))) for values in true)
+    near = (near[0][:12], near[1][:12])
+    some = fuse_rankings(convex(1, 1), near, (by_words[0][:fewer], by_words[1][:fewer]), None, *scorers, 2.0)
+    whole = shown(fuse_rankings(convex(1, 1), near, by_words, None, *scorers, 2.0))
+    assert shown(some).items() <= whole.items()
 
 
 @pytest.mark.parametrize("fusion", [RRF, convex(1, 1)])
@@ -144,7 +158,7 @@ def test_nothing_fused_is_nothing_and_one_part_alone_keeps_its_order(fusion: Fus
     nothing = ranking({})
     assert fuse_rankings(fusion, nothing, nothing).rows.tolist() == []
     some = ranking({7: 0.9, 2: 0.5, 4: 0.1})
-    assert fuse_rankings(fusion, some, nothing, lexical_bound=0.0).rows.tolist() == [7, 2, 4]
+    assert fuse_rankings(fusion, some, nothing, lexical_scale=0.0).rows.tolist() == [7, 2, 4]
     assert fuse_rankings(fusion, nothing, some).rows.tolist() == [7, 2, 4]
 
 
