@@ -20,7 +20,9 @@ function groupOf(field, column, facet, chosen, choose) {
   if (!isFaceted(column)) return null;
   const counts = new Map((facet?.values ?? []).map(({ value, count }) => [String(value), count]));
   const texts = [...new Set([...chosen, ...counts.keys()])];
-  if (!texts.length) return null;
+  // Values of which each has one document are names of documents, not groups of them.
+  const isGroup = chosen.length > 0 || [...counts.values()].some((count) => count > 1) || counts.size <= 1;
+  if (!texts.length || !isGroup) return null;
   const isRough = facet?.approximate === true;
   const note = isRough ? `of the best ${facet.counted.toLocaleString("en")}` : "";
   return group(field, note, texts.map((text) => tick(field, text, counts.get(text), isRough, chosen, choose)));

@@ -1,12 +1,14 @@
 // From what is shown to the body of POST /search, as far as the index can serve it.
 
 const PAGE_SIZE = 10;
+// Somebody who waits rather has a late answer than none; programs have tighter deadlines.
+const TIMEOUT_MS = 10_000;
 const FACET_VALUES = 8;
 const MOST_FACETS = 8;
 // Fields with more values than this say more about each document than about a group of them.
 const MOST_DISTINCT = 200;
 
-export const NO_INDEX = { columns: {}, retrievers: ["dense"], canHighlight: false, canExplain: false, pageSize: PAGE_SIZE, most: 11, candidates: 100 };
+export const NO_INDEX = { columns: {}, retrievers: ["dense"], canHighlight: false, canExplain: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
 // What an index can do, from /info; a service that names no parts is older than all of this.
 export function abilitiesOf(info) {
@@ -22,6 +24,7 @@ export function abilitiesOf(info) {
     pageSize: Math.min(PAGE_SIZE, most),
     most,
     candidates: settings.default_candidates ?? 100,
+    timeoutMs: Math.min(TIMEOUT_MS, settings.max_timeout_ms ?? TIMEOUT_MS),
   };
 }
 
@@ -32,7 +35,7 @@ export const lastPage = ({ candidates, pageSize }) => Math.max(Math.floor(candid
 // One hit more than a page shows tells whether there is a next one.
 export function searchBody(state, able) {
   const offset = (state.page - 1) * able.pageSize;
-  const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(able.candidates - offset, 1)), offset };
+  const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(able.candidates - offset, 1)), offset, timeout_ms: able.timeoutMs };
   const retriever = able.retrievers.includes(state.retriever) ? state.retriever : able.retrievers[0];
   if (able.retrievers.length > 1) body.retriever = retriever;
   if (able.canHighlight) body.highlight = true;

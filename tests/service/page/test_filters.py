@@ -66,11 +66,11 @@ def test_a_range_is_entered_in_numbers(full_tab: Any) -> None:
     full_tab.open("water")
     full_tab.titles()
     unfold(full_tab)
-    full_tab.page.get_by_label("year from").fill("2045")
+    full_tab.page.get_by_label("year from").fill("2022")
     full_tab.page.keyboard.press("Tab")
-    full_tab.page.wait_for_url("**&f.year=2045..")
+    full_tab.page.wait_for_url("**&f.year=2022..")
     full_tab.page.locator(".chip", has_text="year").wait_for()
-    assert {int(year) for year in facts(full_tab, "year")} == {2045, 2046, 2047, 2048, 2049}
+    assert {int(year) for year in facts(full_tab, "year")} == {2022, 2023, 2024}
 
 
 def test_counts_are_those_of_the_documents(full_tab: Any) -> None:

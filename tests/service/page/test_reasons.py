@@ -6,13 +6,13 @@ from typing import Any
 QUERY = "how do bees find the way home"
 
 
-def cells(tab: Any, table: str, column: str) -> dict[str, str]:
-    """Word -> what a table of the open explanation says of it."""
+def cells(tab: Any, table: str, column: str) -> list[tuple[str, str]]:
+    """Each word of a table in the open explanation, with what a column says of it."""
     found = tab.page.locator(".explanation:visible .table", has_text=table).locator("table")
     heads = found.locator("thead th").all_inner_texts()
     rows = found.locator("tbody tr:visible").all()
     lines = [row.locator("th, td").all_inner_texts() for row in rows]
-    return {line[0]: line[heads.index(column)] for line in lines}
+    return [(line[0], line[heads.index(column)]) for line in lines]
 
 
 def test_words_of_the_query_are_marked_in_text_and_title(full_tab: Any) -> None:
@@ -51,7 +51,7 @@ def test_an_explanation_has_weights_and_attention_of_query_and_document(full_tab
     full_tab.titles()
     page.get_by_role("button", name="Why this result").first.click()
     page.locator(".explanation table").first.wait_for()
-    weights = cells(full_tab, "Your words", "Weight")
+    weights = dict(cells(full_tab, "Your words", "Weight"))
     shown = dict(
         zip(
             page.locator("#terms .word").all_inner_texts(),
@@ -60,11 +60,11 @@ def test_an_explanation_has_weights_and_attention_of_query_and_document(full_tab
         )
     )
     assert {word: weights[word] for word in shown} == shown
-    attention = [float(value) for value in cells(full_tab, "Your words", "Attention").values()]
+    attention = [float(value) for _, value in cells(full_tab, "Your words", "Attention")]
     assert 0 < sum(attention) <= 1.01
     fields = cells(full_tab, "What its encoder looked at", "Field")
-    assert set(fields.values()) <= {"title", "url", "anchor", "clicked_queries", "text"}
-    looked = [float(value) for value in cells(full_tab, "What its encoder looked at", "Attention").values()]
+    assert {field for _, field in fields} <= {"title", "url", "anchor", "clicked_queries", "text"}
+    looked = [float(value) for _, value in cells(full_tab, "What its encoder looked at", "Attention")]
     assert looked == sorted(looked, reverse=True)
     more = page.get_by_role("button", name="Show all")
     if more.count():
@@ -78,7 +78,7 @@ def test_bars_of_a_table_are_as_long_as_their_numbers(full_tab: Any) -> None:
     full_tab.titles()
     full_tab.page.get_by_role("button", name="Why this result").first.click()
     full_tab.page.locator(".explanation table").first.wait_for()
-    weights = [float(value) for value in cells(full_tab, "Your words", "Weight").values()]
+    weights = [float(value) for _, value in cells(full_tab, "Your words", "Weight")]
     shares = full_tab.shares(".explanation .table:first-of-type tbody td:nth-child(2)")[: len(weights)]
     for weight, share in zip(weights, shares, strict=True):
         assert abs(weight / max(weights) - share) < 0.02
@@ -95,7 +95,7 @@ def test_leaving_words_out_is_asked_for_one_result_only(full_tab: Any) -> None:
     assert (body["top_k"], body["offset"], body["explain"]) == (1, 1, {"leave_one_out": True})
     page.get_by_role("columnheader", name="Without it").wait_for()
     assert page.get_by_role("region", name=f"Why “{title}” was found").is_visible()
-    deltas = cells(full_tab, "Your words", "Without it")
+    deltas = dict(cells(full_tab, "Your words", "Without it"))
     assert "bees" in deltas
     assert any(value not in ("–", "0.000") for value in deltas.values())
 
