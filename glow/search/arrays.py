@@ -42,7 +42,7 @@ def map_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
     if found.dtype != np.dtype(kind) or found.shape != (length,):
         shape = list(found.shape)
         raise FormatError(f"{_name(path)} holds {found.dtype} {shape}, expected {wanted}; rebuild the index")
-    return found
+    return found.view(np.ndarray)  # what numpy calls a memmap takes ten times as long to slice
 
 
 def map_bytes(path: Path) -> NDArray[np.uint8]:
@@ -54,7 +54,7 @@ def map_bytes(path: Path) -> NDArray[np.uint8]:
     try:
         # An empty file cannot be mapped.
         size = path.stat().st_size
-        return np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+        return np.memmap(path, np.uint8, "r").view(np.ndarray) if size else np.empty(0, np.uint8)
     except (OSError, ValueError) as error:
         raise FormatError(f"cannot read {_name(path)}: {error}; rebuild the index") from error
 

@@ -58,6 +58,11 @@ class StringValues:
         """The key of a string that may not be there."""
         return str(value).encode()
 
+    def place(self, value: Scalar, after: bool) -> int:
+        """How many values come before a string that may not be there, or up to and with it where `after`."""
+        search = bisect_right if after else bisect_left
+        return search(range(len(self)), self.key_of(value), key=self.key)
+
 
 @dataclass(frozen=True, slots=True)
 class NumberValues:
@@ -85,6 +90,14 @@ class NumberValues:
         """The key of a number or boolean that may not be there."""
         return value if isinstance(value, int | float) else float(value)
 
+    def place(self, value: Scalar, after: bool) -> int:
+        """How many values come before a number that may not be there, or up to and with it where `after`."""
+        key = self.key_of(value)
+        # Rounding keeps the order, so only numbers with the same nearest float64 need an exact comparison.
+        first, last = (int(self.near.searchsorted(float(key), side)) for side in ("left", "right"))  # type: ignore[call-overload]  # the sides are what it names
+        search = bisect_right if after else bisect_left
+        return search(range(len(self)), key, first, last, key=self.key)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -106,9 +119,9 @@ class Part:
 
     def find(self, value: Scalar) -> int:
         """The code of a value, 0 where no document holds it."""
-        key = self.values.key_of(value)
-        place = self._place(key, after=False)
-        return place + 1 if place < len(self.values) and self.values.key(place) == key else 0
+        place = self.values.place(value, after=False)
+        is_there = place < len(self.values) and self.values.key(place) == self.values.key_of(value)
+        return place + 1 if is_there else 0
 
     def between(
         self,
@@ -120,14 +133,10 @@ class Part:
         """The codes of the values from `low` to `high`; None is no bound."""
         first, last = 0, len(self.values)
         if low is not None:
-            first = self._place(self.values.key_of(low), after=not includes_low)
+            first = self.values.place(low, after=not includes_low)
         if high is not None:
-            last = self._place(self.values.key_of(high), after=includes_high)
+            last = self.values.place(high, after=includes_high)
         return range(first + 1, last + 1)
-
-    def _place(self, key: bytes | int | float, after: bool) -> int:
-        search = bisect_right if after else bisect_left
-        return search(range(len(self.values)), key, key=self.values.key)  # type: ignore[type-var,arg-type]  # keys of one dictionary are of one type
 
 
 @dataclass(frozen=True, slots=True)
