@@ -35,7 +35,7 @@ class _Postings(NamedTuple):
 
     start: int
     stop: int
-    count: int
+    times: int
 
 
 class ImpactIndex:
@@ -97,8 +97,8 @@ class ImpactIndex:
             return best(scores[scores > 0], rows[scores > 0], k, order)
         accumulator = self._accumulator()
         try:
-            for start, stop, count in parts:
-                np.add.at(accumulator, self._rows[start:stop], _times(self._impacts[start:stop], count))
+            for start, stop, times in parts:
+                np.add.at(accumulator, self._rows[start:stop], _scaled(self._impacts[start:stop], times))
             rows = self._candidates(accumulator, parts, postings, k, allowed)
             return best(accumulator[rows], rows, k, order)
         finally:
@@ -143,11 +143,11 @@ class ImpactIndex:
     def _look_up(self, parts: Sequence[_Postings], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         scores = np.zeros(len(rows), np.float32)
         wanted = rows.astype(np.uint32)  # of another type, the search would convert the postings
-        for start, stop, count in parts:
+        for start, stop, times in parts:
             held = self._rows[start:stop]
             places = np.minimum(np.searchsorted(held, wanted), stop - start - 1)
             here = held[places] == wanted
-            scores[here] += _times(self._impacts[start:stop][places[here]], count)
+            scores[here] += _scaled(self._impacts[start:stop][places[here]], times)
         return scores
 
     def _accumulator(self) -> NDArray[np.float32]:
@@ -204,5 +204,5 @@ class ImpactIndex:
         return cls(header, vocabulary, starts, maxima, rows, impacts)
 
 
-def _times(impacts: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    return impacts if count == 1 else impacts * np.float32(count)
+def _scaled(impacts: NDArray[np.float32], times: int) -> NDArray[np.float32]:
+    return impacts if times == 1 else impacts * np.float32(times)

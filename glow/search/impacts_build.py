@@ -99,7 +99,7 @@ class ImpactWriter:
             postings=int(starts[-1]),
             parameters=parameters,
         )
-        Vocabulary.save(self._folder, (self._words[row] for row in kept))
+        Vocabulary.save(self._folder, (self._words[row] for row in kept.tolist()))
         np.save(self._folder / STARTS_FILE, starts)
         np.save(self._folder / MAXIMA_FILE, self._place(starts, header.postings, to_impacts))
         header.save(self._folder / HEADER_FILE)

@@ -73,7 +73,7 @@ class Vocabulary:
         try:
             offsets = np.load(folder / OFFSETS_FILE, allow_pickle=False)
             size = (folder / WORDS_FILE).stat().st_size
-            words = memoryview(np.memmap(folder / WORDS_FILE, np.uint8, "r") if size else b"")
+            words = np.memmap(folder / WORDS_FILE, np.uint8, "r").data if size else memoryview(b"")
         except (OSError, ValueError, EOFError) as error:
             raise FormatError(f"cannot read the vocabulary in {folder.name}/: {error}") from error
         if not _rises(offsets, size):
