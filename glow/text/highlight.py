@@ -131,9 +131,9 @@ class Highlighter:
         """
         options = options or Highlighting()
         each = options.fragments if len(values) == 1 else 1
-        left, found = SEARCHED_CHARACTERS, []
+        left, found, marked = SEARCHED_CHARACTERS, [], {*words, *attended}
         for place, value in enumerate(values):
-            spans = self._marked(value[:left], words, attended, spec)
+            spans = list(self._spans.of_field(value[:left], spec, marked))
             left = max(left - len(value), 0)
             deciding = [span for span in spans if span.word in words] or spans
             worth = {span.word: words.get(span.word, 0.0) or LEAST_WORTH for span in deciding}
@@ -144,12 +144,6 @@ class Highlighter:
         best = sorted(found, key=lambda item: -item[0].worth)[: options.fragments]
         best.sort(key=lambda item: (item[1], item[0].start))
         return [self._fragment(values[place], window, spans, words) for window, place, spans in best]
-
-    def _marked(
-        self, text: str, words: Mapping[str, float], attended: Collection[str], spec: FieldSpec | None
-    ) -> list[Span]:
-        found = self._spans.of_field(text, spec)
-        return [span for span in found if span.word in words or span.word in attended]
 
     def _fragment(
         self, text: str, window: Window, spans: Sequence[Span], words: Mapping[str, float]

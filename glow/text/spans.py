@@ -7,7 +7,7 @@ for a long text of CJK characters.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -43,17 +43,24 @@ class WordSpans:
         self.pieces = pieces
         self._parts = lru_cache(maxsize=CACHED_CHARACTERS)(self._parts_of)
 
-    def of_field(self, text: str, spec: FieldSpec | None) -> Iterator[Span]:
-        """Words of one value of a field as preprocessing sees them: a url's are cut out of it first."""
+    def of_field(self, text: str, spec: FieldSpec | None, among: Set[str]) -> Iterator[Span]:
+        """Words of one value of a field as preprocessing sees them: a url's are cut out of it first.
+
+        Args:
+            text: the value.
+            spec: of the field; None for plain text.
+            among: the words that are wanted.
+        """
         if spec is None or spec.kind != "url":
-            yield from self.of_text(text)
+            yield from self.of_text(text, among)
             return
         for run, start in url_runs(text, keep_digits=spec.keep_digits):
             for word in self.pieces.whole_words(run):
-                yield Span(word, start, start + len(run))
+                if word in among:
+                    yield Span(word, start, start + len(run))
 
-    def of_text(self, text: str) -> Iterator[Span]:
-        """Every word of a text in order, in time linear in its length.
+    def of_text(self, text: str, among: Set[str] | None = None) -> Iterator[Span]:
+        """Every word of a text in order, or those among some, in time linear in its length.
 
         Accents written as characters of their own belong to the span of the letter before them.
         """
@@ -63,10 +70,11 @@ class WordSpans:
             first = text.rfind(" ", start, odd.start()) + 1 or start
             last = text.find(" ", odd.end())
             last = len(text) if last < 0 else last
-            yield from _plain(text, start, first)
-            yield from self._odd(text, first, last)
+            yield from _plain(text, start, first, among)
+            odd_spans = self._odd(text, first, last)
+            yield from odd_spans if among is None else (span for span in odd_spans if span.word in among)
             start = last
-        yield from _plain(text, start, len(text))
+        yield from _plain(text, start, len(text), among)
 
     def _odd(self, text: str, first: int, last: int) -> Iterator[Span]:
         """Words of a stretch of any characters, one by one."""
@@ -101,6 +109,8 @@ class WordSpans:
         return _MARK if unicodedata.category(character).startswith("M") and first == "ab" else (first[1:-1],)
 
 
-def _plain(text: str, start: int, end: int) -> Iterator[Span]:
+def _plain(text: str, start: int, end: int, among: Set[str] | None) -> Iterator[Span]:
     for match in _PLAIN_WORDS.finditer(text[start:end].lower()):
-        yield Span(match[0], start + match.start(), start + match.end())
+        word = match[0]
+        if among is None or word in among:
+            yield Span(word, start + match.start(), start + match.end())

@@ -28,6 +28,7 @@ from glow.text.highlight import Highlighter, Highlighting
 from service.errors import NotAvailableError
 from service.explain.reasons import explain, require_explainer
 from service.explain.tables import Explained, as_json, as_tables
+from service.hit_details import passage_document
 from service.pipeline import SearchCall, preprocess, search
 
 __all__ = ["app", "main"]
@@ -106,7 +107,9 @@ def _documents(
     call = SearchCall(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
     hits = search(index, call).hits
     scores = {hit.document.id: hit.score for hit in hits}
-    documents = [index.documents.get(name) for name in ids] if ids else [hit.document for hit in hits]
+    # Where an index has passages, the best one stands for the document: it is what the tower read.
+    read = {hit.document.id: passage_document(hit.document, hit.passage) for hit in hits}
+    documents = [read.get(name) or index.documents.get(name) for name in ids] if ids else list(read.values())
     return documents, [scores.get(document.id) for document in documents]
 
 

@@ -48,6 +48,8 @@ def test_the_words_are_those_of_preprocessing_and_their_places_follow_one_anothe
 ) -> None:
     found = list(spans.of_text(text))
     assert [span.word for span in found] == spans.pieces.words(text)
+    among = {span.word for span in found[::2]}
+    assert list(spans.of_text(text, among)) == [span for span in found if span.word in among]
     assert all(span.start < span.end for span in found)
     assert all(one.end <= other.start or one[1:] == other[1:] for one, other in pairwise(found))
 
@@ -74,7 +76,8 @@ def test_a_word_is_found_as_it_is_written_with_its_accents(
 def test_the_words_of_a_url_are_cut_out_of_it(spans: WordSpans) -> None:
     url = "https://docs.python.org/3/learnpython/index.html"
     spec = FieldSpec(name="url", tokens=16, kind="url")
-    found = list(spans.of_field(url, spec))
+    words = {"docs", "python", "org", "learn", "index", "html"}
+    found = list(spans.of_field(url, spec, {*words, "https", "learnpython"}))
     assert [span.word for span in found] == ["docs", "python", "org", "learn", "python", "index", "html"]
     assert [url[span.start : span.end] for span in found] == [span.word for span in found]
     assert [run for run, _ in url_runs("a/3b_4", keep_digits=True)] == ["a", "3", "b", "4"]
