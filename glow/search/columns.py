@@ -94,7 +94,7 @@ class NumberValues:
         """How many values come before a number that may not be there, or up to and with it where `after`."""
         key = self.key_of(value)
         # Rounding keeps the order, so only numbers with the same nearest float64 need an exact comparison.
-        first, last = (int(self.near.searchsorted(float(key), side)) for side in ("left", "right"))  # type: ignore[call-overload]  # the sides are what it names
+        first, last = (int(self.near.searchsorted(float(key), side)) for side in ("left", "right"))
         search = bisect_right if after else bisect_left
         return search(range(len(self)), key, first, last, key=self.key)
 

@@ -107,9 +107,11 @@ def _within(part: Part, wanted: range) -> Mask:
         return np.zeros(len(part.codes), np.bool_)
     kind = part.codes.dtype.type
     if len(wanted) == 1:
-        return part.codes == kind(wanted.start)
-    # What lies below the range wraps around to large numbers: one comparison is enough.
-    return np.subtract(part.codes, kind(wanted.start)) <= kind(len(wanted) - 1)
+        found: Mask = part.codes == kind(wanted.start)
+    else:
+        # What lies below the range wraps around to large numbers: one comparison is enough.
+        found = np.subtract(part.codes, kind(wanted.start)) <= kind(len(wanted) - 1)
+    return found
 
 
 def _of_documents(part: Part, hits: Mask, documents: int) -> Mask:

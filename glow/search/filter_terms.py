@@ -96,4 +96,4 @@ def _sorted(terms: Iterable[Expression]) -> tuple[Expression, ...]:
 
 
 def _in_order(values: set[Scalar]) -> tuple[Scalar, ...]:
-    return tuple(sorted(values))  # type: ignore[type-var]  # values of one type compare
+    return tuple(sorted(values))

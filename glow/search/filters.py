@@ -15,7 +15,7 @@ __all__ = ["MAX_DEPTH", "MAX_TERMS", "field_of", "known_fields", "parse_filter"]
 MAX_DEPTH = 16
 MAX_TERMS = 1_000
 MAX_FAULTS = 20
-SHOWN_FIELDS = 40
+SHOWN_FIELDS = 30
 SHOWN_CHARACTERS = 80
 # What documents can hold.
 MAX_WHOLE = 2**63 - 1
@@ -70,7 +70,7 @@ def known_fields(columns: Columns) -> str:
     """What can be filtered by, for people: `known: lang (strings), year (numbers)`."""
     if not columns.fields:
         return "no document of this index has metadata"
-    named = (f"{name} ({types_of(field)})" for name, field in columns.fields.items())
+    named = (f"{_clipped(name)} ({types_of(field)})" for name, field in columns.fields.items())
     more = len(columns.fields) - SHOWN_FIELDS
     return "known: " + ", ".join(islice(named, SHOWN_FIELDS)) + (f" and {more} more" if more > 0 else "")
 
@@ -78,6 +78,10 @@ def known_fields(columns: Columns) -> str:
 def types_of(field: Field) -> str:
     """The types of a field's values: `numbers, strings`."""
     return ", ".join(_PLURALS[kind] for kind in field.parts)
+
+
+class _TooMuchError(FilterError):
+    """Ends the reading of a filter at once."""
 
 
 class _Parser:
@@ -95,87 +99,93 @@ class _Parser:
         if depth > self._max_depth:
             self._stop(pointer, f"nested deeper than {self._max_depth} levels")
         self._count(1, pointer)
+        try:
+            return self._group(value, pointer, depth)
+        except _TooMuchError:
+            raise
+        except FilterError as error:
+            self.faults += error.faults
+            if len(self.faults) >= MAX_FAULTS:
+                raise _TooMuchError(self.faults) from error
+            return None
+
+    def _group(self, value: Any, pointer: str, depth: int) -> Expression | None:
         if not isinstance(value, dict):
-            return self._fault(pointer, f"expected an object, found {_shown(value)}")
+            raise _refused(pointer, f"expected an object, found {_shown(value)}")
         groups = [key for key in ("and", "or", "not") if key in value]
         if not groups:
             return self._condition(value, pointer)
         if len(value) != 1:
-            return self._fault(pointer, f"{groups[0]!r} stands alone, found {_keys(value)}")
+            raise _refused(pointer, f"{groups[0]!r} stands alone, found {_keys(value)}")
         (key, inner), at = *value.items(), f"{pointer}/{groups[0]}"
         if key == "not":
             term = self.node(inner, at, depth + 1)
             return negated(term) if term else None
         if not isinstance(inner, list):
-            return self._fault(at, f"expected a list of filters, found {_shown(inner)}")
+            raise _refused(at, f"expected a list of filters, found {_shown(inner)}")
         terms = [self.node(item, f"{at}/{place}", depth + 1) for place, item in enumerate(inner)]
         whole = [term for term in terms if term]
         return all_of(whole) if key == "and" else any_of(whole)
 
-    def _condition(self, value: Mapping[str, Any], pointer: str) -> Expression | None:
+    def _condition(self, value: Mapping[str, Any], pointer: str) -> Expression:
         if "field" not in value:
-            return self._fault(pointer, f"expected 'and', 'or', 'not' or 'field', found {_keys(value)}")
-        try:
-            field = field_of(self._columns, value["field"], f"{pointer}/field")
-        except FilterError as error:
-            return self._fault(error.faults[0].pointer, error.faults[0].detail)
+            raise _refused(pointer, f"expected 'and', 'or', 'not' or 'field', found {_keys(value)}")
+        field = field_of(self._columns, value["field"], f"{pointer}/field")
         names = [key for key in value if key != "field"]
         unknown = [key for key in names if key not in CONDITIONS]
         if unknown or not names:
             found = _shown(unknown[0]) if unknown else "none"
-            return self._fault(pointer, f"expected a condition ({', '.join(CONDITIONS)}), found {found}")
+            raise _refused(pointer, f"expected a condition ({', '.join(CONDITIONS)}), found {found}")
         if names[0] in BOUNDS and all(name in BOUNDS for name in names):
             return self._range(field, value, names, pointer)
         if len(names) != 1:
-            return self._fault(pointer, f"one condition at a time, found {_keys(value)}; use 'and'")
+            raise _refused(pointer, f"one condition at a time, found {_keys(value)}; use 'and'")
         at = f"{pointer}/{names[0]}"
         if names[0] == "in":
             return self._in(field, value["in"], at)
         if names[0] == "eq":
             scalar = self._scalar(field, value["eq"], at)
-            return None if scalar is None else OneOf(field.name, _known_type(scalar), (scalar,))
+            return OneOf(field.name, _known_type(scalar), (scalar,))
         if not isinstance(value["exists"], bool):
-            return self._fault(at, f"expected true or false, found {_shown(value['exists'])}")
+            raise _refused(at, f"expected true or false, found {_shown(value['exists'])}")
         return Exists(field.name) if value["exists"] else negated(Exists(field.name))
 
-    def _in(self, field: Field, values: Any, pointer: str) -> Expression | None:
+    def _in(self, field: Field, values: Any, pointer: str) -> Expression:
         if not isinstance(values, list):
-            return self._fault(pointer, f"expected a list of values, found {_shown(values)}")
+            raise _refused(pointer, f"expected a list of values, found {_shown(values)}")
         self._count(len(values), pointer)
         scalars = [self._scalar(field, value, f"{pointer}/{place}") for place, value in enumerate(values)]
-        return any_of(OneOf(field.name, _known_type(item), (item,)) for item in scalars if item is not None)
+        return any_of(OneOf(field.name, _known_type(item), (item,)) for item in scalars)
 
     def _range(
         self, field: Field, value: Mapping[str, Any], names: Sequence[str], pointer: str
-    ) -> Expression | None:
+    ) -> Expression:
         lows, highs = ([name for name in names if name in pair] for pair in (BOUNDS[:2], BOUNDS[2:]))
         if len(lows) > 1 or len(highs) > 1:
-            return self._fault(pointer, f"one lower and one upper bound at most, found {', '.join(names)}")
+            raise _refused(pointer, f"one lower and one upper bound at most, found {', '.join(names)}")
         bounds = {name: self._scalar(field, value[name], f"{pointer}/{name}") for name in names}
-        if any(bound is None for bound in bounds.values()):
-            return None
-        types = {_known_type(bound) for bound in bounds.values() if bound is not None}
+        types = {_known_type(bound) for bound in bounds.values()}
         if types == {"boolean"}:
-            return self._fault(pointer, "true and false have no order; use 'eq'")
+            raise _refused(pointer, "true and false have no order; use 'eq'")
         if len(types) > 1:
-            return self._fault(pointer, "both bounds must be of one type, strings or numbers")
+            raise _refused(pointer, "both bounds must be of one type, strings or numbers")
         low, high = (bounds[found[0]] if found else None for found in (lows, highs))
         return Between(field.name, types.pop(), low, high, lows == ["gte"], highs == ["lte"])
 
-    def _scalar(self, field: Field, value: Any, pointer: str) -> Scalar | None:
+    def _scalar(self, field: Field, value: Any, pointer: str) -> Scalar:
         kind = type_of(value)
         if kind is None:
             hint = "; {'exists': false} asks for documents without" if value is None else ""
-            return self._fault(pointer, f"expected a single value, found {_shown(value)}{hint}")
+            raise _refused(pointer, f"expected a single value, found {_shown(value)}{hint}")
         if kind not in field.parts:
             known = known_fields(self._columns)
-            return self._fault(
+            raise _refused(
                 pointer, f"field {_shown(field.name)} holds {types_of(field)}, found {_shown(value)}; {known}"
             )
         if kind == "number" and (not isfinite(value) if isinstance(value, float) else abs(value) > MAX_WHOLE):
-            return self._fault(pointer, "expected a finite number of at most 64 bits")
+            raise _refused(pointer, "expected a finite number of at most 64 bits")
         if kind == "string" and not _has_utf8(value):
-            return self._fault(pointer, "a lone surrogate is no text")
+            raise _refused(pointer, "a lone surrogate is no text")
         # 2024.0 is 2024: one number has one form.
         is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= MAX_WHOLE
         found: Scalar = int(value) if is_whole else value
@@ -186,13 +196,12 @@ class _Parser:
         if self._terms > self._max_terms:
             self._stop(pointer, f"more than {self._max_terms} conditions, groups and values")
 
-    def _fault(self, pointer: str, detail: str) -> None:
-        self.faults.append(Fault(pointer, detail))
-        if len(self.faults) >= MAX_FAULTS:
-            raise FilterError(self.faults)
-
     def _stop(self, pointer: str, detail: str) -> NoReturn:
-        raise FilterError([*self.faults, Fault(pointer, detail)])
+        raise _TooMuchError([*self.faults, Fault(pointer, detail)])
+
+
+def _refused(pointer: str, detail: str) -> FilterError:
+    return FilterError([Fault(pointer, detail)])
 
 
 def _known_type(value: Scalar) -> ValueType:
@@ -207,6 +216,11 @@ def _has_utf8(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _clipped(name: str) -> str:
+    short = name[:SHOWN_CHARACTERS]
+    return short if short.isprintable() else ascii(short)
 
 
 def _keys(value: Mapping[str, Any]) -> str:
