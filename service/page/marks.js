@@ -43,10 +43,13 @@ export function snippetOf(hit, terms) {
   const highlights = hit.highlights ?? {};
   const snippets = namesOf(highlights).map((name) => values(highlights[name])).filter((found) => found.length);
   const best = snippets.find((found) => found.some((html) => html.includes("<em"))) ?? snippets[0];
-  if (best) return best.flatMap((html, place) => [...(place ? [" … "] : []), ...fromHighlight(html, shares)]);
+  if (best) return fromHighlight(joined(best), shares);
   const text = hit.passage?.text ?? namesOf(hit.fields).map((name) => values(hit.fields[name]).join(" · ")).find((found) => found.trim()) ?? "";
   return marked(excerpt(text, words), words, shares);
 }
+
+// Snippets say with … where they were cut; one between two of them is enough.
+const joined = (snippets) => snippets.reduce((all, next) => `${all.replace(/[ …]+$/, "")} … ${next.replace(/^[ …]+/, "")}`);
 
 export function titleOf(hit, title, terms) {
   const [html, ...others] = values(hit.highlights?.title);

@@ -3,8 +3,8 @@
 import { at, clear, make, ms, withShare } from "./dom.js";
 import { sharesOf } from "./marks.js";
 
-const STAGES = ["queue", "preprocess", "encode", "search", "fetch", "cache"];
-const LAST_STAGE = 6;
+// In the order of the work; each has a colour of its own, and a stage that a newer service invents has the last one.
+const STAGES = ["queue", "preprocess", "encode", "filter", "search", "facets", "fetch", "highlight", "explain", "cache"];
 
 export function showTerms(query) {
   const shares = sharesOf(query.terms);
@@ -29,7 +29,7 @@ export function showTimings(timings) {
   const list = make("dl");
   for (const name of names) {
     const known = STAGES.indexOf(name);
-    const stage = `stage-${known < 0 ? LAST_STAGE : known + 1}`;
+    const stage = `stage-${known < 0 ? STAGES.length : known + 1}`;
     const part = make("span", stage);
     part.style.flexGrow = 1000 * timings[name]; // factors that sum to less than 1 would leave a gap
     track.append(part);
