@@ -90,7 +90,7 @@ def settings() -> list[Fusion]:
     """The grid, the default first: of equals the first is taken."""
     found = [DEFAULT_FUSION]
     for step in range(STEPS + 1):
-        weights = FusionWeights(dense=step / STEPS, lexical=1 - step / STEPS)
+        weights = FusionWeights(dense=step / STEPS, lexical=(STEPS - step) / STEPS)
         found.append(Fusion(method="convex", weights=weights))
         found += [Fusion(method="rrf", k=k, weights=weights) for k in RRF_KS]
     return found

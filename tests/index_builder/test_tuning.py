@@ -48,9 +48,11 @@ def test_the_part_that_ranks_well_gets_the_weight(part: str) -> None:
     assert weights[part] > 3 * min(weights.values())
     assert max(tuned.dense, tuned.lexical) == pytest.approx(1.0)
     assert tuned.fitted == pytest.approx(1.0)
-    assert tuned.gain > 0.05
-    assert tuned.low > 0
-    assert tuned.validated <= tuned.fitted
+    assert tuned.validated == pytest.approx(1.0, abs=0.01)
+    assert tuned.gain == pytest.approx(tuned.validated - tuned.default)
+    assert tuned.low <= tuned.gain <= tuned.high
+    if part == "lexical":  # the default goes by the vectors, which are wrong here
+        assert tuned.low > 0.05
 
 
 def test_where_nothing_can_be_learned_the_gain_is_not_told_from_none() -> None:
