@@ -9,6 +9,7 @@ rows `cls`): the attention that each token gets from [CLS] in the last layer, me
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -110,7 +111,7 @@ def _steps(probabilities: str) -> list[NodeProto]:
     """[B, n, L, L] -> the row of [CLS], [B, n, L] -> mean over heads, [B, L]."""
     first, row, whole = f"{ATTENTION}.first", f"{ATTENTION}.row", f"{ATTENTION}.float"
 
-    def step(kind: str, inputs: list[str], out: str, **attributes: int) -> NodeProto:
+    def step(kind: str, inputs: list[str], out: str, **attributes: Any) -> NodeProto:
         return helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes)
 
     return [

@@ -94,4 +94,5 @@ class Encoder:
             "field_ids": batch.field_ids,
             "weights": batch.weights,
         }
-        return self._session.run(list(outputs), inputs)
+        found: list[NDArray[np.float32]] = self._session.run(list(outputs), inputs)
+        return found
