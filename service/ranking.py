@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.search import Fusion, Index, Ranking, SearchParams, fuse_rankings
-from glow.search.hybrid import Scorer
+from glow.search.dense_scores import dense_scorer
 from glow.search.passages_search import search_documents
 from glow.search.row_mask import RowMask
 
@@ -87,9 +87,9 @@ def rank_hybrid(
         (dense.scores, dense.rows),
         lexical,
         index.order,
-        _dense_scorer(index, vector),
+        dense_scorer(index.dense, index.passages, vector),
         None if impacts is None else lambda rows: impacts.score(words, rows),
-        None if impacts is None else impacts.bound(words),
+        None if impacts is None else impacts.largest,
     )
     parts = {name: scores[:k] for name, scores in fused.parts.items()}
     return Ranked(fused.scores[:k], fused.rows[:k], parts, dense.passages)
@@ -98,21 +98,3 @@ def rank_hybrid(
 def _lexical(index: Index, words: list[str], k: int, allowed: RowMask | None) -> Ranking:
     assert index.impacts is not None  # noqa: S101 - a request for it is refused before
     return index.impacts.search(words, k, allowed, index.order)
-
-
-def _dense_scorer(index: Index, vector: Vector) -> Scorer | None:
-    """True cosines of rows, where whole vectors are held by row; of a document with passages, that of its best."""
-    dense, passages = index.dense, index.passages
-    if dense.score(vector, np.empty(0, np.int64)) is None:
-        return None
-
-    def score(rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        if passages is None or not len(rows):
-            return np.asarray(dense.score(vector, rows), np.float32)
-        starts = passages.first[rows].astype(np.int64)
-        counts = passages.first[rows + 1].astype(np.int64) - starts
-        begins = np.cumsum(counts) - counts
-        every = np.repeat(starts - begins, counts) + np.arange(int(counts.sum()))
-        return np.maximum.reduceat(np.asarray(dense.score(vector, every), np.float32), begins)
-
-    return score

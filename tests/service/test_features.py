@@ -101,7 +101,8 @@ def test_a_filter_leaves_only_what_it_allows_and_loses_nothing_of_it(
         for hit in every
         if hit["metadata"]["lang"] == "en" and 2001 <= hit["metadata"]["year"] < 2015
     ]
-    assert kept and ids(found) == kept
+    # How much words count in a fusion depends on the dense scores at hand, which a filter changes.
+    assert kept and (ids(found) == kept if retriever != "hybrid" else set(ids(found)) == set(kept))
 
 
 def test_an_empty_set_of_documents_is_an_empty_answer(http: httpx.Client) -> None:
