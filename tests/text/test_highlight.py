@@ -132,12 +132,19 @@ def test_the_stretch_with_the_rarest_different_words_is_shown(highlighter: Highl
     assert second == found
 
 
-def test_a_stretch_is_cut_where_words_end(highlighter: Highlighter) -> None:
-    (found,) = snippets(highlighter, FILLER * 5 + "bees" + FILLER * 5, "bees", fragment_chars=30)
-    (stretch,) = snippets(highlighter, "東" * 30 + "京" + "東" * 30, "京", fragment_chars=20)
-    words = set(FILLER.replace(",", "").split()) | {"…", "here,", "beesnothing"}
-    assert set(TAG.sub("", found).split()) <= words
-    assert len(TAG.sub("", stretch)) == 20 + len("… ") + len(" …")
+@pytest.mark.parametrize("width", range(20, 50))
+def test_a_stretch_is_cut_where_words_end(highlighter: Highlighter, width: int) -> None:
+    words = FILLER.replace(",", "").split()
+    text = f"{' '.join(words * 5)} bees {' '.join(words * 5)}"
+    (found,) = snippets(highlighter, text, "bees", fragments=1, fragment_chars=width)
+    assert set(TAG.sub("", found).split()) <= {*words, "bees", "…"}
+    assert "<em>bees</em>" in found
+    assert width - 2 * len("nothing ") < len(TAG.sub("", found)) - len("… ") - len(" …") <= width
+
+
+def test_a_script_without_blanks_is_cut_between_its_characters(highlighter: Highlighter) -> None:
+    (found,) = snippets(highlighter, "東" * 30 + "京" + "東" * 30, "京", fragments=1, fragment_chars=20)
+    assert len(TAG.sub("", found)) == 20 + len("… ") + len(" …")
 
 
 def test_common_words_beside_rare_ones_and_punctuation_stay_unmarked(highlighter: Highlighter) -> None:
