@@ -7,15 +7,17 @@ the old index goes when its last reader leaves.
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from glow.artifact import IndexRoot
 from glow.errors import MismatchError, QueryError
 from glow.runtime import Encoder, Model
 from glow.search import Index, SearchParams
+from glow.text.highlight import Highlighting
 from service.errors import DrainingError, NotReadyError
 from service.metrics import Metrics
-from service.pipeline import SearchCall, search
+from service.pipeline import HighlightCall, SearchCall, search
 from service.settings import Settings
 
 __all__ = ["Resources"]
@@ -146,8 +148,16 @@ def _warm_up(index: Index, queries: int) -> None:
     for text in texts:
         try:
             search(index, _call(text))
+            search(index, _full_call(index, text))
         except QueryError:  # a stored text without a word is no query, and no reason not to start
             continue
+
+
+def _full_call(index: Index, text: str) -> SearchCall:
+    """All that a page asks for but reasons, whose towers are opened by the first who wants them."""
+    highlight = HighlightCall(index.preprocessor.schema.names, Highlighting())
+    call = replace(_call(text), highlight=highlight)
+    return call if index.impacts is None else replace(call, retriever="hybrid")
 
 
 def _call(text: str) -> SearchCall:
