@@ -83,6 +83,12 @@ def test_columns_hold_every_value_of_every_document(
             found = values_of(columns, name, row)
             assert {(type_of(item), item) for item in found} == wanted - {(None, None)}, (name, row)
             assert len(found) == len(set(map(repr, found)))
+    for field in columns.fields.values():
+        for part in field.parts.values():
+            places = [part.values.value(place) for place in range(len(part.values))]
+            assert places == sorted(set(places)) and [part.find(value) for value in places] == [
+                *range(1, len(places) + 1)
+            ]
 
 
 def test_whole_numbers_of_64_bits_stay_exact_and_lie_in_order(make: Make) -> None:

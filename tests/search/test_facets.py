@@ -1,5 +1,6 @@
 """Facets count what a plain count counts, within bounds, and say when they saw only some documents."""
 
+import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,6 +65,21 @@ def test_counts_are_those_of_a_plain_count(
             (type_of(value), value, count) for value, count in expected
         ]
         assert (found.counted, found.approximate) == (len(chosen), len(chosen) < len(documents))
+
+
+def test_counts_of_many_documents_are_those_of_a_plain_count(tmp_path: Path) -> None:
+    """Hypothesis above finds small cases; these have many values to get wrong."""
+    generator = random.Random(0)  # noqa: S311 - test data
+    some = [0, 1, 2.5, True, False, "", "a", "b", "é", "1"]
+    documents: list[Json] = [
+        {"x": [generator.choice(some) for _ in range(generator.randrange(5))]} for _ in range(80)
+    ]
+    columns = columns_of(documents, tmp_path)
+    for size in (1, 2, 10, 40, 80):
+        chosen = generator.sample(range(80), size)
+        found = count_values(columns, "x", np.array(chosen), 100, 80)
+        pairs = [(item.value, item.count) for item in found.values]
+        assert list(map(repr, pairs)) == list(map(repr, plain_count([documents[row] for row in chosen], 100)))
 
 
 @pytest.fixture

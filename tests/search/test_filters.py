@@ -1,5 +1,6 @@
 """The filter language matches what a plain reading of it matches, and refuses what is no filter with its place."""
 
+import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -124,6 +125,63 @@ def test_a_filter_matches_what_a_plain_reading_of_it_matches(
     for term in filters:
         found = evaluate(parse_filter(term, columns), columns)
         assert found.tolist() == [matches(metadata, term) for metadata in documents], term
+
+
+SOME_NUMBERS = [0, 1, 1.0, 2, 2.5, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63) + 1, 1e300, 0.1]
+SOME_STRINGS = ["", "a", "b", "ab", "é", "\uffff", "\U00010000", "1", "true"]
+
+
+def random_value(generator: random.Random) -> Any:
+    return generator.choice([*SOME_NUMBERS, *SOME_STRINGS, True, False])
+
+
+def random_document(generator: random.Random) -> Json:
+    def value() -> Any:
+        if generator.random() < 0.4:
+            return [random_value(generator) for _ in range(generator.randrange(5))]
+        return random_value(generator)
+
+    return {
+        name: content
+        for name, content in (("a", value()), ("b", random_value(generator)), ("c", {"d": value()}))
+        if generator.random() < 0.8
+    }
+
+
+def random_filter(generator: random.Random, depth: int) -> Json:
+    kind = generator.choice(["and", "or", "not", "leaf", "leaf"]) if depth else "leaf"
+    if kind == "not":
+        return {"not": random_filter(generator, depth - 1)}
+    if kind != "leaf":
+        return {kind: [random_filter(generator, depth - 1) for _ in range(generator.randrange(4))]}
+    field = {"field": generator.choice(FIELDS)}
+    condition = generator.choice(["eq", "in", "exists", "range", "range"])
+    if condition == "range":
+        values = generator.choice([SOME_NUMBERS, SOME_STRINGS])
+        names = [generator.choice(["gt", "gte", ""]), generator.choice(["lt", "lte", ""])]
+        bounds = {name: generator.choice(values) for name in names if name}
+        return {**field, **(bounds or {"lte": values[3]})}
+    value: Any = {
+        "eq": random_value(generator),
+        "in": [random_value(generator) for _ in range(generator.randrange(5))],
+        "exists": generator.random() < 0.5,
+    }[condition]
+    return {**field, condition: value}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hundreds_of_filters_match_what_a_plain_reading_of_them_matches(tmp_path: Path, seed: int) -> None:
+    """Hypothesis above finds small cases; these have many values to get wrong."""
+    generator = random.Random(seed)  # noqa: S311 - test data
+    documents = [*(random_document(generator) for _ in range(50)), EVERY_TYPE]
+    columns = columns_of(documents, tmp_path)
+    some = 0
+    for _ in range(250):
+        term = random_filter(generator, 3)
+        found = evaluate(parse_filter(term, columns), columns).tolist()
+        assert found == [matches(metadata, term) for metadata in documents], term
+        some += 0 < sum(found) < len(documents)
+    assert some > 100
 
 
 @pytest.fixture(scope="module")
