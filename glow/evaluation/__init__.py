@@ -6,7 +6,6 @@ Importing this room needs no extra. Measures need `ir-measures` and the lexical 
 
 from glow.evaluation.err import err
 from glow.evaluation.failures import Analysis, analyse
-from glow.search.fusion import fuse, rrf
 from glow.evaluation.judgements import read_judgements
 from glow.evaluation.measures import DEFAULT_MEASURES, MEASURE_SETS, Evaluation, evaluate
 from glow.evaluation.ncg import ncg
@@ -16,6 +15,7 @@ from glow.evaluation.significance import Comparison, compare, compare_all, holm
 from glow.evaluation.student import paired_t_test
 from glow.evaluation.task import Corpus, Task, find_tasks
 from glow.evaluation.unseen import Unseen, unseen_queries
+from glow.search.fusion import fuse, rrf
 
 __all__ = [
     "DEFAULT_MEASURES",

@@ -63,7 +63,7 @@ def run_command(
     measures: Measures = list(DEFAULT_MEASURES),  # noqa: B006 - typer copies it and shows it in --help
     rel: Rel = 1,
     top_k: Annotated[
-        int, typer.Option(min=1, help="Hits kept for each query; hybrid fuses as many.")
+        int, typer.Option(min=1, help="Hits kept for each query; hybrid fuses at least 100.")
     ] = TOP_K,
     term_stats: Annotated[
         TermStats, typer.Option(help="Documents that idf comes from: the corpus, the model's own, or both.")

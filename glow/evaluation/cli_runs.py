@@ -23,11 +23,11 @@ from glow.evaluation.cli import (
     sibling_split,
     unseen_part,
 )
-from glow.search.fusion import RRF_K, fuse
 from glow.evaluation.judgements import read_judgements
 from glow.evaluation.measures import DEFAULT_MEASURES, check_measures, evaluate, measure_names
 from glow.evaluation.report import Report, report_table, reports_json
 from glow.evaluation.runs import read_run, write_run
+from glow.search.fusion import RRF_K, fuse
 
 __all__ = ["fuse_command", "measure_command"]
 

@@ -54,6 +54,10 @@ class DenseRetriever:
 
     Attributes:
         ids: document ids, in the order of the vectors.
+        preprocessor: with the corpus's term table, or what `options` chose.
+        corpus_terms: the table of these documents alone.
+        encoder, index: the query tower and the vectors.
+        order: uint32 [n], the rank of each id, which breaks ties as in the service.
 
     Raises:
         GlowError: the corpus cannot be read, the model cannot be opened, or the device is not there.
@@ -62,30 +66,44 @@ class DenseRetriever:
     def __init__(
         self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
     ) -> None:
-        self.ids, own = _statistics(model, corpus)
-        terms = select_terms(options.term_stats, own, model.preprocessor.terms)
-        self._preprocessor = model.with_terms(terms)
-        self._encoder = model.encoder("query", options.device, options.threads)
-        shape = (len(self.ids), self._encoder.dimensions)
+        self._model, self._corpus = model, corpus
+        self.ids, self.corpus_terms = _statistics(model, corpus)
+        terms = select_terms(options.term_stats, self.corpus_terms, model.preprocessor.terms)
+        self.preprocessor = model.with_terms(terms)
+        self.encoder = model.encoder("query", options.device, options.threads)
+        shape = (len(self.ids), self.encoder.dimensions)
         path = _cache_path(model, corpus, terms, options)
         vectors = _cached(path, shape)
         if vectors is None:
-            vectors = _encode(model, corpus, self._preprocessor, options, shape, progress)
+            vectors = _encode(model, corpus, self.preprocessor, options, shape, progress)
             _store(path, vectors)
-        self._index = build_dense(vectors, "flat", options.device)
+        self.index = build_dense(vectors, "flat", options.device)
+        self.order = _id_ranks(self.ids)
+
+    def documents(self) -> Iterator[Document]:
+        """The documents, in the order of `ids`."""
+        return _documents(self._model, self._corpus)
 
     def search(self, queries: Sequence[Query], k: int) -> Run:
         """The k documents nearest to each query; a query without a word finds nothing, as in the service."""
         run: dict[str, list[Hit]] = {query.id: [] for query in queries}
-        tokens = [(query.id, self._preprocessor.query(query.text)) for query in queries]
+        tokens = [(query.id, self.preprocessor.query(query.text)) for query in queries]
         asked = [(query_id, sequence) for query_id, sequence in tokens if sequence.words]
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             block = asked[start : start + QUERIES_AT_ONCE]
-            scores, rows = self._index.search(self._encoder.encode([sequence for _, sequence in block]), k)
+            scores, rows = self.index.search(
+                self.encoder.encode([sequence for _, sequence in block]), k, order=self.order
+            )
             for i, (query_id, _) in enumerate(block):
                 found = zip(rows[i].tolist(), scores[i].tolist(), strict=True)
                 run[query_id] = [Hit(self.ids[row], score) for row, score in found]
         return run
+
+
+def _id_ranks(ids: Sequence[str]) -> NDArray[np.uint32]:
+    ranks = np.empty(len(ids), np.uint32)
+    ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids), dtype=np.uint32)
+    return ranks
 
 
 def _documents(model: Model, corpus: Corpus) -> Iterator[Document]:

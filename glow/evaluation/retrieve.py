@@ -1,4 +1,4 @@
-"""The retrievers that can be evaluated: dense, lexical, or both fused."""
+"""The retrievers that can be evaluated: dense and hybrid as served, and the lexical baseline."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,15 +6,23 @@ from typing import Literal, Protocol
 
 from glow.errors import ConfigError, InputError
 from glow.evaluation.dense import DenseOptions, DenseRetriever, Progress
-from glow.search.fusion import fuse
+from glow.evaluation.hybrid import HybridRetriever
 from glow.evaluation.lexical import LexicalRetriever
 from glow.evaluation.runs import Run
 from glow.evaluation.task import Corpus
 from glow.records import Query
 from glow.runtime import Model
 from glow.schema import FieldSchema
+from glow.search.fusion import fuse
 
-__all__ = ["DenseOptions", "HybridRetriever", "Retriever", "RetrieverKind", "open_retriever"]
+__all__ = [
+    "DenseOptions",
+    "FusedRetriever",
+    "HybridRetriever",
+    "Retriever",
+    "RetrieverKind",
+    "open_retriever",
+]
 
 RetrieverKind = Literal["dense", "lexical", "hybrid"]
 
@@ -33,7 +41,7 @@ class Retriever(Protocol):
         ...
 
 
-class HybridRetriever:
+class FusedRetriever:
     """Reciprocal rank fusion of the k best hits of each of several retrievers."""
 
     def __init__(self, parts: Sequence[Retriever]) -> None:
@@ -70,14 +78,14 @@ def open_retriever(
     specs = {spec.name: spec for schema in schemas for spec in schema.fields}
     corpus = Corpus(data, tuple(specs))
     text_fields = [spec.name for spec in specs.values() if spec.kind == "text"]
-    parts: list[Retriever] = []
-    if kind != "lexical":
-        if model is None:
-            raise ConfigError(f"retriever {kind!r} needs a model; give --model")
-        parts.append(DenseRetriever(model, corpus, options, progress))
-    if kind != "dense":
-        parts.append(LexicalRetriever(corpus, text_fields))
-    retriever = parts[0] if len(parts) == 1 else HybridRetriever(parts)
+    retriever: Retriever
+    if kind == "lexical":
+        retriever = LexicalRetriever(corpus, text_fields)
+    elif model is None:
+        raise ConfigError(f"retriever {kind!r} needs a model; give --model")
+    else:
+        opened = DenseRetriever if kind == "dense" else HybridRetriever
+        retriever = opened(model, corpus, options, progress)
     if not retriever.ids:
         raise InputError(f"{data.name}/corpus.jsonl holds no document with text")
     return retriever

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.evaluation.lexical import LexicalRetriever
-from glow.evaluation.retrieve import HybridRetriever
+from glow.evaluation.retrieve import FusedRetriever
 from glow.records import Document, Query
 from glow.schema import FieldSchema
 from glow.training.encode import EncodedCorpus, Source
@@ -41,7 +41,7 @@ class RoundTrip:
     ) -> None:
         names = [spec.name for spec in schema.fields if spec.kind == "text"]
         lexical = LexicalRetriever(documents, names)
-        self._retriever = HybridRetriever([EncodedCorpus(source, documents, progress), lexical])
+        self._retriever = FusedRetriever([EncodedCorpus(source, documents, progress), lexical])
 
     def consistent(self, texts: Sequence[str], document_ids: Sequence[str], rank: int) -> NDArray[np.bool_]:
         """Which queries find their document.

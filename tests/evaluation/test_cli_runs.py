@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from glow.evaluation import read_run
+from glow.evaluation import fuse, read_run
 from glow.evaluation.__main__ import app
 
 PERFECT = {"q-bees": "0 1", "q-ants": "1 0", "q-owls": "3 0"}
@@ -120,13 +120,13 @@ def test_run_reports_the_unseen_part_too(qrels: Path, toy_data: Path, tmp_path: 
     assert "no data folder has qrels/no-such.tsv" in message
 
 
-def test_fused_run_files_are_what_hybrid_returns(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
-    paths = {kind: tmp_path / f"{kind}.trec" for kind in ("dense", "lexical", "hybrid", "fused")}
+def test_run_files_are_fused_by_reciprocal_ranks(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
+    paths = {kind: tmp_path / f"{kind}.trec" for kind in ("dense", "lexical", "fused")}
     base = ("run", "--model", toy_model, "--data", toy_data, "--split", "dev", "--top-k", 10)
-    for kind in ("dense", "lexical", "hybrid"):
+    for kind in ("dense", "lexical"):
         call(*base, "--measures", "RR@10", "--retriever", kind, "--run", paths[kind])
     call("fuse", paths["lexical"], paths["dense"], "--out", paths["fused"], "--top-k", 10)
-    assert read_run(paths["fused"]) == read_run(paths["hybrid"])
+    assert read_run(paths["fused"]) == fuse([read_run(paths[kind]) for kind in ("lexical", "dense")], 10)
     call("fuse", paths["lexical"], paths["dense"], "--out", paths["fused"], "--k", 1, "--top-k", 1)
     assert {len(hits) for hits in read_run(paths["fused"]).values()} == {1}
     assert read_run(paths["fused"])["q-bees"][0].score in (1 / 2, 1.0)
