@@ -21,7 +21,14 @@ from glow.errors import GlowError
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-COMMAND_ROOMS = ("glow.training", "glow.evaluation", "model_export", "index_builder", "service", "service.explain")
+COMMAND_ROOMS = (
+    "glow.training",
+    "glow.evaluation",
+    "model_export",
+    "index_builder",
+    "service",
+    "service.explain",
+)
 TORCH_ROOMS = ("glow.training", "model_export")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)

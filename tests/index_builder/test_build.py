@@ -123,7 +123,16 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
     assert "50 documents are few enough" in report["index"]["why"]
     assert report["index"]["size_bytes"] == (output / report["version"] / "vectors.faiss").stat().st_size
     assert report["recall"] == {"recall": 1.0, "depth": 10, "queries": 50, "seed": 0}
-    assert list(report["seconds"]) == ["read", "terms", "columns", "encode", "index", "recall", "check", "total"]
+    assert list(report["seconds"]) == [
+        "read",
+        "terms",
+        "columns",
+        "encode",
+        "index",
+        "recall",
+        "check",
+        "total",
+    ]
     assert all(took >= 0 for took in report["seconds"].values())
     assert report["documents_per_second"]["total"] > 0
     assert report["peak_memory_bytes"] > 10_000_000

@@ -93,7 +93,11 @@ BAD_BODIES: list[tuple[bytes, str, list[str]]] = [
     (b'{"query": "bees", "filter": {"field": "year", "eq": "2000"}}', "invalid_filter", ["/filter/eq"]),
     (b'{"query": "bees", "filter": []}', "invalid_request", ["/filter"]),
     (b'{"query": "bees", "facets": [{"field": "nope"}]}', "invalid_filter", ["/facets/0/field"]),
-    (b'{"query": "bees", "facets": [{"field": "lang", "limit": 101}]}', "invalid_request", ["/facets/0/limit"]),
+    (
+        b'{"query": "bees", "facets": [{"field": "lang", "limit": 101}]}',
+        "invalid_request",
+        ["/facets/0/limit"],
+    ),
     (b'{"query": "bees", "highlight": {"fields": ["nope"]}}', "invalid_request", ["/highlight/fields/0"]),
     (b'{"query": "bees", "explain": {"deep": true}}', "invalid_request", None),
     (b'{"query": "bees", "timeout_ms": 0}', "invalid_request", ["/timeout_ms"]),
