@@ -107,10 +107,15 @@ def _parts(index: Index) -> list[str]:
 
 
 def _columns(index: Index) -> dict[str, dict[str, Any]]:
-    """Metadata that can be filtered and counted by: type, or types where values differ, and documents with a value."""
+    """Metadata that can be filtered and counted by: types, documents with a value, different values."""
     fields = {} if index.columns is None else index.columns.fields
     return {
-        name: {"type": next(iter(field.parts)), "types": list(field.parts), "documents": field.documents}
+        name: {
+            "type": next(iter(field.parts)),
+            "types": list(field.parts),
+            "documents": field.documents,
+            "distinct": sum(len(part.values) for part in field.parts.values()),
+        }
         for name, field in list(fields.items())[:SHOWN_COLUMNS]
     }
 

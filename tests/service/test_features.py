@@ -195,7 +195,8 @@ def test_info_tells_parts_and_metadata(http: httpx.Client) -> None:
     info = http.get("/info").json()
     assert info["retrievers"] == list(RETRIEVERS)
     assert info["index"]["parts"] == ["impacts", "columns", "explain"]
-    assert info["index"]["columns"]["year"] == {"type": "number", "types": ["number"], "documents": 50}
+    year = {"type": "number", "types": ["number"], "documents": 50, "distinct": 25}
+    assert info["index"]["columns"]["year"] == year
     assert info["index"]["fusion"]["method"] in ("convex", "rrf")
 
 
