@@ -1,0 +1,99 @@
+"""An index of passages, served: hits are documents, each with the passage that matched best."""
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.schemas import SearchResult
+
+ROOT = Path(__file__).parent.parent.parent
+TOPICS = ("bees", "whales", "owls", "salmon", "ants", "lichen", "krill", "foxes")
+
+
+@pytest.fixture(scope="module")
+def passages(
+    tmp_path_factory: pytest.TempPathFactory,
+    toy_model: Path,
+    start_server: Callable[..., AbstractContextManager[Any]],
+) -> Iterator[httpx.Client]:
+    """A service over documents whose bodies are one long sentence after another, each of one topic."""
+    folder = tmp_path_factory.mktemp("passages")
+    lines = [
+        {
+            "_id": f"d{number}",
+            "title": f"Notes {number}",
+            "text": " ".join(
+                f"Paragraph {place} tells how {TOPICS[(number + place) % len(TOPICS)]} live near rivers and hills."
+                for place in range(40)
+            ),
+            "number": number,
+        }
+        for number in range(12)
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    files = [
+        "--model",
+        str(toy_model),
+        "--input",
+        str(folder / "corpus.jsonl"),
+        "--output",
+        str(folder / "root"),
+    ]
+    command = [sys.executable, "-m", "index_builder", "build", "--threads", "1", "--passages", *files]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    with (
+        start_server(folder, "--index-root", str(folder / "root")) as server,
+        httpx.Client(base_url=server.url, timeout=30) as client,
+    ):
+        yield client
+
+
+def ask(client: httpx.Client, **body: Any) -> dict[str, Any]:
+    answer = client.post("/search", json={"query": "how owls live near rivers", **body})
+    assert answer.status_code == 200, answer.text
+    SearchResult.model_validate_json(answer.content)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_hits_are_documents_with_the_passage_that_lies_where_it_says(passages: httpx.Client) -> None:
+    info = passages.get("/info").json()["index"]
+    assert info["documents"] == 12 and info["passages"] > 24 and "passages" in info["parts"]
+    found = ask(passages, top_k=12)["hits"]
+    assert len({hit["id"] for hit in found}) == len(found) == 12
+    for hit in found:
+        place = hit["passage"]
+        assert hit["fields"]["text"][place["start"] : place["end"]] == place["text"]
+        assert len(place["text"]) < len(hit["fields"]["text"])
+
+
+@pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
+def test_pages_filters_and_reasons_are_of_documents(passages: httpx.Client, retriever: str) -> None:
+    allowed = {"field": "number", "lt": 7}
+    asked = {"retriever": retriever, "filter": allowed, "candidates": 12}
+    whole = [hit["id"] for hit in ask(passages, top_k=12, **asked)["hits"]]
+    assert sorted(whole) == [f"d{number}" for number in range(7)]
+    pages = [[hit["id"] for hit in ask(passages, top_k=3, offset=at, **asked)["hits"]] for at in (0, 3, 6)]
+    assert list(itertools.chain(*pages)) == whole
+    found = ask(passages, top_k=2, explain=True, highlight=True, facets=[{"field": "number"}], **asked)
+    assert found["facets"]["number"]["counted"] == 7
+    for hit in found["hits"]:
+        words = {term["word"] for term in hit["explanation"]["terms"] if term["field"] == "text"}
+        read = hit["passage"]["text"] if "passage" in hit else hit["fields"]["text"]
+        assert words and all(word in read.lower() for word in words)
+        assert "<em>" in "".join(hit["highlights"]["text"])
+
+
+def test_a_document_that_words_found_has_the_cosine_of_its_best_passage(passages: httpx.Client) -> None:
+    dense = {hit["id"]: hit["score"] for hit in ask(passages, top_k=12)["hits"]}
+    hybrid = ask(passages, retriever="hybrid", top_k=1, candidates=1)["hits"]
+    for hit in hybrid:
+        assert hit["scores"]["dense"] == pytest.approx(dense[hit["id"]], abs=1e-5)
