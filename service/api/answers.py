@@ -162,6 +162,7 @@ def note(
         offset=call.offset,
         index=index.version,
         took_ms=context.took_ms(),
+        filter=checked.filter,
         degraded=answer.degraded,
     )
     service.query_log.log(query, answer.page)

@@ -28,12 +28,14 @@ class CheckedSearch:
         fields: names of the fields to return, in the order asked for.
         timeout_ms: its deadline, from its first byte.
         allow_partial: whether to answer with what there is once the deadline has passed.
+        filter: as it was sent, for the query log; None for none.
     """
 
     call: SearchCall
     fields: tuple[str, ...]
     timeout_ms: int
     allow_partial: bool
+    filter: dict[str, Any] | None = None
 
 
 def check_search(value: dict[str, Any], settings: Settings, index: Index) -> CheckedSearch:
@@ -70,7 +72,8 @@ def check_search(value: dict[str, Any], settings: Settings, index: Index) -> Che
         features.highlight,
         features.explain,
     )
-    return CheckedSearch(call, fields, body.timeout_ms or settings.default_timeout_ms, body.allow_partial)
+    timeout_ms = body.timeout_ms or settings.default_timeout_ms
+    return CheckedSearch(call, fields, timeout_ms, body.allow_partial, body.filter)
 
 
 def _without_lacking(value: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from glow.search import Index
 from service.api.schemas import SearchResult
+from service.query_log import read_query_log
 
 ROOT = Path(__file__).parent.parent.parent
 RETRIEVERS = ("dense", "lexical", "hybrid")
@@ -222,3 +223,16 @@ def test_any_page_is_a_part_of_the_whole_ranking(
     assert np.all([hit["metadata"]["year"] >= low for hit in whole])
     ties = [(-hit["score"], hit["id"]) for hit in whole if hit["score"] == scores[0]]
     assert ties == sorted(ties)
+
+
+def test_the_query_log_tells_retriever_and_filter(
+    run_server: Callable[..., AbstractContextManager[Any]], toy_index: Path, tmp_path: Path
+) -> None:
+    wanted = {"field": "year", "lt": 2010}
+    with run_server("--index-root", toy_index, "--query-log", tmp_path / "queries.jsonl") as server:
+        with httpx.Client(base_url=server.url, timeout=30) as client:
+            found = ask(client, retriever="hybrid", filter=wanted, facets=[{"field": "lang"}], highlight=True)
+        server.stop()
+    (logged,) = read_query_log(tmp_path / "queries.jsonl")
+    assert (logged.retriever, logged.filter) == ("hybrid", wanted)
+    assert list(logged.hits) == ids(found)
