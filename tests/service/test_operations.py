@@ -38,7 +38,7 @@ def test_info_tells_what_runs(http: httpx.Client, index: Index) -> None:
     assert info["index"]["documents"] == len(index.dense)
     assert info["index"]["hashes"] == index.manifest.hashes
     assert info["providers"] == ["CPUExecutionProvider"]
-    assert info["retrievers"] == ["dense"]
+    assert info["retrievers"] == ["dense", "lexical", "hybrid"]
     assert [field["name"] for field in info["fields"]] == list(index.preprocessor.schema.names)
     assert info["settings"]["max_body_bytes"] == 65_536
     assert "index_root" not in info["settings"]
