@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.artifact.model import QUERY_SIDE_FILES
+from glow.artifact.model import EXPLAIN_FILES, QUERY_SIDE_FILES
 from glow.collection import read_documents
 from glow.runtime import Model
 from glow.search import Index
@@ -50,6 +50,7 @@ def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, l
     assert names(output / index.version) == [
         "columns",
         "documents.sqlite",
+        "impacts",
         "manifest.json",
         "model",
         "report.json",
@@ -92,7 +93,10 @@ def test_the_manifest_binds_model_and_term_table(toy_index: Path, toy_model: Pat
     manifest, model = published(toy_index).manifest, Model.open(toy_model)
     assert manifest.hashes["model"] == model.hash
     assert manifest.hashes["terms"] == TermTable.load(toy_index / manifest.name / "terms").hash
-    files = {name: hashlib.sha256((toy_model / name).read_bytes()).hexdigest() for name in QUERY_SIDE_FILES}
+    files = {
+        name: hashlib.sha256((toy_model / name).read_bytes()).hexdigest()
+        for name in (*QUERY_SIDE_FILES, *EXPLAIN_FILES)
+    }
     assert manifest.parents == {"model": {"name": "toy-model", "hash": model.hash, "files": files}}
     assert manifest.counts == {"documents": 50, "dimensions": 32, "rejects": 0}
     assert manifest.parameters["kind"] == "flat"
@@ -127,6 +131,7 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
         "read",
         "terms",
         "columns",
+        "lexical",
         "encode",
         "index",
         "recall",

@@ -121,9 +121,9 @@ def disk_of(size_bytes: int) -> Iterator[None]:
     ("size_bytes", "stages"),
     [
         (1 << 10, []),  # the document store
-        (300 * 32 * 4 - 1, ["read", "terms"]),  # the vectors
-        (300 * 32 * 4, ["read", "terms", "encode"]),  # FAISS's file, a little larger
-        (54 << 10, ["read", "terms", "encode", "index", "recall"]),  # the model's copy
+        (300 * 32 * 4 - 1, ["read", "terms", "columns", "lexical"]),  # the vectors
+        (300 * 32 * 4, ["read", "terms", "columns", "lexical", "encode"]),  # FAISS's file, a little larger
+        (54 << 10, ["read", "terms", "columns", "lexical", "encode", "index", "recall"]),  # the model's copy
     ],
 )
 def test_a_full_disk_fails_clearly_in_any_stage_and_leaves_the_live_version(

@@ -98,9 +98,11 @@ def test_stages_are_plain_lines_where_no_terminal_is(build: Run, toy_corpus: Pat
     assert [line.partition(":")[0] for line in lines] == [
         "read",
         "terms",
+        "columns",
+        "lexical",
         "encode",
         "index",
         "recall",
         "check",
     ]
-    assert lines[2].startswith("encode: 50 documents in ")
+    assert lines[4].startswith("encode: 50 documents in ")

@@ -102,5 +102,5 @@ def test_a_vector_that_is_not_finite_fails_the_build_and_names_the_row(
     model: Model, documents: list[Document], tmp_path: Path
 ) -> None:
     encoder = BrokenEncoder(model.folder / "document.onnx")
-    with pytest.raises(BuildError, match="document row 3 is not finite"):
+    with pytest.raises(BuildError, match="vector of row 3 is not finite"):
         encode_corpus(documents, model.preprocessor, encoder, 2, tmp_path / "v", lambda _: None)

@@ -90,7 +90,7 @@ class SearchPage:
         )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests; each has a context of its own."""
     if not CHROMIUM.is_file():
