@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search import Fusion, Index, Ranking, SearchParams, fuse_rankings
+from glow.search import Fusion, ImpactIndex, Index, SearchParams, fuse_rankings
 from glow.search.dense_scores import dense_scorer
 from glow.search.passages_search import search_documents
 from glow.search.row_mask import RowMask
@@ -64,7 +64,8 @@ def rank_dense(
 
 def rank_lexical(index: Index, text: str, k: int, allowed: RowMask | None = None) -> Ranked:
     """The k documents whose words match a query's best; none that shares no word with it. Needs `index.impacts`."""
-    scores, rows = _lexical(index, index.preprocessor.pieces.words(text), k, allowed)
+    words = index.preprocessor.pieces.words(text)
+    scores, rows = _impacts(index).search(words, k, allowed, index.order)
     return Ranked(scores, rows, {"lexical": scores}, {})
 
 
@@ -80,21 +81,20 @@ def rank_hybrid(
     """Both rankings, k documents of each, fused; the k best of them. Needs `index.impacts`; arguments as above."""
     dense = rank_dense(index, vector, k, params, allowed)
     words = index.preprocessor.pieces.words(text)
-    lexical = _lexical(index, words, k, allowed)
-    impacts = index.impacts
+    impacts = _impacts(index)
     fused = fuse_rankings(
         fusion,
         (dense.scores, dense.rows),
-        lexical,
+        impacts.search(words, k, allowed, index.order),
         index.order,
         dense_scorer(index.dense, index.passages, vector),
-        None if impacts is None else lambda rows: impacts.score(words, rows),
-        None if impacts is None else impacts.largest,
+        lambda rows: impacts.score(words, rows),
+        impacts.largest,
     )
     parts = {name: scores[:k] for name, scores in fused.parts.items()}
     return Ranked(fused.scores[:k], fused.rows[:k], parts, dense.passages)
 
 
-def _lexical(index: Index, words: list[str], k: int, allowed: RowMask | None) -> Ranking:
+def _impacts(index: Index) -> ImpactIndex:
     assert index.impacts is not None  # noqa: S101 - a request for it is refused before
-    return index.impacts.search(words, k, allowed, index.order)
+    return index.impacts

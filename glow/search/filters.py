@@ -44,7 +44,10 @@ def parse_filter(
         FilterError: it is no filter, or none for this index; every fault has its place.
     """
     parser = _Parser(columns, max_terms, max_depth)
-    expression = parser.node(value, pointer, 1)
+    try:
+        expression = parser.node(value, pointer, 1)
+    except _Stop as stop:
+        raise FilterError(stop.faults) from None
     if parser.faults or expression is None:
         raise FilterError(parser.faults)
     return expression
@@ -80,8 +83,12 @@ def types_of(field: Field) -> str:
     return ", ".join(_PLURALS[kind] for kind in field.parts)
 
 
-class _TooMuchError(FilterError):
-    """Ends the reading of a filter at once."""
+class _Stop(Exception):
+    """Ends the reading of a filter at once, with what was found until then."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__()
+        self.faults = faults
 
 
 class _Parser:
@@ -101,12 +108,10 @@ class _Parser:
         self._count(1, pointer)
         try:
             return self._group(value, pointer, depth)
-        except _TooMuchError:
-            raise
         except FilterError as error:
             self.faults += error.faults
             if len(self.faults) >= MAX_FAULTS:
-                raise _TooMuchError(self.faults) from error
+                raise _Stop(self.faults) from error
             return None
 
     def _group(self, value: Any, pointer: str, depth: int) -> Expression | None:
@@ -197,7 +202,7 @@ class _Parser:
             self._stop(pointer, f"more than {self._max_terms} conditions, groups and values")
 
     def _stop(self, pointer: str, detail: str) -> NoReturn:
-        raise _TooMuchError([*self.faults, Fault(pointer, detail)])
+        raise _Stop([*self.faults, Fault(pointer, detail)])
 
 
 def _refused(pointer: str, detail: str) -> FilterError:
