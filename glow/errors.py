@@ -15,6 +15,8 @@
     ├── DeviceError                a device was asked for that is not there
     ├── DependencyError            an optional package is needed and not installed
     ├── BuildError                 a build that cannot give a correct artefact
+    ├── BusyError                  another process changes the same index root
+    ├── ReadOnlyError              an index root cannot be written from here
     └── ExportError                an exported model that is not equal to its checkpoint
 
 Two rooms grow branches of their own: `service/errors.py` (what HTTP needs) and `glow/client/errors.py` (what a call of
@@ -139,6 +141,18 @@ class BuildError(GlowError):
     """A build cannot give a correct artefact."""
 
     code = "build_failed"
+
+
+class BusyError(GlowError):
+    """Another process is changing the same index root."""
+
+    code = "index_busy"
+
+
+class ReadOnlyError(GlowError):
+    """An index root cannot be written from here."""
+
+    code = "index_read_only"
 
 
 class ExportError(GlowError):

@@ -21,10 +21,12 @@ from glow.errors import (
     ArtifactError,
     ArtifactNotFoundError,
     BuildError,
+    BusyError,
     DependencyError,
     DeviceError,
     GlowError,
     InputError,
+    ReadOnlyError,
 )
 from glow.search import Index
 from index_builder.build import BuildResult, build
@@ -47,6 +49,8 @@ EXIT_CODES: tuple[tuple[type[GlowError], int], ...] = (
     (InputError, 2),
     (ArtifactError, 3),
     (BuildError, 4),
+    (BusyError, 4),
+    (ReadOnlyError, 4),
     (DeviceError, 5),
     (DependencyError, 5),
 )

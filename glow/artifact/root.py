@@ -1,18 +1,28 @@
-"""An index root: version folders, and a `CURRENT` file that names the live one."""
+"""An index root: version folders, and a `CURRENT` file that names the live one.
+
+CURRENT's first line is the live version; the lines below it, newest first, are those that were live before, so that
+publishing and rolling back are each one atomic write, and a history can never say other than what happened.
+"""
 
 import os
 import re
 import secrets
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from glow.artifact.folder import sync
+from glow.artifact.lock import RootLock
 from glow.artifact.manifest import Manifest, read_manifest, verify
 from glow.errors import ArtifactNotFoundError
 
 __all__ = ["CURRENT_FILE", "IndexRoot"]
 
 CURRENT_FILE = "CURRENT"
+HISTORY = 20
+"""Versions that CURRENT remembers beside the live one."""
+WAIT_S = 60.0
+"""How long a change waits for another one: publishing takes seconds."""
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -25,11 +35,21 @@ class IndexRoot:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = RootLock(path)
+
+    def locked(self, wait_s: float = WAIT_S) -> AbstractContextManager[None]:
+        """The right to change this root, for a block that reads, decides and writes; the methods below take it, too.
+
+        Raises:
+            BusyError: another process has it for longer than `wait_s`.
+            ReadOnlyError: the root cannot be written.
+        """
+        return self._lock.hold(wait_s)
 
     @staticmethod
     def new_version() -> str:
-        """A name for a new version, which sorts by time: `20261121T093000Z-7f3c`."""
-        return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+        """A name for a new version, which sorts by time: `20261121T093000.123456Z-7f3c`."""
+        return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(2)}"
 
     def folder(self, version: str) -> Path:
         """The version's folder.
@@ -55,7 +75,7 @@ class IndexRoot:
             ArtifactNotFoundError: nothing is published, or CURRENT names no version that is there.
         """
         try:
-            version = (self.path / CURRENT_FILE).read_text(encoding="utf-8").strip()
+            version = (self.path / CURRENT_FILE).read_text(encoding="utf-8").partition("\n")[0].strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ArtifactNotFoundError(
                 f"no published index in {self.path}: {CURRENT_FILE} cannot be read ({error}); "
@@ -68,6 +88,15 @@ class IndexRoot:
             )
         return version
 
+    def history(self) -> list[str]:
+        """The versions that were live before this one and are still there, newest first."""
+        try:
+            lines = (self.path / CURRENT_FILE).read_text(encoding="utf-8").split("\n")[1:]
+        except (OSError, UnicodeDecodeError):
+            return []
+        there = set(self.versions())
+        return [line for line in lines if line in there]
+
     def publish(self, version: str) -> Manifest:
         """Makes a version the live one, after verifying it whole.
 
@@ -75,17 +104,50 @@ class IndexRoot:
 
         Raises:
             ArtifactError: the version is missing or damaged; CURRENT stays as it was.
+            BusyError: another process changes this root.
+            ReadOnlyError: the root cannot be written.
         """
-        manifest = verify(self.folder(version), "index")
+        folder = self.folder(version)
+        if not folder.is_dir():
+            read_manifest(folder, "index")  # says what is missing; a root that is not there is not made
+        with self.locked():
+            manifest = verify(folder, "index")
+            try:
+                before = [self.current(), *self.history()]
+            except ArtifactNotFoundError:
+                before = self.history()
+            self._write_current([version, *(each for each in before if each != version)])
+        return manifest
+
+    def rollback(self) -> Manifest:
+        """Makes the version live that was so before the live one; what is left behind leaves the history.
+
+        Raises:
+            ArtifactNotFoundError: no version was live before, or none of them is left.
+            ArtifactError, BusyError, ReadOnlyError: as `publish`.
+        """
+        if not self.path.is_dir():
+            self.current()
+        with self.locked():
+            live, before = self.current(), self.history()
+            if not before:
+                raise ArtifactNotFoundError(
+                    f"no version was live before {live}, or none is left; name one of "
+                    f"{', '.join(self.versions())} with `python -m index_builder publish`"
+                )
+            manifest = verify(self.folder(before[0]), "index")
+            self._write_current(before)
+        return manifest
+
+    def _write_current(self, versions: list[str]) -> None:
         temporary = self.path / f".{CURRENT_FILE}-{os.getpid()}-{secrets.token_hex(4)}"
         try:
-            temporary.write_text(version + "\n", encoding="utf-8")
+            temporary.write_text("".join(f"{each}\n" for each in versions[: HISTORY + 1]), encoding="utf-8")
             sync(temporary)
             temporary.replace(self.path / CURRENT_FILE)
             sync(self.path)
         finally:
             temporary.unlink(missing_ok=True)
-        return manifest
 
     def manifest(self, version: str) -> Manifest:
         """The manifest of a version, its files unchecked."""

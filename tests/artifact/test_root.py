@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,9 +31,15 @@ def test_versions_are_listed_oldest_first_and_half_made_ones_are_not(root: Index
     assert IndexRoot(root.path / "nowhere").versions() == []
 
 
+def test_versions_made_within_a_second_sort_by_time() -> None:
+    names = [IndexRoot.new_version() for _ in range(50)]
+    stamps = [name.partition("-")[0] for name in names]
+    assert stamps == sorted(stamps) and len(set(stamps)) > 1
+
+
 def test_a_new_version_sorts_after_older_ones_and_can_name_a_folder() -> None:
     version = IndexRoot.new_version()
-    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{4}", version)
+    assert re.fullmatch(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{4}", version)
     assert version > "20260101T000000Z-aaaa"
 
 
@@ -41,10 +48,46 @@ def test_publish_makes_a_version_the_live_one(root: IndexRoot) -> None:
         assert root.publish(version).name == version
         assert root.current() == version
     assert sorted(path.name for path in root.path.iterdir()) == [
+        ".lock",
         "20260101T000000Z-aaaa",
         "20260102T000000Z-bbbb",
         "CURRENT",
     ]
+
+
+def test_a_rollback_goes_back_in_the_order_of_what_was_live(root: IndexRoot) -> None:
+    first, second = root.versions()
+    with write_artifact(root.path / "v3", "index"):
+        pass
+    for version in (first, second, "v3", second):
+        root.publish(version)
+    assert (root.current(), root.history()) == (second, ["v3", first])
+    assert root.rollback().name == "v3"
+    assert (root.current(), root.history()) == ("v3", [first])
+    assert root.rollback().name == first
+    with pytest.raises(ArtifactNotFoundError, match="no version was live before"):
+        root.rollback()
+    assert root.current() == first
+
+
+def test_a_version_that_was_live_and_is_gone_is_passed_over(root: IndexRoot) -> None:
+    first, second = root.versions()
+    with write_artifact(root.path / "v3", "index"):
+        pass
+    for version in (first, second, "v3"):
+        root.publish(version)
+    shutil.rmtree(root.path / second)
+    assert root.rollback().name == first
+
+
+def test_a_damaged_version_is_not_rolled_back_to(root: IndexRoot) -> None:
+    old, new = root.versions()
+    for version in (old, new):
+        root.publish(version)
+    (root.path / old / "vectors.bin").write_text("20260101T000000Z-aaaA")
+    with pytest.raises(IntegrityError, match=r"vectors\.bin"):
+        root.rollback()
+    assert (root.current(), root.history()) == (new, [old])
 
 
 def test_a_damaged_version_is_not_published_and_the_live_one_stays(root: IndexRoot) -> None:

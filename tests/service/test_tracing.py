@@ -220,12 +220,12 @@ def dead_port() -> socket.socket:
 def test_a_collector_that_does_not_answer_slows_nothing(make: Callable[[], socket.socket]) -> None:
     with make() as port:
         tracer = Tracer(settings(otel_endpoint=f"http://127.0.0.1:{port.getsockname()[1]}"))
-        slowest = 0.0
+        took = []
         for _ in range(2_000):  # 8,000 spans: more than may wait
             started = time.perf_counter()
             tracer.record(FINISHED)
-            slowest = max(slowest, time.perf_counter() - started)
-        assert slowest < 1.0
+            took.append(time.perf_counter() - started)
+        assert sorted(took)[-20] < 0.1  # a queue that is full would stop most of them; a busy machine, one
         started = time.perf_counter()
         tracer.close()
         assert time.perf_counter() - started < 4.0
