@@ -1,39 +1,24 @@
 """The commands: build, publish, verify, tune.
 
-Exit codes: 0 done; 1 a bug; 2 wrong options or input; 3 a model or index is missing, damaged or does not fit;
-4 the build failed; 5 the device or an optional package is not there; 130 and 143 interrupted.
+How they end is in `index_builder.reporting`. Other commands have a module each, and are registered below.
 """
 
-import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from glow.artifact import IndexRoot, default_model
-from glow.errors import (
-    ArtifactError,
-    ArtifactNotFoundError,
-    BuildError,
-    BusyError,
-    DependencyError,
-    DeviceError,
-    GlowError,
-    InputError,
-    ReadOnlyError,
-)
+from glow.errors import ArtifactNotFoundError, BuildError
 from glow.search import Index
 from index_builder.build import BuildResult, build
 from index_builder.options import BuildOptions, parse_rename
 from index_builder.progress import Stages
 from index_builder.recall import RECALL_FLOOR
-from index_builder.report import failure_report, require_writable, write_json
+from index_builder.report import write_json
+from index_builder.reporting import Json, Output, Version, all_cores, reporting, say
 from index_builder.tune import TuneOptions, tune_index
 
 __all__ = ["app"]
@@ -44,18 +29,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-EXIT_CODES: tuple[tuple[type[GlowError], int], ...] = (
-    (InputError, 2),
-    (ArtifactError, 3),
-    (BuildError, 4),
-    (BusyError, 4),
-    (ReadOnlyError, 4),
-    (DeviceError, 5),
-    (DependencyError, 5),
-)
-SIGNALLED = 128
-EXIT_INTERRUPTED = SIGNALLED + signal.SIGINT
 
 
 class IndexChoice(StrEnum):
@@ -81,11 +54,6 @@ class TermStatsChoice(StrEnum):
     CORPUS = "corpus"
     MODEL = "model"
     BLEND = "blend"
-
-
-Output = Annotated[Path, typer.Option("--output", help="Index root: the folder of all versions.")]
-Version = Annotated[str | None, typer.Argument(help="Version name.", show_default=False)]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")]
 
 
 @app.command("build")
@@ -124,7 +92,7 @@ def build_command(
     json: Json = None,
 ) -> None:
     """Builds a version from documents, and publishes it."""
-    with _reporting(json):
+    with reporting(json):
         options = BuildOptions(
             model=model or default_model(),
             source=source,
@@ -132,7 +100,7 @@ def build_command(
             publish=publish,
             index=index.value,
             device=device.value,
-            threads=threads or _all_cores(),
+            threads=threads or all_cores(),
             rename=parse_rename(rename or []),
             term_stats=term_stats.value,
             max_words=max_words,
@@ -149,29 +117,29 @@ def build_command(
         result = build(options, Stages(sys.stderr))
         if json:
             _write_report(json, result)
-        _say(_summary(result, output))
+        say(_summary(result, output))
 
 
 @app.command("publish")
 def publish_command(output: Output, version: Version = None) -> None:
     """Makes a version the live one (default: the newest), after verifying it whole."""
-    with _reporting(None):
+    with reporting(None):
         root = IndexRoot(output)
         chosen = version or _newest(root)
         root.publish(chosen)
-        _say(f"published {chosen}")
+        say(f"published {chosen}")
 
 
 @app.command("verify")
 def verify_command(output: Output, version: Version = None, json: Json = None) -> None:
     """Checks every file of a version (default: the live one) and opens it."""
-    with _reporting(json):
+    with reporting(json):
         root = IndexRoot(output)
         chosen = version or root.current()
         index = Index.open(root.folder(chosen))
         if json:
             write_json(json, {"status": "sound", "version": chosen, "counts": index.manifest.counts})
-        _say(f"{chosen} is sound: {index.documents.count} documents, {index.dense.kind}, {index.model}")
+        say(f"{chosen} is sound: {index.documents.count} documents, {index.dense.kind}, {index.model}")
 
 
 @app.command("tune")
@@ -186,38 +154,11 @@ def tune_command(
     json: Json = None,
 ) -> None:
     """Fits how hybrid search fuses to judged queries, and stores it with a new version of the same files."""
-    with _reporting(json):
+    with reporting(json):
         result = tune_index(TuneOptions(output, version, data, split, candidates, publish, seed))
         if json:
             write_json(json, result.report(published=publish))
-        _say(result.summary(published=publish))
-
-
-@contextmanager
-def _reporting(json: Path | None) -> Iterator[None]:
-    """Ends a command that cannot do its work with one line on stderr and the exit code for it."""
-    received: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        require_writable(json)
-        yield
-    except KeyboardInterrupt:
-        _fail("interrupted; no unfinished version was left behind", _signal_code(received))
-    except GlowError as error:
-        if json:
-            with suppress(OSError):  # the message below still comes
-                write_json(json, failure_report(error))
-        _fail(
-            f"error ({error.code}): {error}",
-            next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1),
-        )
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        say(result.summary(published=publish))
 
 
 def _write_report(json: Path, result: BuildResult) -> None:
@@ -225,24 +166,6 @@ def _write_report(json: Path, result: BuildResult) -> None:
         write_json(json, result.report)
     except OSError as error:
         raise BuildError(f"version {result.version} is built, but not its report {json}: {error}") from error
-
-
-def _signal_code(received: list[int]) -> int:
-    return SIGNALLED + received[0] if received else EXIT_INTERRUPTED
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    sys.stderr.write(f"index_builder: {' '.join(message.split())}\n")
-    raise typer.Exit(code)
-
-
-def _all_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _say(message: str) -> None:
-    sys.stdout.write(message + "\n")
 
 
 def _newest(root: IndexRoot) -> str:
