@@ -66,8 +66,9 @@ def export_model(
     """
     texts = parity_texts(source.preprocessor, queries, documents)
     with write_artifact(out, "model", replace=replace) as writer, tempfile.TemporaryDirectory() as scratch:
-        _write_towers(source.towers, Path(scratch), "none")
-        _write_towers(source.towers, writer.folder, how)
+        traced = {name: export_graph(tower) for name, tower in _named(source.towers).items()}
+        _write_towers(traced, Path(scratch), "none")
+        _write_towers(traced, writer.folder, how)
         pad_id = source.preprocessor.pieces.pad_id
         parity = {
             name: check_parity(
@@ -89,14 +90,18 @@ def export_model(
     return report
 
 
-def _write_towers(towers: TwoTowers, folder: Path, how: Quantisation) -> None:
-    graphs: dict[str, ModelProto] = {
-        name: quantise_matrices(export_graph(tower), how) for name, tower in _named(towers).items()
-    }
+def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantisation) -> None:
+    graphs = {name: quantise_matrices(_copy(graph), how) for name, graph in traced.items()}
     share_word_table(graphs, folder, int8=how == "int8")
     for name, graph in graphs.items():
         move_weights(graph, folder / TOWER_WEIGHTS[name])
         onnx.save(graph, folder / name)
+
+
+def _copy(graph: ModelProto) -> ModelProto:
+    copied = ModelProto()
+    copied.CopyFrom(graph)
+    return copied
 
 
 def _named(towers: TwoTowers) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from glow.artifact import verify
 from glow.errors import BuildError, ExportError
 from glow.nn import TowerConfig, TwoTowers
+from glow.records import Document
 from glow.runtime import Encoder, Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, Weighting, WordPieces
@@ -19,6 +20,7 @@ from model_export.package import Source, export_model
 from model_export.parity import invariance, torch_vectors
 
 SCHEMA = FieldSchema.preset("glow-default")
+FEW = [Document("d", {"title": ("honey bees",), "text": ("bees eat rice " * 40,)})]
 TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and water; rice!", "東京 café"]
 
 
@@ -51,7 +53,7 @@ def exported(
     request: pytest.FixtureRequest, source: Source, tmp_path_factory: pytest.TempPathFactory
 ) -> Model:
     out = tmp_path_factory.mktemp("models") / request.param
-    export_model(source, out, request.param)
+    export_model(source, out, request.param, TEXTS, FEW)
     return Model.open(out)
 
 
@@ -86,11 +88,11 @@ def test_the_way_back_to_torch_gives_the_same_vectors(exported: Model) -> None:
 def test_a_model_read_back_and_exported_again_is_the_same_model(
     source: Source, tmp_path: Path, traced_once: dict[str, onnx.ModelProto]
 ) -> None:
-    export_model(source, tmp_path / "first", "none")
+    export_model(source, tmp_path / "first", "none", TEXTS, FEW)
     first = Model.open(tmp_path / "first")
     traced_once.clear()
     again = Source(read_towers(first), first.preprocessor, {}, {})
-    export_model(again, tmp_path / "again", "none")
+    export_model(again, tmp_path / "again", "none", TEXTS, FEW)
     assert Model.open(tmp_path / "again").hash == first.hash
 
 
@@ -130,7 +132,7 @@ def test_a_tower_that_differs_is_refused_and_leaves_nothing(
 
     monkeypatch.setattr("model_export.package.onnx.save", broken)
     with pytest.raises(ExportError, match="max difference"):
-        export_model(source, tmp_path / "model", "none")
+        export_model(source, tmp_path / "model", "none", TEXTS, FEW)
     assert list(tmp_path.iterdir()) == []
 
 
