@@ -9,18 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glow.collection import has_text, parse_document, parse_object
 from glow.errors import RecordError
 from glow.records import Document
 from glow.search import DocumentWriter
 from glow.text import Preprocessor, TermCounter, TermTable, field_words
+from index_builder.lines import LineReader
 from index_builder.options import BuildOptions
 from index_builder.rejects import RejectLog
-from index_builder.source import Line, Source
+from index_builder.source import Source
 
 __all__ = ["CorpusStats", "read_corpus"]
-
-SHOWN_KEYS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ def read_corpus(
     Raises:
         InputError: a file cannot be read.
     """
-    reader = _Reader(preprocessor, options)
+    reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
     counter = TermCounter(options.max_words)
     read_bytes = 0
     with DocumentWriter(store) as writer:
@@ -77,36 +75,3 @@ def read_corpus(
                 read_bytes += line.read_bytes
                 advance(line.read_bytes)
     return CorpusStats(writer.count, read_bytes, counter.table())
-
-
-class _Reader:
-    """Lines to documents with text."""
-
-    def __init__(self, preprocessor: Preprocessor, options: BuildOptions) -> None:
-        self._names = preprocessor.schema.names
-        self._options = options
-
-    def read(self, line: Line) -> Document:
-        """The document of a line; RecordError where there is none to index."""
-        if line.is_too_long:
-            raise RecordError(
-                f"line longer than {self._options.max_line_bytes} bytes: --max-line-bytes sets it"
-            )
-        document = parse_document(line.data, self._names, self._options.rename)
-        if not has_text(document):
-            keys = ", ".join(list(document.metadata)[:SHOWN_KEYS])
-            names = ", ".join(self._names)
-            raise RecordError(
-                f"no text in any field: the model reads {names}; other keys here: {keys or 'none'}"
-            )
-        return document
-
-    def known_id(self, line: Line) -> str | None:
-        """The id of a line that is no document, where it can be read all the same."""
-        try:
-            value = parse_object(line.data)
-        except RecordError:
-            return None
-        found = next((key for key, wanted in self._options.rename.items() if wanted == "_id"), "_id")
-        identifier = value.get(found)
-        return identifier if isinstance(identifier, str) else None

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from glow.artifact import IndexRoot
 from glow.errors import ConfigError, InputError, MismatchError
 from glow.evaluation.measures import grades_by_query
+from glow.evaluation.ndcg import dcg
 from glow.evaluation.task import Task, find_tasks
 from glow.search import Index, Ranking
 from glow.search.dense_scores import dense_scorer
 from glow.search.hybrid import FUSION_FILE
 from glow.search.passages_search import search_documents
 from index_builder.derive import derive
-from index_builder.tuning import DEPTH, Candidates, Tuned, dcg, tune
+from index_builder.tuning import DEPTH, Candidates, Tuned, tune
 
 __all__ = ["TuneOptions", "TuneResult", "candidates_of", "judged_rows", "tune_index"]
 
@@ -198,9 +199,8 @@ def _dense(index: Index, vector: NDArray[np.float32], k: int) -> Ranking:
 
 def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
     """Id -> row of the judged documents that the index holds."""
-    return {
-        document.id: row for row, document in enumerate(index.documents.scan()) if document.id in documents
-    }
+    found = ((document, index.documents.find(document)) for document in sorted(documents))
+    return {document: row for document, row in found if row is not None}
 
 
 def _store(folder: Path, tuned: Tuned) -> None:

@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search import Fusion, ImpactIndex, Index, SearchParams, fuse_rankings
+from glow.search import Fusion, Index, SearchParams, fuse_rankings
 from glow.search.dense_scores import dense_scorer
 from glow.search.passages_search import search_documents
 from glow.search.row_mask import RowMask
+from glow.search.segments import ImpactsView
 
 __all__ = ["Ranked", "Retriever", "rank_dense", "rank_hybrid", "rank_lexical"]
 
@@ -95,6 +96,6 @@ def rank_hybrid(
     return Ranked(fused.scores[:k], fused.rows[:k], parts, dense.passages)
 
 
-def _impacts(index: Index) -> ImpactIndex:
+def _impacts(index: Index) -> ImpactsView:
     assert index.impacts is not None  # noqa: S101 - a request for it is refused before
     return index.impacts

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from glow.artifact.manifest import FORMAT_VERSION, MANIFEST_FILE, Kind, Manifest, file_records
+from glow.artifact.making import folder_for
+from glow.artifact.manifest import FORMAT_VERSION, MANIFEST_FILE, FileRecord, Kind, Manifest, file_records
 from glow.errors import BuildError
 
 __all__ = ["ArtifactWriter", "write_artifact"]
@@ -19,6 +19,7 @@ class ArtifactWriter:
     Attributes:
         folder: temporary folder beside the target; it becomes the artefact.
         hashes, parents, parameters, counts: go into the manifest.
+        known: path -> record of files in it that are hard links to a verified artefact's, which are not read again.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,6 +28,7 @@ class ArtifactWriter:
         self.parents: dict[str, object] = {}
         self.parameters: dict[str, object] = {}
         self.counts: dict[str, int] = {}
+        self.known: dict[str, FileRecord] = {}
 
 
 @contextmanager
@@ -45,10 +47,7 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
     """
     if target.exists() and not replace:
         raise BuildError(f"{target} exists already; choose another name or remove it first")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    folder.chmod(0o755)  # mkdtemp makes it private, but a service runs as another user than the builder
-    try:
+    with folder_for(target) as folder:
         writer = ArtifactWriter(folder)
         yield writer
         manifest = Manifest(
@@ -59,7 +58,7 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
             parents=writer.parents,
             parameters=writer.parameters,
             counts=writer.counts,
-            files=file_records(folder),
+            files=file_records(folder, writer.known),
         )
         (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes())
         _sync_tree(folder)
@@ -68,8 +67,6 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
         else:
             folder.rename(target)
         sync(target.parent)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _exchange(folder: Path, target: Path) -> None:

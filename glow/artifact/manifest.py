@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
@@ -13,7 +13,18 @@ from glow import __version__
 from glow.errors import ArtifactNotFoundError, FormatError, IntegrityError, MismatchError
 from glow.schema import StrictModel, describe
 
-__all__ = ["FORMAT_VERSION", "MANIFEST_FILE", "FileRecord", "Kind", "Manifest", "read_manifest", "verify"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MANIFEST_FILE",
+    "FileKey",
+    "FileRecord",
+    "Kind",
+    "KnownFiles",
+    "Manifest",
+    "known_files",
+    "read_manifest",
+    "verify",
+]
 
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
@@ -25,6 +36,29 @@ class FileRecord(StrictModel):
 
     size_bytes: int = Field(ge=0)
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class FileKey(NamedTuple):
+    """What tells one file on this machine from every other, and from itself after a change; hard links share it."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> "FileKey":
+        """The key of a file.
+
+        Raises:
+            OSError: it is not there.
+        """
+        found = path.stat()
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+KnownFiles = Mapping[FileKey, str]
+"""Files whose content was compared with their SHA-256 before."""
 
 
 class Manifest(StrictModel):
@@ -115,10 +149,32 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     return manifest
 
 
-def verify(folder: Path, kind: Kind) -> Manifest:
+def known_files(folder: Path, manifest: Manifest) -> dict[FileKey, str]:
+    """The files of an artefact that was verified before, for `verify` of another that shares some of them.
+
+    Args:
+        folder: the artefact's.
+        manifest: its manifest; files that are not there are left out.
+    """
+    found = {}
+    for name, record in manifest.files.items():
+        try:
+            found[FileKey.of(folder / name)] = record.sha256
+        except OSError:
+            continue
+    return found
+
+
+def verify(folder: Path, kind: Kind, known: KnownFiles | None = None) -> Manifest:
     """Reads the manifest and checks size and SHA-256 of every file it names.
 
     A file that it does not name is no part of the artefact (a model card may lie there) and must not be read.
+
+    Args:
+        folder: the artefact's.
+        kind: what it must be.
+        known: files that were verified before: one that is the same file, and recorded with the same SHA-256, is not
+            read again, so that a version of a few new files is checked in the time that those take.
 
     Raises:
         IntegrityError: a file is missing, has another size or other content; the message names the first.
@@ -134,6 +190,8 @@ def verify(folder: Path, kind: Kind) -> Manifest:
             raise IntegrityError(
                 f"{folder.name}/{name} has {size} bytes, expected {record.size_bytes}; restore the folder"
             )
+        if known and known.get(FileKey.of(path)) == record.sha256:
+            continue
         digest = file_sha256(path)
         if digest != record.sha256:
             raise IntegrityError(
@@ -151,14 +209,19 @@ def _through_link(folder: Path, name: str) -> bool:
     )
 
 
-def file_records(folder: Path) -> dict[str, FileRecord]:
-    """Size and checksum of every file below `folder` but its manifest."""
-    return {
-        path.relative_to(folder).as_posix(): FileRecord(
-            size_bytes=path.stat().st_size, sha256=file_sha256(path)
-        )
-        for path in _files(folder)
-    }
+def file_records(folder: Path, known: Mapping[str, FileRecord] | None = None) -> dict[str, FileRecord]:
+    """Size and checksum of every file below `folder` but its manifest.
+
+    Args:
+        folder: of the artefact in the making.
+        known: path -> record of files that are links to another artefact's; they are not read.
+    """
+    found = {}
+    for path in _files(folder):
+        name = path.relative_to(folder).as_posix()
+        record = known.get(name) if known else None
+        found[name] = record or FileRecord(size_bytes=path.stat().st_size, sha256=file_sha256(path))
+    return found
 
 
 def file_sha256(path: Path) -> str:

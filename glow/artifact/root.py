@@ -5,16 +5,26 @@ publishing and rolling back are each one atomic write, and a history can never s
 """
 
 import os
-import re
 import secrets
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from glow.artifact.folder import sync
 from glow.artifact.lock import RootLock
-from glow.artifact.manifest import Manifest, read_manifest, verify
-from glow.errors import ArtifactNotFoundError
+from glow.artifact.making import set_aside
+from glow.artifact.manifest import (
+    MANIFEST_FILE,
+    KnownFiles,
+    Manifest,
+    known_files,
+    read_manifest,
+    verify,
+)
+from glow.artifact.pinned import PINNED_FILE, VERSION_NAME, read_pinned
+from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError
 
 __all__ = ["CURRENT_FILE", "IndexRoot"]
 
@@ -23,7 +33,6 @@ HISTORY = 20
 """Versions that CURRENT remembers beside the live one."""
 WAIT_S = 60.0
 """How long a change waits for another one: publishing takes seconds."""
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class IndexRoot:
@@ -57,7 +66,7 @@ class IndexRoot:
         Raises:
             ArtifactNotFoundError: the name cannot be a version's.
         """
-        if not _VERSION.fullmatch(version):
+        if not VERSION_NAME.fullmatch(version):
             raise ArtifactNotFoundError(f"{version!r} is no version name; see the folders in {self.path}")
         return self.path / version
 
@@ -65,8 +74,10 @@ class IndexRoot:
         """All versions with a readable manifest, oldest name first."""
         if not self.path.is_dir():
             return []
-        folders = (path for path in self.path.iterdir() if _VERSION.fullmatch(path.name) and path.is_dir())
-        return sorted(path.name for path in folders if (path / "manifest.json").is_file())
+        folders = (
+            path for path in self.path.iterdir() if VERSION_NAME.fullmatch(path.name) and path.is_dir()
+        )
+        return sorted(path.name for path in folders if (path / MANIFEST_FILE).is_file())
 
     def current(self) -> str:
         """The live version's name.
@@ -74,19 +85,35 @@ class IndexRoot:
         Raises:
             ArtifactNotFoundError: nothing is published, or CURRENT names no version that is there.
         """
-        try:
-            version = (self.path / CURRENT_FILE).read_text(encoding="utf-8").partition("\n")[0].strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ArtifactNotFoundError(
-                f"no published index in {self.path}: {CURRENT_FILE} cannot be read ({error}); "
-                "run `python -m index_builder build` or `publish`"
-            ) from error
-        if not _VERSION.fullmatch(version) or not self.folder(version).is_dir():
+        version = self.named()
+        if not VERSION_NAME.fullmatch(version) or not self.folder(version).is_dir():
             raise ArtifactNotFoundError(
                 f"{CURRENT_FILE} in {self.path} names {version!r}, which is not there; "
                 f"found {', '.join(self.versions()) or 'no version'}; run `python -m index_builder publish`"
             )
         return version
+
+    def named(self) -> str:
+        """What the first line of CURRENT says, which may name a version that is not there, or none.
+
+        Raises:
+            ArtifactNotFoundError: CURRENT cannot be read.
+        """
+        try:
+            return (self.path / CURRENT_FILE).read_text(encoding="utf-8").partition("\n")[0].strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ArtifactNotFoundError(
+                f"no published index in {self.path}: {CURRENT_FILE} cannot be read ({error}); "
+                "run `python -m index_builder build` or `publish`"
+            ) from error
+
+    def live(self) -> str | None:
+        """The live version; None where nothing was ever published.
+
+        Raises:
+            ArtifactNotFoundError: CURRENT names no version that is there.
+        """
+        return self.current() if (self.path / CURRENT_FILE).exists() else None
 
     def history(self) -> list[str]:
         """The versions that were live before this one and are still there, newest first."""
@@ -100,7 +127,8 @@ class IndexRoot:
     def publish(self, version: str) -> Manifest:
         """Makes a version the live one, after verifying it whole.
 
-        The switch is one atomic rename; readers see the old version or the new one.
+        The switch is one atomic rename; readers see the old version or the new one. Files that it shares with the
+        live version, as hard links, were verified when that became live, and are not read again.
 
         Raises:
             ArtifactError: the version is missing or damaged; CURRENT stays as it was.
@@ -111,13 +139,21 @@ class IndexRoot:
         if not folder.is_dir():
             read_manifest(folder, "index")  # says what is missing; a root that is not there is not made
         with self.locked():
-            manifest = verify(folder, "index")
+            manifest = verify(folder, "index", self._verified(version))
             try:
                 before = [self.current(), *self.history()]
             except ArtifactNotFoundError:
                 before = self.history()
             self._write_current([version, *(each for each in before if each != version)])
         return manifest
+
+    def _verified(self, version: str) -> KnownFiles:
+        """Files of the live version, if that is another one."""
+        try:
+            live = self.current()
+            return {} if live == version else known_files(self.folder(live), self.manifest(live))
+        except ArtifactError:
+            return {}
 
     def rollback(self) -> Manifest:
         """Makes the version live that was so before the live one; what is left behind leaves the history.
@@ -139,13 +175,88 @@ class IndexRoot:
             self._write_current(before)
         return manifest
 
-    def _write_current(self, versions: list[str]) -> None:
-        temporary = self.path / f".{CURRENT_FILE}-{os.getpid()}-{secrets.token_hex(4)}"
-        try:
-            temporary.write_text("".join(f"{each}\n" for each in versions[: HISTORY + 1]), encoding="utf-8")
-            sync(temporary)
-            temporary.replace(self.path / CURRENT_FILE)
+    def pinned(self) -> list[str]:
+        """The versions that are never removed, by name; one of them may be gone all the same.
+
+        Raises:
+            FormatError: PINNED holds anything else.
+        """
+        return read_pinned(self.path)
+
+    def pin(self, version: str) -> None:
+        """Keeps a version from being removed, until `unpin`.
+
+        Raises:
+            ArtifactNotFoundError: there is no such version.
+            FormatError, BusyError, ReadOnlyError: as `pinned` and `publish`.
+        """
+        self.manifest(version)
+        with self.locked():
+            self.manifest(version)  # it may have been removed while this waited
+            self._write(self.path / PINNED_FILE, sorted({*self.pinned(), version}))
+
+    def unpin(self, version: str) -> bool:
+        """Lets a version be removed again; returns whether it was pinned.
+
+        Raises:
+            FormatError, BusyError, ReadOnlyError: as `pin`.
+        """
+        if not self.path.is_dir():
+            return False
+        with self.locked():
+            pinned = self.pinned()
+            if version in pinned:
+                self._write(self.path / PINNED_FILE, [each for each in pinned if each != version])
+        return version in pinned
+
+    def remove(self, version: str) -> Path:
+        """Takes a version away in one step; files that other versions share stay theirs.
+
+        Returns:
+            Where its files still lie, for `glow.artifact.making.discard`, which may take its time.
+
+        Raises:
+            BuildError: it is live or pinned.
+            ArtifactNotFoundError, FormatError, BusyError, ReadOnlyError: as `pin`.
+        """
+        with self.locked():
+            if version not in self.versions():
+                raise ArtifactNotFoundError(f"no version {version} in {self.path}")
+            if version in self.pinned() or version == self.live():
+                raise BuildError(f"version {version} is live or pinned, and is not removed")
+            aside = set_aside(self.folder(version))
             sync(self.path)
+        return aside
+
+    def amend(self, version: str, parameters: Mapping[str, Any]) -> Manifest:
+        """Adds parameters to the manifest of a version that was not published yet.
+
+        Raises:
+            BuildError: CURRENT names it; what was published never changes.
+            ArtifactError, BusyError, ReadOnlyError: as `publish`; files are not checked.
+        """
+        with self.locked():
+            if version in (self.live(), *self.history()):
+                raise BuildError(f"version {version} was published, and its manifest stays as it is")
+            manifest = self.manifest(version)
+            amended = manifest.model_copy(update={"parameters": {**manifest.parameters, **parameters}})
+            self._replace(self.folder(version) / MANIFEST_FILE, amended.to_bytes())
+        return amended
+
+    def _write_current(self, versions: list[str]) -> None:
+        self._write(self.path / CURRENT_FILE, versions[: HISTORY + 1])
+
+    def _write(self, path: Path, versions: list[str]) -> None:
+        self._replace(path, "".join(f"{each}\n" for each in versions).encode())
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        """Writes a file of the root or of a version in one step; a kill leaves a dot-file in the root, at most."""
+        temporary = self.path / f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}"
+        try:
+            temporary.write_bytes(content)
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -164,6 +164,11 @@ class Columns:
     left_out: Mapping[str, str]
     order: NDArray[np.uint32]
 
+    @property
+    def segments(self) -> "tuple[tuple[int, Columns], ...]":
+        """The first row of each segment and its columns, in the order of rows."""
+        return ((0, self),)
+
     @classmethod
     def open(cls, folder: Path, documents: int, verified: Collection[str] | None = None) -> "Columns":
         """Opens `columns/` of an index version.

@@ -5,7 +5,7 @@ n   queries     k   hits a query    D   dimensions
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from glow.search.row_mask import RowMask
 __all__ = [
     "DenseIndex",
     "SearchParams",
+    "VectorReader",
     "require_device",
     "set_threads",
     "to_gpu",
@@ -45,6 +46,8 @@ WRITE_BYTES = 1 << 20
 # FAISS's own limits on a GPU.
 GPU_MAX_HITS = 2048
 GPU_MAX_PROBES = 2048
+VectorReader = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Rows int64 [m] -> vectors float32 [m, D]."""
 _SIGNATURE = re.compile(r"^Error in .*? at \S+:\d+: (Error: )?", re.DOTALL)
 
 
@@ -218,9 +221,24 @@ class DenseIndex:
         """
         if not self.has_vectors:
             raise QueryError(f"an index of kind {self.kind} on {self.device} cannot score given documents")
-        storage = self._index if self.kind == "flat" else self._index.storage
-        stored: NDArray[np.float32] = storage.reconstruct_batch(rows)
-        return stored @ vector
+        return self._read(rows) @ vector
+
+    def reader(self) -> VectorReader | None:
+        """A function that reads stored vectors: rows int64 [m] -> float32 [m, D].
+
+        None where none are stored whole (`ivf-pq`) or on a GPU. An `ivf-flat` index first learns where each row lies,
+        8 bytes for each, which must not happen while it is searched.
+        """
+        if self.device != "cpu" or self.kind == "ivf-pq":
+            return None
+        if self.kind == "ivf-flat":
+            self._index.make_direct_map()
+        return self._read
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        storage = self._index.storage if self.kind == "hnsw" else self._index
+        found: NDArray[np.float32] = storage.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        return found
 
     def save(self, path: Path) -> None:
         """Writes the index in CPU form, whatever device it is on.

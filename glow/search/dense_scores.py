@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.dense import DenseIndex
 from glow.search.passages import PassageMap
+from glow.search.segments import DenseView
 
 __all__ = ["dense_scorer"]
 
 
 def dense_scorer(
-    dense: DenseIndex, passages: PassageMap | None, vector: NDArray[np.float32]
+    dense: DenseView, passages: PassageMap | None, vector: NDArray[np.float32]
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]] | None:
     """A function that tells the scores of documents for one query.
 

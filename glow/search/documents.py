@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from glow.errors import DocumentNotFoundError, FormatError, RecordError
 from glow.records import Document
 
-__all__ = ["DocumentStore", "DocumentWriter"]
+__all__ = ["DocumentStore", "DocumentWriter", "not_found"]
 
 _SCHEMA = """
 CREATE TABLE documents (
@@ -100,8 +100,20 @@ class DocumentStore:
         query = "SELECT id, fields, metadata FROM documents WHERE id = ?"
         found = self._connect().execute(query, (document_id,)).fetchone()
         if found is None:
-            raise DocumentNotFoundError(f"no document with id {document_id!r} in this index")
+            raise not_found(document_id)
         return _document(found)
+
+    def find(self, document_id: str) -> int | None:
+        """The row of an id; None where there is none."""
+        query = "SELECT row FROM documents WHERE id = ?"
+        found = self._connect().execute(query, (document_id,)).fetchone()
+        return None if found is None else int(found[0])
+
+    def row_before(self, document_id: str) -> int | None:
+        """The row of the last id before this one in code point order, whether or not this one is there."""
+        query = "SELECT row FROM documents WHERE id < ? ORDER BY id DESC LIMIT 1"
+        found = self._connect().execute(query, (document_id,)).fetchone()
+        return None if found is None else int(found[0])
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
         """The documents of rows, in the order asked for; every row must exist."""
@@ -119,6 +131,10 @@ class DocumentStore:
         query = "SELECT id, fields, metadata FROM documents WHERE row >= ? AND row < ? ORDER BY row"
         for found in self._connect().execute(query, (start, stop)):
             yield _document(found)
+
+    def by_id(self) -> Iterator[tuple[str, int, str, str]]:
+        """Yields id, row, fields and metadata (as JSON, as they are stored) of every document, in code point order of ids."""
+        yield from self._connect().execute("SELECT id, row, fields, metadata FROM documents ORDER BY id")
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """Yields the metadata of every document by row, without the fields, which take longer to read."""
@@ -139,6 +155,11 @@ class DocumentStore:
             connection = sqlite3.connect(self._uri, uri=True)
             self._local.connection = connection
         return connection
+
+
+def not_found(document_id: str) -> DocumentNotFoundError:
+    """The error of an id that no document has."""
+    return DocumentNotFoundError(f"no document with id {document_id!r} in this index")
 
 
 def _dump(value: object) -> str:

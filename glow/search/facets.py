@@ -1,5 +1,7 @@
 """Facets: how often each value of a metadata field occurs among some documents."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,17 +101,51 @@ def count_values(
             approximate.
     """
     documents = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
-    parts = columns.fields[field].parts
-    found = []
-    for kind in sorted(parts, key=VALUE_TYPES[::-1].index):
-        counts = _counts(parts[kind], documents)
-        codes = np.flatnonzero(counts)
-        # Codes are in the order of values, so a stable sort leaves equal counts in it.
-        best = codes[np.argsort(-counts[codes], kind="stable")][:limit]
-        found += [(int(counts[code]), parts[kind].values.value(int(code) - 1)) for code in best]
+    segments, found = columns.segments, list[tuple[int, Scalar]]()
+    for kind in sorted(columns.fields[field].parts, key=VALUE_TYPES[::-1].index):
+        if len(segments) == 1:
+            found += _top(columns.fields[field].parts[kind], documents, limit)
+            continue
+        held = [
+            (segment.fields[field].parts[kind], _inside(segment, start, documents))
+            for start, segment in segments
+            if field in segment.fields and kind in segment.fields[field].parts
+        ]
+        found += _top_of_all(held, limit)
     found.sort(key=lambda pair: -pair[0])
     values = tuple(ValueCount(value, count) for count, value in found[:limit])
     return FacetCounts(values, len(documents), len(documents) < matching)
+
+
+def _inside(segment: Columns, start: int, documents: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of some documents that are in a segment, by their rows there."""
+    return documents[(documents >= start) & (documents < start + segment.documents)] - start
+
+
+def _top(part: Part, documents: NDArray[np.int64], limit: int) -> list[tuple[int, Scalar]]:
+    """The most frequent values with their counts, by count, then value."""
+    counts = _counts(part, documents)
+    codes = np.flatnonzero(counts)
+    # Codes are in the order of values, so a stable sort leaves equal counts in it.
+    best = codes[np.argsort(-counts[codes], kind="stable")][:limit]
+    return [(int(counts[code]), part.values.value(int(code) - 1)) for code in best]
+
+
+def _top_of_all(held: Sequence[tuple[Part, NDArray[np.int64]]], limit: int) -> list[tuple[int, Scalar]]:
+    """As `_top`, over several segments, the first of them the large one.
+
+    A value that the later segments do not hold is among the best of all only if it is among the best of the first, so
+    only these and the values of the later ones are looked at.
+    """
+    (first, documents), *later = held
+    counts = _counts(first, documents)
+    added: Counter[Scalar] = Counter()
+    for part, rows in later:
+        added.update({value: count for count, value in _top(part, rows, len(part.values))})
+    totals = {value: count + int(counts[first.find(value)]) for value, count in added.items()}
+    totals.update((value, count) for count, value in _top(first, documents, limit) if value not in added)
+    ranked = sorted(totals, key=lambda value: (-totals[value], first.values.key_of(value)))
+    return [(totals[value], value) for value in ranked[:limit]]
 
 
 def _counts(part: Part, documents: NDArray[np.int64]) -> NDArray[np.int64]:

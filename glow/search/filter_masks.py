@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import reduce
 
 import numpy as np
@@ -21,12 +22,14 @@ class FilterMasks:
     """The masks of an index's filters; safe to use from many threads.
 
     Args:
-        columns: the index's metadata.
+        columns: the index's metadata, or a function that makes the mask of an expression.
         max_bytes: what the kept masks may take; the one that was not used for longest goes first.
     """
 
-    def __init__(self, columns: Columns, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self._columns = columns
+    def __init__(
+        self, columns: Columns | Callable[[Expression], RowMask], max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> None:
+        self._make = _maker(columns) if isinstance(columns, Columns) else columns
         self._max_bytes = max_bytes
         self._kept: OrderedDict[Expression, RowMask] = OrderedDict()
         self._lock = threading.Lock()
@@ -40,7 +43,7 @@ class FilterMasks:
                 self._kept.move_to_end(expression)
                 return found
         # Outside the lock: two threads that ask for the same at once both work, and nobody waits.
-        made = RowMask(evaluate(expression, self._columns))
+        made = self._make(expression)
         with self._lock:
             if expression not in self._kept and made.size_bytes <= self._max_bytes:
                 self._kept[expression] = made
@@ -50,11 +53,15 @@ class FilterMasks:
         return made
 
 
+def _maker(columns: Columns) -> Callable[[Expression], RowMask]:
+    return lambda expression: RowMask(evaluate(expression, columns))
+
+
 def evaluate(expression: Expression, columns: Columns) -> Mask:
     """The documents that an expression matches, bool [n], a new array.
 
     Args:
-        expression: checked against these columns.
+        expression: checked against these columns, or those of an index that they are a segment of.
         columns: n documents.
     """
     if isinstance(expression, Not):
@@ -69,10 +76,14 @@ def evaluate(expression: Expression, columns: Columns) -> Mask:
         return reduce(
             lambda mask, term: np.logical_or(mask, evaluate(term, columns), mask), expression.terms, none
         )
-    field = columns.fields[expression.field]
+    field = columns.fields.get(expression.field)
+    if field is None:  # a segment in which no document has it
+        return np.zeros(columns.documents, np.bool_)
     if isinstance(expression, Exists):
         return _exists(field, columns.documents)
-    part = field.parts[expression.type]
+    part = field.parts.get(expression.type)
+    if part is None:
+        return np.zeros(columns.documents, np.bool_)
     if isinstance(expression, OneOf):
         codes = np.unique([code for value in expression.values if (code := part.find(value))]).astype(
             np.int64

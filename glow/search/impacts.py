@@ -122,9 +122,26 @@ class ImpactIndex:
         return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
 
     @property
+    def postings(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
+        """Starts int64 [v + 1], rows uint32 [p] and impacts float32 [p], as for the class; never to be changed."""
+        return self._starts, self._rows, self._impacts
+
+    @property
     def largest(self) -> float:
         """The largest impact of any word: about what one rare word adds; 0 in an index of nothing."""
         return float(self._maxima.max(initial=0.0))
+
+    def largest_of(self, alive: RowMask | None) -> float:
+        """The largest impact in some documents; None: in all, as `largest`."""
+        if alive is None:
+            return self.largest
+        found = 0.0
+        for word in np.argsort(-self._maxima, kind="stable").tolist():
+            if self._maxima[word] <= found:
+                break
+            held = slice(int(self._starts[word]), int(self._starts[word + 1]))
+            found = max(found, float(self._impacts[held][alive.mask[self._rows[held]]].max(initial=0.0)))
+        return found
 
     def bound(self, words: Sequence[str]) -> float:
         """What no document's score exceeds: the largest impact of every word of a query, added up; 0 for no word."""

@@ -41,6 +41,7 @@ def build_lexical(
     terms: TermTable,
     bm25: Bm25 | None = None,
     chunk_postings: int = CHUNK_POSTINGS,
+    average_length: float | None = None,
 ) -> ImpactHeader:
     """Writes BM25 impacts of documents into a folder.
 
@@ -51,6 +52,7 @@ def build_lexical(
         terms: the index's table, which idf comes from; a word that it lacks counts as one of a single document.
         bm25: the parameters.
         chunk_postings: postings sorted at once.
+        average_length: in words, > 0, of the collection that these documents join; None: their own.
     """
     bm25 = bm25 or Bm25()
     words = [word for word, _ in corpus.items() if is_lexical(word)]
@@ -64,7 +66,8 @@ def build_lexical(
         idf = _idf(words, terms)
         del ids
         length = np.array(lengths, np.float64)
-        average = max(float(length.mean()), 1.0) if len(length) else 1.0
+        own = max(float(length.mean()), 1.0) if len(length) else 1.0
+        average = average_length or own
 
         def to_impacts(
             word: NDArray[np.uint32], row: NDArray[np.uint32], tf: NDArray[np.float32]

@@ -135,6 +135,30 @@ class PassageMap:
             raise FormatError(f"{folder.name}/{fault}; rebuild the index")
         return cls(header, **arrays, order=order)
 
+    def followed_by(self, other: "PassageMap", order: NDArray[np.uint32] | None = None) -> "PassageMap":
+        """One map of both, held in memory: the other's documents and passages come after these.
+
+        Args:
+            other: cut by the same rules.
+            order: of the documents of both, as for the class.
+        """
+        documents, passages = self.header.documents, self.header.passages
+        header = self.header.model_copy(
+            update={
+                "documents": documents + other.header.documents,
+                "passages": passages + other.header.passages,
+                "left_out": self.header.left_out + other.header.left_out,
+            }
+        )
+        return PassageMap(
+            header,
+            np.concatenate([self.documents, other.documents + np.uint32(documents)]),
+            np.concatenate([self.starts, other.starts]),
+            np.concatenate([self.ends, other.ends]),
+            np.concatenate([self.first[:-1], other.first + np.uint32(passages)]),
+            order,
+        )
+
     def passage_of(self, document: Document, row: int) -> FoundPassage:
         """What a passage's row stands for.
 

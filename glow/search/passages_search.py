@@ -8,15 +8,16 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.dense import GPU_MAX_HITS, DenseIndex, SearchParams
+from glow.search.dense import GPU_MAX_HITS, SearchParams
 from glow.search.passages import Folded, PassageMap
 from glow.search.row_mask import RowMask
+from glow.search.segments import DenseView
 
 __all__ = ["search_documents"]
 
 
 def search_documents(
-    dense: DenseIndex,
+    dense: DenseView,
     passages: PassageMap,
     vectors: NDArray[np.float32],
     k: int,
