@@ -15,6 +15,7 @@
     ├── DeviceError                a device was asked for that is not there
     ├── DependencyError            an optional package is needed and not installed
     ├── BuildError                 a build that cannot give a correct artefact
+    ├── GateError                  a version that is not good enough to be published
     ├── BusyError                  another process changes the same index root
     ├── ReadOnlyError              an index root cannot be written from here
     └── ExportError                an exported model that is not equal to its checkpoint
@@ -26,7 +27,7 @@ Messages say what was found, what was expected and what to do. `code` is stable:
 and exit reports see, and `docs/errors.md` lists every one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -141,6 +142,21 @@ class BuildError(GlowError):
     """A build cannot give a correct artefact."""
 
     code = "build_failed"
+
+
+class GateError(GlowError):
+    """A version is not good enough to be published.
+
+    Args:
+        message: which checks failed, and what to do.
+        figures: what the gate found, as JSON values.
+    """
+
+    code = "gate_refused"
+
+    def __init__(self, message: str, figures: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.figures = dict(figures or {})
 
 
 class BusyError(GlowError):

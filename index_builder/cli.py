@@ -1,6 +1,6 @@
-"""The commands: build, publish, verify, tune.
+"""The commands: build, verify and tune; the others are registered here.
 
-How they end is in `index_builder.reporting`. Other commands have a module each, and are registered below.
+How they end is in `index_builder.reporting`.
 """
 
 import sys
@@ -11,9 +11,32 @@ from typing import Annotated
 import typer
 
 from glow.artifact import IndexRoot, default_model
-from glow.errors import ArtifactNotFoundError, BuildError
+from glow.errors import BuildError
 from glow.search import Index
 from index_builder.build import BuildResult, build
+from index_builder.cli_delta import compact_command, delete_command, upsert_command
+from index_builder.cli_diff import diff_command
+from index_builder.cli_gate import (
+    Force,
+    MaxRejects,
+    MaxShrink,
+    MinOverlap,
+    QueryLog,
+    Split,
+    Threshold,
+    gate_command,
+    gate_words,
+    publish_command,
+)
+from index_builder.cli_snapshot import export_command, import_command
+from index_builder.cli_versions import (
+    gc_command,
+    pin_command,
+    rollback_command,
+    unpin_command,
+    versions_command,
+)
+from index_builder.gate_options import parse_gate
 from index_builder.options import BuildOptions, parse_rename
 from index_builder.progress import Stages
 from index_builder.recall import RECALL_FLOOR
@@ -29,6 +52,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("publish")(publish_command)
+app.command("rollback")(rollback_command)
+app.command("versions")(versions_command)
+app.command("gate")(gate_command)
+app.command("gc")(gc_command)
+app.command("pin")(pin_command)
+app.command("unpin")(unpin_command)
+app.command("diff")(diff_command)
+app.command("upsert")(upsert_command)
+app.command("delete")(delete_command)
+app.command("compact")(compact_command)
+app.command("export")(export_command)
+app.command("import")(import_command)
 
 
 class IndexChoice(StrEnum):
@@ -48,6 +84,13 @@ class DeviceChoice(StrEnum):
     CUDA = "cuda"
 
 
+class RunnerChoice(StrEnum):
+    """`--runner`."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
 class TermStatsChoice(StrEnum):
     """`--term-stats`."""
 
@@ -58,7 +101,9 @@ class TermStatsChoice(StrEnum):
 
 @app.command("build")
 def build_command(
-    source: Annotated[str, typer.Option("--input", help="FILE.jsonl, a folder, or - for standard input.")],
+    source: Annotated[
+        str, typer.Option("--input", help="A file, a folder of them, or - for standard input.")
+    ],
     output: Output,
     model: Annotated[
         Path | None, typer.Option(help="Model folder; default: what models/DEFAULT names.")
@@ -89,6 +134,28 @@ def build_command(
     max_passages: Annotated[int, typer.Option(min=1, help="Most passages of a document.")] = 128,
     lexical: Annotated[bool, typer.Option(help="Index the words too, for lexical and hybrid search.")] = True,
     explain: Annotated[bool, typer.Option(help="Copy what reasons for hits need from the model.")] = True,
+    shard_documents: Annotated[
+        int, typer.Option(min=1, help="Documents that are encoded as one piece.")
+    ] = 256,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that encode; 1: this one.")] = 1,
+    runner: Annotated[RunnerChoice, typer.Option(help="Where they run.")] = RunnerChoice.LOCAL,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Ray cluster; default: Ray is started here.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Go on where the same build ended before.")] = True,
+    gate: Annotated[
+        str | None,
+        typer.Option(
+            help="Publish only what is good enough: judged queries (a folder), or live.", show_default=False
+        ),
+    ] = None,
+    query_log: QueryLog = None,
+    gate_split: Split = None,
+    gate_threshold: Threshold = -0.01,
+    gate_max_shrink: MaxShrink = 0.2,
+    gate_max_rejects: MaxRejects = 0.05,
+    gate_min_overlap: MinOverlap = 0.5,
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """Builds a version from documents, and publishes it."""
@@ -113,21 +180,27 @@ def build_command(
             max_passages=max_passages,
             lexical=lexical,
             explain=explain,
+            shard_documents=shard_documents,
+            workers=workers,
+            runner=runner.value,
+            ray_address=ray_address,
+            resume=resume,
+            gate=parse_gate(
+                gate,
+                query_log,
+                split=gate_split,
+                threshold=gate_threshold,
+                max_shrink=gate_max_shrink,
+                max_rejects=gate_max_rejects,
+                min_overlap=gate_min_overlap,
+                force=force,
+                threads=threads or all_cores(),
+            ),
         )
         result = build(options, Stages(sys.stderr))
         if json:
             _write_report(json, result)
         say(_summary(result, output))
-
-
-@app.command("publish")
-def publish_command(output: Output, version: Version = None) -> None:
-    """Makes a version the live one (default: the newest), after verifying it whole."""
-    with reporting(None):
-        root = IndexRoot(output)
-        chosen = version or _newest(root)
-        root.publish(chosen)
-        say(f"published {chosen}")
 
 
 @app.command("verify")
@@ -168,13 +241,6 @@ def _write_report(json: Path, result: BuildResult) -> None:
         raise BuildError(f"version {result.version} is built, but not its report {json}: {error}") from error
 
 
-def _newest(root: IndexRoot) -> str:
-    versions = root.versions()
-    if not versions:
-        raise ArtifactNotFoundError(f"no version in {root.path}; run `python -m index_builder build` first")
-    return versions[-1]
-
-
 def _summary(result: BuildResult, output: Path) -> str:
     report = result.report
     counts, index, recall = report["counts"], report["index"], report["recall"]
@@ -192,6 +258,8 @@ def _summary(result: BuildResult, output: Path) -> str:
     if result.rejects_file:
         faults = ", ".join(f"{count} x {fault}" for fault, count in report["rejects"].items())
         lines.append(f"{counts['rejects']} lines rejected: {faults}; see {result.rejects_file}")
+    if gate := report.get("gate"):
+        lines += gate_words(gate)
     if report["published"]:
         lines.append(f"published {result.version} in {output}")
     else:

@@ -9,6 +9,7 @@ from glow.errors import ConfigError
 from glow.runtime import Device
 from glow.search import IndexKind
 from glow.text import TermStats
+from index_builder.gate_options import GateOptions
 
 __all__ = ["STDIN", "BuildOptions", "parse_rename"]
 
@@ -39,6 +40,12 @@ class BuildOptions:
         passage_overlap: sentences that neighbouring passages share, >= 0.
         max_passages: the most passages of a document, >= 1.
         explain: whether the version gets what it takes to say why a hit was found.
+        shard_documents: documents of a shard, the unit that is encoded and kept, >= 1.
+        workers: processes that encode, >= 1; 1: this one.
+        runner: where they run: `local` or `ray`.
+        ray_address: of a Ray cluster; None: one is started here.
+        resume: whether to go on where an earlier run of the same build ended.
+        gate: by what the version is judged before it is published; None: it is not.
     """
 
     model: Path
@@ -60,6 +67,12 @@ class BuildOptions:
     max_passages: int = 128
     lexical: bool = True
     explain: bool = True
+    shard_documents: int = 256
+    workers: int = 1
+    runner: Literal["local", "ray"] = "local"
+    ray_address: str | None = None
+    resume: bool = True
+    gate: GateOptions | None = None
 
     def check_rename(self, field_names: Sequence[str]) -> None:
         """Refuses renames that cannot be meant.
@@ -77,7 +90,7 @@ class BuildOptions:
     def parameters(self) -> dict[str, Any]:
         """The options that decide what comes out, as JSON values for manifest and report."""
         values = asdict(self)
-        for name in ("model", "output", "publish"):
+        for name in ("model", "output", "publish", "workers", "runner", "ray_address", "resume", "gate"):
             del values[name]
         return {**values, "rename": dict(self.rename)}
 

@@ -1,7 +1,7 @@
 """How every command ends: its words, its report, its exit code, and the options that commands share.
 
 Exit codes: 0 done; 1 a bug; 2 wrong options or input; 3 a model or index is missing, damaged or does not fit;
-4 the build failed; 5 the device or an optional package is not there; 130 and 143
+4 the build failed; 5 the device or an optional package is not there; 6 the gate refused the version; 130 and 143
 interrupted.
 """
 
@@ -22,6 +22,7 @@ from glow.errors import (
     BusyError,
     DependencyError,
     DeviceError,
+    GateError,
     GlowError,
     InputError,
     ReadOnlyError,
@@ -38,6 +39,7 @@ EXIT_CODES: tuple[tuple[type[GlowError], int], ...] = (
     (ReadOnlyError, 4),
     (DeviceError, 5),
     (DependencyError, 5),
+    (GateError, 6),
 )
 """The first kind that an error is of decides."""
 SIGNALLED = 128

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.evaluation.ndcg import dcg
 from glow.evaluation.significance import compare
 from glow.search import DEFAULT_FUSION, Fused, Fusion, FusionWeights, Ranking, fuse_rankings
 
@@ -132,11 +133,6 @@ def ndcg(rows: NDArray[np.int64], query: Candidates) -> float:
     if query.ideal == 0.0:
         return 0.0
     return dcg([query.grades.get(row, 0) for row in rows[:DEPTH].tolist()]) / query.ideal
-
-
-def dcg(gains: Sequence[int]) -> float:
-    """Gains divided by the binary logarithm of their rank + 1, added up."""
-    return float(sum(gain / np.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain))
 
 
 def _of(query: Candidates, fusion: Fusion, order: NDArray[np.uint32] | None) -> float:

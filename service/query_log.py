@@ -10,57 +10,25 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from glow.errors import ConfigError, RecordError
+from glow.errors import ConfigError
+from glow.query_log import LoggedQuery
 from service.metrics import Metrics
-from service.rotated_file import RotatedFile, numbered
+from service.rotated_file import RotatedFile
 from service.settings import Settings
 
-__all__ = ["LoggedQuery", "QueryLog", "read_query_log"]
+__all__ = ["QueryLog"]
 
 MAX_WAITING = 4_096
 """Queries that may wait to be written; more are lost, and counted."""
 WRITE_EVERY_S = 0.2
 CLOSE_WITHIN_S = 5.0
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedQuery:
-    """One search as the log holds it.
-
-    Attributes:
-        request_id: of its request; the searches of a batch share it.
-        query: the text.
-        retriever: `dense`, `lexical` or `hybrid`.
-        top_k: hits asked for.
-        offset: hits passed over first.
-        index: version of the index that answered.
-        took_ms: milliseconds from the request's first byte to its answer.
-        filter: as the request had it; None where it had none.
-        degraded: what was left undone.
-        hits: ids of the documents found, best first.
-        time: UTC, ISO 8601; `QueryLog.log` sets it where it is "".
-    """
-
-    request_id: str
-    query: str
-    retriever: str
-    top_k: int
-    offset: int
-    index: str
-    took_ms: float
-    filter: Any = None
-    degraded: tuple[str, ...] = ()
-    hits: tuple[str, ...] = ()
-    time: str = ""
 
 
 class QueryLog:
@@ -148,47 +116,7 @@ class QueryLog:
             self._is_failing = True
 
 
-def read_query_log(path: Path) -> Iterator[LoggedQuery]:
-    """Reads a query log from its oldest query on: its rotated files first, if `path` has any.
-
-    A last line without an end is still being written, and is left out.
-
-    Raises:
-        RecordError: a line is none that `QueryLog` writes; file and line are named.
-        OSError: a file cannot be read.
-    """
-    number = 1
-    while numbered(path, number).exists():
-        number += 1
-    for file in [*(numbered(path, older) for older in range(number - 1, 0, -1)), path]:
-        with file.open("rb") as lines:
-            for count, line in enumerate(lines, start=1):
-                if line.endswith(b"\n"):
-                    yield _parse(line, f"{file.name}:{count}")
-
-
-def _parse(line: bytes, place: str) -> LoggedQuery:
-    try:
-        found = orjson.loads(line)
-        return LoggedQuery(**{**found, "degraded": tuple(found["degraded"]), "hits": tuple(found["hits"])})
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise RecordError(f"{place}: no line of a query log: {error}") from error
-
-
 def _line(seconds: float, query: LoggedQuery, page: bytes) -> bytes:
     when = query.time or datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     hits = tuple(hit["id"] for hit in orjson.loads(b"{%b}" % page)["hits"]) if page else query.hits
-    value = {
-        "time": when,
-        "request_id": query.request_id,
-        "query": query.query,
-        "filter": query.filter,
-        "retriever": query.retriever,
-        "top_k": query.top_k,
-        "offset": query.offset,
-        "index": query.index,
-        "hits": hits,
-        "took_ms": round(query.took_ms, 3),
-        "degraded": query.degraded,
-    }
-    return orjson.dumps(value) + b"\n"
+    return orjson.dumps(replace(query, time=when, hits=hits).values()) + b"\n"

@@ -9,7 +9,9 @@ import fcntl
 import os
 from pathlib import Path
 
-__all__ = ["RotatedFile", "numbered"]
+from glow.query_log import numbered
+
+__all__ = ["RotatedFile"]
 
 
 class RotatedFile:
@@ -84,11 +86,6 @@ class RotatedFile:
                 older.replace(numbered(self._path, number + 1))
         self._path.replace(numbered(self._path, 1))
         self._lock()
-
-
-def numbered(path: Path, number: int) -> Path:
-    """The name of a full file; 1 is the youngest."""
-    return path.with_name(f"{path.name}.{number}")
 
 
 def _fitting(lines: list[bytes], room_bytes: int) -> int:

@@ -38,7 +38,7 @@ def room(rooms: str = "", packages: str = "", reason: str = "") -> Room:
     return Room(frozenset(rooms.split()), frozenset(packages.split()), reason)
 
 
-BASE = "glow glow.errors glow.records glow.schema glow.collection glow.text glow.artifact"
+BASE = "glow glow.errors glow.records glow.schema glow.collection glow.query_log glow.text glow.artifact"
 TORCH_FREE = f"{BASE} glow.runtime glow.search glow.evaluation"
 PLAIN = "numpy pydantic"
 """Base packages for the rooms above; tokenizers stays in glow.text, the one home of text handling."""
@@ -50,6 +50,7 @@ ROOMS = {
     "glow.records": room(reason="records stand on nothing"),
     "glow.schema": room("glow.errors", "pydantic", "base: numpy, pydantic, tokenizers, wordninja only"),
     "glow.collection": room("glow.errors glow.records", "", "base: reading needs no package"),
+    "glow.query_log": room("glow.errors glow.collection", "", "base: writer and readers share its lines"),
     "glow.text": room(
         "glow.errors glow.records glow.schema",
         "numpy pydantic tokenizers wordninja",

@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from glow.query_log import LoggedQuery
 from glow.search import Index
 from glow.text import WeightedTokens
 from service.api.checks import CheckedSearch
@@ -20,7 +21,6 @@ from service.batcher import Job
 from service.cache import RedisBudget
 from service.errors import DeadlineError
 from service.pipeline import SearchAnswer, StageClock, preprocess, retrieve
-from service.query_log import LoggedQuery
 from service.state import Service
 
 __all__ = ["Answer", "find", "head_of", "note"]

@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glow.query_log import read_query_log
 from glow.search import Index
 from service.api.schemas import SearchResult
-from service.query_log import read_query_log
 
 ROOT = Path(__file__).parent.parent.parent
 RETRIEVERS = ("dense", "lexical", "hybrid")

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from glow.errors import ConfigError, RecordError
+from glow.query_log import LoggedQuery, read_query_log
 from service import query_log
 from service.metrics import Metrics
-from service.query_log import LoggedQuery, QueryLog, read_query_log
+from service.query_log import QueryLog
 from service.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -174,6 +175,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from service import query_log
+from glow.query_log import LoggedQuery
 from service.metrics import Metrics
 from service.settings import Settings
 query_log.WRITE_EVERY_S = 0.001
@@ -184,7 +186,7 @@ log = query_log.QueryLog(settings, metrics)
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(count):
-    log.log(query_log.LoggedQuery(f"{name}-{number}", "bees " * (number % 40), "dense", 10, 0, "v", 1.0))
+    log.log(LoggedQuery(f"{name}-{number}", "bees " * (number % 40), "dense", 10, 0, "v", 1.0))
     if number % 8 == 0:
         time.sleep(0.001)
 log.close()

@@ -1,0 +1,99 @@
+"""The query log's lines: the searches that a service noted, as JSON, one a line.
+
+`service.query_log` writes them; whoever compares index versions on what people really ask reads them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glow.collection import parse_object
+from glow.errors import InputError, RecordError
+
+__all__ = ["LoggedQuery", "numbered", "read_query_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedQuery:
+    """One search as the log holds it.
+
+    Attributes:
+        request_id: of its request; the searches of a batch share it.
+        query: the text.
+        retriever: `dense`, `lexical` or `hybrid`.
+        top_k: hits asked for.
+        offset: hits passed over first.
+        index: version of the index that answered.
+        took_ms: milliseconds from the request's first byte to its answer.
+        filter: as the request had it; None where it had none.
+        degraded: what was left undone.
+        hits: ids of the documents found, best first.
+        time: UTC, ISO 8601; the writer sets it where it is "".
+    """
+
+    request_id: str
+    query: str
+    retriever: str
+    top_k: int
+    offset: int
+    index: str
+    took_ms: float
+    filter: Any = None
+    degraded: tuple[str, ...] = ()
+    hits: tuple[str, ...] = ()
+    time: str = ""
+
+    def values(self) -> dict[str, Any]:
+        """The line as JSON values, in the order in which it is written."""
+        return {
+            "time": self.time,
+            "request_id": self.request_id,
+            "query": self.query,
+            "filter": self.filter,
+            "retriever": self.retriever,
+            "top_k": self.top_k,
+            "offset": self.offset,
+            "index": self.index,
+            "hits": self.hits,
+            "took_ms": round(self.took_ms, 3),
+            "degraded": self.degraded,
+        }
+
+
+def numbered(path: Path, number: int) -> Path:
+    """The name of a log file that was full and renamed; 1 is the youngest."""
+    return path.with_name(f"{path.name}.{number}")
+
+
+def read_query_log(path: Path) -> Iterator[LoggedQuery]:
+    """Reads a query log from its oldest query on: its rotated files first, if `path` has any.
+
+    A last line without an end is still being written, and is left out.
+
+    Raises:
+        RecordError: a line is none of a query log; file and line are named.
+        InputError: a file cannot be read.
+    """
+    number = 1
+    while numbered(path, number).exists():
+        number += 1
+    for file in [*(numbered(path, older) for older in range(number - 1, 0, -1)), path]:
+        try:
+            with file.open("rb") as lines:
+                for count, line in enumerate(lines, start=1):
+                    if line.endswith(b"\n"):
+                        yield _parse(line, f"{file.name}:{count}")
+        except OSError as error:
+            raise InputError(f"cannot read the query log {file}: {error.strerror}") from error
+
+
+def _parse(line: bytes, place: str) -> LoggedQuery:
+    try:
+        found = parse_object(line)
+        query = LoggedQuery(**{**found, "degraded": tuple(found["degraded"]), "hits": tuple(found["hits"])})
+        if not isinstance(query.query, str):
+            raise TypeError(f"expected text as 'query', found {query.query!r:.40}")
+    except (RecordError, KeyError, TypeError) as error:
+        raise RecordError(f"{place}: no line of a query log: {error}") from error
+    return query
