@@ -1,15 +1,16 @@
 """The stage that cuts long documents into passages, and what the report says of it."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from glow.records import Document
 from glow.search import DocumentStore, PassageMap, build_passages
 from glow.text import Preprocessor
-from glow.text.passages import PassageCutter, PassageOptions
+from glow.text.passages import PassageCutter, PassageOptions, passage_document
 from index_builder.options import BuildOptions
-from index_builder.progress import Stages
 
-__all__ = ["cut_documents", "describe_passages", "open_cutter"]
+__all__ = ["cut_documents", "describe_passages", "open_cutter", "passages_of_document"]
 
 COST_STAGES = ("passages", "encode", "index")
 """What passages make longer."""
@@ -28,13 +29,23 @@ def open_cutter(options: BuildOptions, preprocessor: Preprocessor) -> PassageCut
 
 
 def cut_documents(
-    store: DocumentStore, cutter: PassageCutter | None, folder: Path, stages: Stages
-) -> PassageMap | None:
-    """Cuts every stored document; None where they stay whole."""
-    if cutter is None:
-        return None
-    with stages.stage("passages", store.count, "documents") as advance:
-        return build_passages(store.scan(), cutter, folder, advance)
+    store: DocumentStore, cutter: PassageCutter, folder: Path, advance: Callable[[int], None]
+) -> PassageMap:
+    """Cuts every stored document; as `build_passages`."""
+    return build_passages(store.scan(), cutter, folder, advance)
+
+
+def passages_of_document(document: Document, row: int, passages: PassageMap) -> Iterator[Document]:
+    """Yields the passages of one document, as documents.
+
+    Args:
+        document: the document.
+        row: its row in the store.
+        passages: where all are cut.
+    """
+    for place in range(int(passages.first[row]), int(passages.first[row + 1])):
+        start, end = int(passages.starts[place]), int(passages.ends[place])
+        yield passage_document(document, passages.header.field, start, end)
 
 
 def describe_passages(passages: PassageMap, seconds: dict[str, float]) -> dict[str, Any]:

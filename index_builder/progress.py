@@ -8,6 +8,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from index_builder.memory import peak_memory_bytes, reset_peak_memory
+
 __all__ = ["Stages"]
 
 PLAIN_INTERVAL_S = 10.0
@@ -22,11 +24,13 @@ class Stages:
 
     Attributes:
         seconds: stage -> seconds.
+        peaks: stage -> the most memory in bytes that this process held in it.
     """
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self.seconds: dict[str, float] = {}
+        self.peaks: dict[str, int] = {}
 
     @contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
@@ -38,10 +42,21 @@ class Stages:
             unit: of the total.
         """
         start = time.perf_counter()
+        reset_peak_memory()
         shown = self._bar(name, total) if self._out.isatty() else self._lines(name, total, unit)
         with shown as advance:
             yield advance
         self.seconds[name] = time.perf_counter() - start
+        self.peaks[name] = peak_memory_bytes()
+
+    def done_before(self, name: str, seconds: float, peak: int) -> None:
+        """Tells of a stage that an earlier run has done, and what it took there."""
+        self.seconds[name], self.peaks[name] = seconds, peak
+        self.note(f"{name}: done before")
+
+    def note(self, line: str) -> None:
+        """Tells people something beside the stages."""
+        self._write(line)
 
     @contextmanager
     def _bar(self, name: str, total: int | None) -> Iterator[Advance]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glow.records import Document
 from glow.runtime import Encoder
 from glow.search import DenseIndex, DocumentStore
+from glow.search.dense_build import VectorRows
 from glow.text import Preprocessor
 
 __all__ = ["RECALL_FLOOR", "Recall", "measure_recall"]
@@ -46,7 +47,7 @@ class Recall:
 
 def measure_recall(
     index: DenseIndex,
-    vectors: NDArray[np.float32],
+    vectors: VectorRows,
     store: DocumentStore,
     preprocessor: Preprocessor,
     encoder: Encoder,
@@ -55,7 +56,7 @@ def measure_recall(
 
     Args:
         index: the index, as it will be served.
-        vectors: float32 [n, D], in the order of the index; may be memory-mapped.
+        vectors: float32 [n, D], in the order of the index; read in blocks.
         store: the documents.
         preprocessor: with the index's term table.
         encoder: the query tower.
@@ -64,7 +65,7 @@ def measure_recall(
     rows = generator.choice(store.count, min(SAMPLED_QUERIES, store.count), replace=False)
     texts = [_query_of(document, generator) for document in store.rows(np.sort(rows).tolist())]
     queries = encoder.encode([preprocessor.query(text) for text in texts])
-    depth = min(DEPTH, len(vectors))
+    depth = min(DEPTH, vectors.shape[0])
     least = _exact_scores(queries, vectors, depth)[:, -1]
     _, found = index.search(queries, depth)
     scores = np.einsum("qd,qkd->qk", queries, vectors[np.maximum(found, 0)])
@@ -81,12 +82,10 @@ def _query_of(document: Document, generator: np.random.Generator) -> str:
     return candidates[int(generator.integers(len(candidates)))]
 
 
-def _exact_scores(
-    queries: NDArray[np.float32], vectors: NDArray[np.float32], depth: int
-) -> NDArray[np.float32]:
+def _exact_scores(queries: NDArray[np.float32], vectors: VectorRows, depth: int) -> NDArray[np.float32]:
     """The best scores of each query, float32 [q, depth], descending; vectors are read block by block."""
     best = np.full((len(queries), depth), -np.inf, np.float32)
-    for start in range(0, len(vectors), BLOCK_VECTORS):
+    for start in range(0, vectors.shape[0], BLOCK_VECTORS):
         scores = queries @ vectors[start : start + BLOCK_VECTORS].T
         best = np.sort(np.concatenate([best, scores], axis=1), axis=1)[:, : -depth - 1 : -1]
     return best

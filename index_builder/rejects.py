@@ -3,9 +3,10 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from glow.errors import BuildError
 
@@ -27,6 +28,7 @@ class RejectLog:
 
     Args:
         path: the file to make; it is removed again where nothing was rejected.
+        before: what `counts` of an earlier log was, whose lines lie in the file and stay there.
 
     Attributes:
         count: rejected lines.
@@ -34,13 +36,13 @@ class RejectLog:
         first: the first few, for people.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, before: Mapping[str, Any] | None = None) -> None:
         self.path = path
-        self.count = 0
-        self.faults: Counter[str] = Counter()
-        self.first: list[str] = []
+        self.faults: Counter[str] = Counter(before["faults"] if before else {})
+        self.count = self.faults.total()
+        self.first: list[str] = list(before["first"] if before else [])
         # What UTF-8 cannot hold (a lone surrogate in a bad id) becomes JSON's own escape.
-        self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
+        self._file = path.open("a" if before else "w", encoding="utf-8", errors="backslashreplace")
 
     def __enter__(self) -> Self:
         return self
@@ -52,11 +54,18 @@ class RejectLog:
         if not self.count:
             self.path.unlink(missing_ok=True)
 
-    def add(self, file: str, line: int, reason: str, data: bytes, identifier: str | None = None) -> None:
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What is wrong how often, and the first few, as JSON values."""
+        return {"faults": dict(self.faults.most_common()), "first": self.first}
+
+    def add(
+        self, file: str | None, line: int | None, reason: str, data: bytes, identifier: str | None = None
+    ) -> None:
         """Records one line.
 
         Args:
-            file: the input file's name.
+            file: the input file's name; None where it is not known any more.
             line: its number there, from 1.
             reason: what is wrong, with details.
             data: the line, or its start.
@@ -70,7 +79,7 @@ class RejectLog:
         fault = _FIGURES.sub("…", _DETAILS.sub("", reason))
         self.faults[fault if fault in self.faults or len(self.faults) < MAX_FAULTS else OTHER] += 1
         if len(self.first) < SHOWN:
-            self.first.append(f"{file} line {line}: {reason}")
+            self.first.append(f"{file} line {line}: {reason}" if file else f"document {identifier}: {reason}")
 
     def require_share(self, documents: int, max_share: float, keep_as: Path) -> None:
         """Fails a build whose input is bad; its rejects then lie at `keep_as`.

@@ -1,24 +1,21 @@
 """The build report: what came in, what came out, how long it took; in the version and for `--json`."""
 
 import json
-import resource
-import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from glow import __version__
 from glow.artifact.model import EXPLAIN_FILES
-from glow.errors import ConfigError, GlowError
+from glow.errors import ConfigError, GateError, GlowError
 from glow.runtime import Model
 from glow.search import ColumnsHeader, ImpactHeader, IndexKind, index_bytes
 from glow.search.impacts_format import IMPACTS_FILES, IMPACTS_FOLDER
 from glow.search.index import MODEL_FOLDER
 from glow.text import TermTable
 from index_builder.corpus import CorpusStats
+from index_builder.encoding import Encoded
 from index_builder.options import BuildOptions
-from index_builder.recall import Recall
-from index_builder.rejects import RejectLog
+from index_builder.progress import Stages
 
 __all__ = [
     "build_report",
@@ -38,15 +35,14 @@ def build_report(
     options: BuildOptions,
     model: Model,
     corpus: CorpusStats,
-    rejects: RejectLog,
+    rejects: dict[str, int],
     terms: TermTable,
-    truncated: dict[str, int],
-    index: dict[str, Any],
-    recall: Recall,
-    seconds: dict[str, float],
+    encoded: Encoded,
+    stages: Stages,
 ) -> dict[str, Any]:
-    """The report as JSON values; docs/indexing.md describes every key."""
-    total = sum(seconds.values())
+    """The report as JSON values, but for the parts of the version; docs/indexing.md describes every key."""
+    seconds, rejected = stages.seconds, sum(rejects.values())
+    peaks = {**stages.peaks, "worker": encoded.peak_memory_bytes}
     return {
         "status": "built",
         "version": version,
@@ -55,12 +51,12 @@ def build_report(
         "options": options.parameters(),
         "counts": {
             "documents": corpus.documents,
-            "rejects": rejects.count,
-            "lines": corpus.documents + rejects.count,
+            "rejects": rejected,
+            "lines": corpus.documents + rejected,
             "read_bytes": corpus.read_bytes,
         },
-        "rejects": dict(rejects.faults.most_common()),
-        "truncated": truncated,
+        "rejects": rejects,
+        "truncated": dict(encoded.truncated),
         "terms": {
             "source": options.term_stats,
             "hash": terms.hash,
@@ -69,14 +65,22 @@ def build_report(
             "dropped_words": terms.dropped_words,
             "average_lengths": terms.lengths,
         },
-        "index": index,
-        "recall": asdict(recall),
+        "shards": {
+            "documents": options.shard_documents,
+            "count": len(encoded.shards),
+            "resumed": encoded.resumed,
+            "failures": encoded.failures,
+            "runner": options.runner,
+            "workers": options.workers,
+            "seconds": round(encoded.seconds, 3),
+        },
         "seconds": stage_seconds(seconds),
         "documents_per_second": {
-            "encode": _rate(corpus.documents, seconds["encode"]),
-            "total": _rate(corpus.documents, total),
+            "encode": _rate(encoded.documents, seconds["encode"]),
+            "total": _rate(corpus.documents, sum(seconds.values())),
         },
-        "peak_memory_bytes": peak_memory_bytes(),
+        "peak_memory_bytes": max(peaks.values()),
+        "stage_peak_memory_bytes": peaks,
     }
 
 
@@ -145,7 +149,8 @@ def stage_seconds(seconds: dict[str, float]) -> dict[str, float]:
 
 def failure_report(error: GlowError) -> dict[str, Any]:
     """What `--json` gets from a command that failed."""
-    return {"status": "failed", "code": error.code, "error": str(error)}
+    figures = error.figures if isinstance(error, GateError) else {}
+    return {"status": "failed", "code": error.code, "error": str(error), **figures}
 
 
 def require_writable(path: Path | None) -> None:
@@ -161,17 +166,6 @@ def require_writable(path: Path | None) -> None:
 def write_json(path: Path, values: dict[str, Any]) -> None:
     """Writes JSON values, indented."""
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def peak_memory_bytes() -> int:
-    """The most memory that this process held so far."""
-    try:
-        # ru_maxrss also counts the process that started this one, before exec.
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-    except (OSError, ValueError, IndexError):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _rate(documents: int, seconds: float) -> float:

@@ -1,6 +1,6 @@
 """Building a dense index from vectors."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import faiss as _faiss
 import numpy as np
@@ -17,7 +17,7 @@ from glow.search.kinds import (
     require_buildable,
 )
 
-__all__ = ["build_dense"]
+__all__ = ["VectorRows", "build_dense"]
 
 faiss: Any = _faiss  # its type stubs lack much of what it has
 
@@ -29,11 +29,24 @@ PQ_TRAIN_ROUNDS = 15
 BLOCK_VECTORS = 16_384
 
 
-def build_dense(vectors: NDArray[np.float32], kind: IndexKind, device: str = "cpu") -> DenseIndex:
+class VectorRows(Protocol):
+    """Vectors that are read block by block: an array, or what reads them from files."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(count, D)."""
+        ...
+
+    def __getitem__(self, wanted: Any, /) -> NDArray[np.float32]:
+        """Rows of a slice without step, float32 [m, D], or of row numbers, int64 [...], float32 [..., D]."""
+        ...
+
+
+def build_dense(vectors: VectorRows, kind: IndexKind, device: str = "cpu") -> DenseIndex:
     """Builds an index over vectors; row i is vector i.
 
     Args:
-        vectors: float32 [count, D], L2-normalised; may be memory-mapped.
+        vectors: float32 [count, D], L2-normalised; read in blocks, so they need not fit into memory twice.
         kind: one of `KINDS`.
         device: `cpu`, or `cuda` to build on the GPU (`save` writes the CPU form).
 
@@ -48,6 +61,8 @@ def build_dense(vectors: NDArray[np.float32], kind: IndexKind, device: str = "cp
         index = to_gpu(index, kind)
     if not index.is_trained:
         index.train(_sample(vectors, count))
+    if device == "cpu":
+        _reserve(index, kind, count)
     for start in range(0, count, BLOCK_VECTORS):  # a memory-mapped array is read block by block
         index.add(np.ascontiguousarray(vectors[start : start + BLOCK_VECTORS], np.float32))
     return DenseIndex(index, kind, device)
@@ -76,7 +91,15 @@ def _empty(kind: IndexKind, count: int, dimensions: int) -> Any:
     return index
 
 
-def _sample(vectors: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+def _reserve(index: Any, kind: IndexKind, count: int) -> None:
+    """Takes the memory of all vectors once: an array that grows holds the old one and the new at the same time."""
+    if kind in ("flat", "hnsw"):
+        codes = (index if kind == "flat" else faiss.downcast_index(index.storage)).codes
+        codes.resize(count * 4 * index.d)
+        codes.resize(0)
+
+
+def _sample(vectors: VectorRows, count: int) -> NDArray[np.float32]:
     """The vectors that train lists and codes: a seeded sample, in order."""
     wanted = min(count, MAX_TRAIN_VECTORS, max(list_count(count) * TRAIN_VECTORS_PER_LIST, 1 << 14))
     rows = np.sort(np.random.default_rng(0).choice(count, wanted, replace=False))

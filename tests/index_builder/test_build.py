@@ -18,7 +18,7 @@ from glow.collection import read_documents
 from glow.runtime import Model
 from glow.search import Index
 from glow.text import TermTable
-from index_builder.build import CPU_BATCH_TOKENS
+from index_builder.encode import CPU_BATCH_TOKENS
 
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
@@ -28,7 +28,8 @@ HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    """What lies in a folder, but for its lock."""
+    return sorted({path.name for path in folder.iterdir()} - {".lock"}) if folder.exists() else []
 
 
 def published(path: Path) -> Index:
@@ -130,9 +131,9 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
     assert list(report["seconds"]) == [
         "read",
         "terms",
+        "encode",
         "columns",
         "lexical",
-        "encode",
         "index",
         "recall",
         "check",
@@ -141,6 +142,19 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
     assert all(took >= 0 for took in report["seconds"].values())
     assert report["documents_per_second"]["total"] > 0
     assert report["peak_memory_bytes"] > 10_000_000
+    peaks = report["stage_peak_memory_bytes"]
+    assert set(peaks) == {*report["seconds"], "worker"} - {"check", "total"}
+    assert max(peaks.values()) == report["peak_memory_bytes"]
+    seconds = report["shards"].pop("seconds")
+    assert 0 < seconds <= report["seconds"]["total"]
+    assert report["shards"] == {
+        "documents": 256,
+        "count": 1,
+        "resumed": 0,
+        "failures": 0,
+        "runner": "local",
+        "workers": 1,
+    }
 
 
 def test_the_same_input_gives_the_same_files(build: Run, output: Path, toy_corpus: Path) -> None:

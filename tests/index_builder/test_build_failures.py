@@ -25,7 +25,8 @@ HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    """What lies in a folder, but for its lock."""
+    return sorted({path.name for path in folder.iterdir()} - {".lock"}) if folder.exists() else []
 
 
 def search(index: Index, query: str, k: int = 5) -> list[str]:
@@ -83,7 +84,7 @@ def test_an_interrupted_build_leaves_nothing_but_a_message(
     process = spawn("build", "--model", toy_model, "--input", "-", "--output", output)
     process.stdin.write(b'{"_id": "1", "title": "bees"}\n')
     process.stdin.flush()
-    wait_for(lambda: any(path.name.startswith(".") for path in output.glob("*")))
+    wait_for(lambda: any(output.glob(".work/*/.read/*")))
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
@@ -99,7 +100,7 @@ def test_a_killed_build_is_never_taken_for_a_version(
     assert build(toy_corpus).exit_code == 0
     version = live().version
     process = spawn("build", "--model", toy_model, "--input", "-", "--output", output)
-    wait_for(lambda: any(path.name.startswith(".2") for path in output.glob("*")))
+    wait_for(lambda: any(output.glob(".work/*/.read/*")))
     process.kill()
     process.communicate(timeout=60)
     assert IndexRoot(output).versions() == [version]
@@ -117,36 +118,47 @@ def disk_of(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+STAGES = ["read", "terms", "encode", "columns", "lexical", "index", "recall", "check"]
+
+
 @pytest.mark.parametrize(
     ("size_bytes", "stages"),
     [
-        (1 << 10, []),  # the document store
-        (300 * 32 * 4 - 1, ["read", "terms", "columns", "lexical"]),  # the vectors
-        (300 * 32 * 4, ["read", "terms", "columns", "lexical", "encode"]),  # FAISS's file, a little larger
-        (54 << 10, ["read", "terms", "columns", "lexical", "encode", "index", "recall"]),  # the model's copy
+        (1 << 10, 0),  # the document store
+        (300 * 32 * 4 - 1, 2),  # the vectors
+        (300 * 32 * 4, 5),  # FAISS's file, a little larger
+        (54 << 10, 7),  # the model's copy
     ],
 )
-def test_a_full_disk_fails_clearly_in_any_stage_and_leaves_the_live_version(
+def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
     build: Run,
     output: Path,
     live: Live,
     toy_corpus: Path,
     lines_file: LinesFile,
     size_bytes: int,
-    stages: list[str],
+    stages: int,
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     before = names(output)
     file = lines_file([{"_id": str(number), "title": "bees"} for number in range(300)])
     with disk_of(size_bytes):
-        done = build(file)
+        done = build(file, "--shard-documents", 300)
     assert done.exit_code == 4, done.stderr
     *told, last = done.stderr.splitlines()
-    assert [line.partition(":")[0] for line in told] == stages
+    assert [line.partition(":")[0] for line in told] == STAGES[:stages]
     assert last.startswith("index_builder: ")
     assert "cannot write" in last
-    assert names(output) == before
-    live()
+    assert ("run the same command again to go on" in last) is (stages > 0)
+    assert names(output) == ([".work"] if stages else []) + before
+    assert live().documents.count == 50
+    done = build(file, "--shard-documents", 300)
+    assert done.exit_code == 0, done.stderr
+    *told, _ = done.stderr.splitlines()
+    skipped = [line.partition(":")[0] for line in told if line.endswith("done before")]
+    assert skipped == [stage for stage in STAGES[:stages] if stage != "encode"]
+    assert live().documents.count == 300
+    assert ".work" not in names(output)
 
 
 def test_an_output_that_cannot_be_a_folder_fails_clearly(

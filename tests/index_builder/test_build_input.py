@@ -20,7 +20,8 @@ HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    """What lies in a folder, but for its lock."""
+    return sorted({path.name for path in folder.iterdir()} - {".lock"}) if folder.exists() else []
 
 
 def search(index: Index, query: str, k: int = 5) -> list[str]:

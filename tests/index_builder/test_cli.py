@@ -64,6 +64,9 @@ def test_an_empty_root_has_nothing_to_publish(run: Run, output: Path) -> None:
         ("build", "--input", "x.jsonl"),
         ("build", "--input", "x.jsonl", "--output", "o", "--index", "lsh"),
         ("build", "--input", "x.jsonl", "--output", "o", "--threads", "0"),
+        ("build", "--input", "x.jsonl", "--output", "o", "--workers", "0"),
+        ("build", "--input", "x.jsonl", "--output", "o", "--shard-documents", "0"),
+        ("build", "--input", "x.jsonl", "--output", "o", "--runner", "spark"),
         ("build", "--input", "x.jsonl", "--output", "o", "--max-reject-share", "1.5"),
         ("build", "--input", "x.jsonl", "--output", "o", "--max-line-bytes", "0"),
         ("rebuild",),
@@ -98,11 +101,11 @@ def test_stages_are_plain_lines_where_no_terminal_is(build: Run, toy_corpus: Pat
     assert [line.partition(":")[0] for line in lines] == [
         "read",
         "terms",
+        "encode",
         "columns",
         "lexical",
-        "encode",
         "index",
         "recall",
         "check",
     ]
-    assert lines[4].startswith("encode: 50 documents in ")
+    assert lines[2].startswith("encode: 50 documents in ")

@@ -1,16 +1,20 @@
-"""Stored documents become vectors in row order, whatever the number of threads and the size of chunks."""
+"""A shard's vectors are those of its documents in order, whatever is encoded beside it and however long they are."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import index_builder.encode as encode
 from glow.collection import read_documents
-from glow.errors import BuildError
 from glow.records import Document
 from glow.runtime import Encoder, Model
-from index_builder.encode import encode_corpus, map_vectors
+from glow.search import DocumentStore, DocumentWriter
+from index_builder.encode import EncodeError, EncodeJob, ShardEncoder
+from index_builder.runner import ThreadRunner
+from index_builder.shards import Shard, plan_shards, read_report
 
 
 @pytest.fixture(scope="session")
@@ -23,44 +27,65 @@ def documents(toy_corpus: Path, model: Model) -> list[Document]:
     return list(read_documents(toy_corpus, model.preprocessor.schema.names))
 
 
-@pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode, "CHUNK_DOCUMENTS", 7)
+def job_of(folder: Path, model: Model, documents: Sequence[Document], threads: int = 1) -> EncodeJob:
+    folder.mkdir(exist_ok=True)
+    with DocumentWriter(folder / "store") as writer:
+        for document in documents:
+            writer.add(document)
+    model.preprocessor.terms.save(folder / "terms")
+    (folder / "shards").mkdir()
+    return EncodeJob(
+        model.folder, folder / "store", folder / "terms", None, folder / "shards", "cpu", threads
+    )
 
 
-@pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_row_i_is_document_i(model: Model, documents: list[Document], tmp_path: Path, threads: int) -> None:
-    encoder = model.encoder("document")
-    done: list[int] = []
-    encode_corpus(iter(documents), model.preprocessor, encoder, threads, tmp_path / "vectors", done.append)
-    vectors = map_vectors(tmp_path / "vectors", len(documents), encoder.dimensions)
-    for row, document in enumerate(documents):
-        alone = encoder.encode([model.preprocessor.document(document)])[0]
+def vectors_of(job: EncodeJob, shard: Shard) -> Any:
+    return np.fromfile(job.shards / f"{shard.name}.f32", "<f4").reshape(-1, 32)
+
+
+def test_row_i_is_document_i(model: Model, documents: list[Document], tmp_path: Path) -> None:
+    job, shard = job_of(tmp_path, model, documents), Shard(7, 30, skip=((9, "bad"),))
+    report = ShardEncoder.open(job).encode(shard)
+    kept = documents[7:9] + documents[10:30]
+    assert report is not None
+    assert report == read_report(job.shards, shard, 32)
+    assert report.ids == tuple(document.id for document in kept)
+    assert (report.rows, report.skipped) == (22, ((9, "bad"),))
+    vectors = vectors_of(job, shard)
+    for row, document in enumerate(kept):
+        alone = model.encoder("document").encode([model.preprocessor.document(document)])[0]
         np.testing.assert_allclose(vectors[row], alone, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
-    assert done == [7] * 7 + [1]
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_any_number_of_threads_writes_the_same_bytes(
+def test_any_number_of_threads_writes_the_same_shards(
     model: Model, documents: list[Document], tmp_path: Path
 ) -> None:
+    found = []
     for threads in (1, 3):
-        path = tmp_path / str(threads)
-        encode_corpus(documents, model.preprocessor, model.encoder("document"), threads, path, lambda _: None)
-    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
+        job = job_of(tmp_path / str(threads), model, documents, threads)
+        with ThreadRunner(job) as runner:
+            outcomes = list(runner.run(plan_shards(50, 7)))
+        assert {outcome.shard.start for outcome in outcomes} == set(range(0, 50, 7))
+        found.append({path.name: path.read_bytes() for path in job.shards.glob("*.f32")})
+    assert found[0] == found[1]
+    assert len(found[0]) == 8
+
+
+def test_a_probe_leaves_nothing(model: Model, documents: list[Document], tmp_path: Path) -> None:
+    job = job_of(tmp_path, model, documents)
+    assert ShardEncoder.open(job).encode(Shard(0, 5, is_probe=True)) is None
+    assert not list(job.shards.iterdir())
 
 
 def test_documents_that_lose_words_are_counted_by_field(model: Model, tmp_path: Path) -> None:
-    documents = [
+    long = [
         Document("short", {"title": ("bees",)}),
         Document("title", {"title": ("bees " * 100,)}),
         Document("both", {"title": ("bees " * 100,), "text": ("owls " * 100,)}),
     ]
-    encoder = model.encoder("document")
-    found = encode_corpus(documents, model.preprocessor, encoder, 1, tmp_path / "v", lambda _: None)
-    assert found == {"title": 2, "text": 1}
+    report = ShardEncoder.open(job_of(tmp_path, model, long)).encode(Shard(0, 3))
+    assert report is not None and report.truncated == {"title": 2, "text": 1}
 
 
 def test_long_documents_make_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,22 +94,18 @@ def test_long_documents_make_small_chunks(monkeypatch: pytest.MonkeyPatch) -> No
     assert [len(chunk) for chunk in encode._chunks(documents)] == [2, 2, 1]
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_no_more_chunks_are_read_than_are_worked_on(
-    model: Model, documents: list[Document], tmp_path: Path
+def test_no_more_than_a_chunk_is_read_before_it_is_encoded(
+    model: Model, documents: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading ahead of the towers would hold the corpus in memory."""
-    read: list[int] = []
-    written: list[int] = []
-
-    def watched() -> object:
-        for number, document in enumerate(documents):
-            assert number - sum(written) <= 7 * 4
-            read.append(number)
-            yield document
-
-    encode_corpus(watched(), model.preprocessor, model.encoder("document"), 2, tmp_path / "v", written.append)  # type: ignore[arg-type]
-    assert len(read) == sum(written) == 50
+    """Reading ahead of the tower would hold the shard in memory."""
+    monkeypatch.setattr(encode, "CHUNK_DOCUMENTS", 7)
+    encoder = ShardEncoder.open(job_of(tmp_path, model, documents))
+    ids: list[str] = []
+    rows = 0
+    for _, vectors in encoder._parts(Shard(0, 50), ids):
+        rows += len(vectors)
+        assert len(ids) == rows
+    assert rows == 50
 
 
 class BrokenEncoder(Encoder):
@@ -97,10 +118,12 @@ class BrokenEncoder(Encoder):
         return vectors
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_a_vector_that_is_not_finite_fails_the_build_and_names_the_row(
+def test_a_vector_that_is_not_finite_fails_the_shard_and_names_the_document(
     model: Model, documents: list[Document], tmp_path: Path
 ) -> None:
-    encoder = BrokenEncoder(model.folder / "document.onnx")
-    with pytest.raises(BuildError, match="vector of row 3 is not finite"):
-        encode_corpus(documents, model.preprocessor, encoder, 2, tmp_path / "v", lambda _: None)
+    job = job_of(tmp_path, model, documents)
+    broken = BrokenEncoder(model.folder / "document.onnx")
+    encoder = ShardEncoder(model.preprocessor, broken, DocumentStore(job.store), None, job.shards)
+    with pytest.raises(EncodeError, match="vector of document 'toy/13' is not finite"):
+        encoder.encode(Shard(10, 20))
+    assert not list(job.shards.iterdir())

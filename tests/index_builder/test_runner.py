@@ -1,0 +1,139 @@
+"""Every runner makes the same shards, survives the death of a worker, and goes on where another ended."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from glow.errors import DependencyError
+from glow.records import Document
+from glow.runtime import Model
+from glow.search import DocumentWriter
+from index_builder.encode import EncodeJob, ShardEncoder
+from index_builder.encoding import Encoded, encode_shards
+from index_builder.options import BuildOptions
+from index_builder.runner import Runner, ThreadRunner
+from index_builder.runner_process import ProcessRunner
+from index_builder.runner_ray import RayRunner
+from index_builder.runners import require_runner
+from index_builder.shards import plan_shards
+
+SHARD = 4
+HAS_RAY = importlib.util.find_spec("ray") is not None
+
+
+@pytest.fixture
+def deadly(monkeypatch: pytest.MonkeyPatch) -> type[ShardEncoder]:
+    """The encoder that dies, where worker processes find it, too."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    module = importlib.import_module("deadly_encoder")
+    found: type[ShardEncoder] = module.DeadlyEncoder
+    return found
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[None]:
+    """Ray for all tests of this file: it starts slowly."""
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": f"{Path(__file__).parents[2]}:{Path(__file__).parent}"}},
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.skipif(not HAS_RAY, reason="no ray"))])
+def kind(request: pytest.FixtureRequest) -> str:
+    if request.param == "ray":
+        request.getfixturevalue("ray_here")
+    return str(request.param)
+
+
+def job_of(folder: Path, model: Path, ids: list[str]) -> EncodeJob:
+    """A small corpus that waits to be encoded."""
+    folder.mkdir()
+    with DocumentWriter(folder / "documents.sqlite") as writer:
+        for number, identifier in enumerate(ids):
+            writer.add(Document(identifier, {"title": (f"bees {number}",), "text": ("home " * number,)}))
+    Model.open(model).preprocessor.terms.save(folder / "terms")
+    return EncodeJob(
+        model=model,
+        store=folder / "documents.sqlite",
+        terms=folder / "terms",
+        passages=None,
+        shards=folder / "shards",
+        device="cpu",
+        threads=1,
+    )
+
+
+def encode(runner: Runner, job: EncodeJob, count: int) -> Encoded:
+    return encode_shards(runner, plan_shards(count, SHARD), job.shards, 32, lambda _: None)
+
+
+def vectors(job: EncodeJob) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in job.shards.glob("*.f32")}
+
+
+def test_a_runner_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_where_one_ended(
+    kind: str, deadly: type[ShardEncoder], tmp_path: Path, toy_model: Path
+) -> None:
+    ids = [f"d{number}" for number in range(9)] + ["once"]
+    plain = job_of(tmp_path / "plain", toy_model, ids)
+    job = job_of(tmp_path / "here", toy_model, ids)
+    expected = encode(ThreadRunner(plain), plain, len(ids))
+
+    def runner() -> Runner:
+        chosen = {"local": ProcessRunner, "ray": RayRunner}[kind]
+        return chosen(job, 1, encoder=deadly)
+
+    found = encode(runner(), job, len(ids))
+    assert (found.failures, found.poison) == (1, {})
+    assert (found.rows, found.truncated) == (expected.rows, expected.truncated)
+    assert vectors(job) == vectors(plain)
+    assert len(vectors(job)) == 3
+
+    names = sorted(vectors(job))
+    (job.shards / names[0]).unlink()
+    damaged = bytearray((job.shards / names[1]).read_bytes())
+    damaged[7] ^= 1
+    (job.shards / names[1]).write_bytes(damaged)
+    kept = (job.shards / names[2]).stat().st_mtime_ns
+    found = encode(runner(), job, len(ids))
+    assert (found.resumed, found.documents) == (1, 8)
+    assert vectors(job) == vectors(plain)
+    assert (job.shards / names[2]).stat().st_mtime_ns == kept
+
+
+def test_a_document_that_kills_its_process_costs_itself_alone(
+    deadly: type[ShardEncoder], tmp_path: Path, toy_model: Path
+) -> None:
+    ids = ["a", "poison", "c"]
+    job = job_of(tmp_path / "here", toy_model, ids)
+    plan = plan_shards(len(ids), 2)
+    found = encode_shards(ProcessRunner(job, 1, encoder=deadly), plan, job.shards, 32, lambda _: None)
+    assert found.poison == {1: "the process that encoded it was ended by SIGKILL"}
+    assert found.rows == [1, 1]
+
+
+def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(tmp_path: Path, toy_model: Path) -> None:
+    job = job_of(tmp_path / "here", toy_model, ["a"])
+    (tmp_path / "here" / "terms" / "terms.json").unlink()
+    with pytest.raises(Exception, match="cannot read the term table"):
+        encode(ProcessRunner(job, 1), job, 1)
+
+
+def test_a_runner_that_is_not_installed_is_refused_by_its_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(DependencyError, match="extra `scale`"):
+        require_runner(BuildOptions(tmp_path, "-", tmp_path, runner="ray"))
