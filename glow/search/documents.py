@@ -150,16 +150,29 @@ class DocumentStore:
         return ranks
 
     def _connect(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(self._uri, uri=True)
-            self._local.connection = connection
-        return connection
+        reader: _Reader | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = _Reader(self._uri)
+        return reader.connection
 
 
 def not_found(document_id: str) -> DocumentNotFoundError:
     """The error of an id that no document has."""
     return DocumentNotFoundError(f"no document with id {document_id!r} in this index")
+
+
+class _Reader:
+    """A thread's connection, closed with the store, in whichever thread that ends.
+
+    Without this only the garbage collector would close it: Python holds a connection in a circle with its statements.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+    def __del__(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()
 
 
 def _dump(value: object) -> str:

@@ -6,7 +6,7 @@ is kept for words that come again.
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,8 @@ class Vocabulary:
     def __init__(self, words: memoryview, offsets: NDArray[np.int64]) -> None:
         self._words = words
         self._offsets = offsets
+        # Not of a method: that would hold the mapped files in a circle, which only the collector ends.
+        self._search = partial(_search, words, offsets)
         self._cached = lru_cache(maxsize=CACHED_WORDS)(self._search)
 
     def __len__(self) -> int:
@@ -45,15 +47,7 @@ class Vocabulary:
 
     def word(self, row: int) -> str:
         """The word of a row in 0 to v - 1."""
-        return self._bytes(row).decode()
-
-    def _search(self, word: str) -> int:
-        key = word.encode("utf-8", "replace")
-        row = bisect_left(range(len(self)), key, key=self._bytes)
-        return row if row < len(self) and self._bytes(row) == key else ABSENT
-
-    def _bytes(self, row: int) -> bytes:
-        return bytes(self._words[int(self._offsets[row]) : int(self._offsets[row + 1])])
+        return _bytes(self._words, self._offsets, row).decode()
 
     @staticmethod
     def save(folder: Path, words: Iterable[str]) -> None:
@@ -91,3 +85,13 @@ def _rises(offsets: object, size: int) -> bool:
     return bool(
         len(offsets) and offsets[0] == 0 and offsets[-1] == size and (offsets[1:] > offsets[:-1]).all()
     )
+
+
+def _search(words: memoryview, offsets: NDArray[np.int64], word: str) -> int:
+    key, count = word.encode("utf-8", "replace"), len(offsets) - 1
+    row = bisect_left(range(count), key, key=partial(_bytes, words, offsets))
+    return row if row < count and _bytes(words, offsets, row) == key else ABSENT
+
+
+def _bytes(words: memoryview, offsets: NDArray[np.int64], row: int) -> bytes:
+    return bytes(words[int(offsets[row]) : int(offsets[row + 1])])

@@ -8,7 +8,7 @@ for a long text of CJK characters.
 import re
 import unicodedata
 from collections.abc import Iterator, Set
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from glow.schema import FieldSpec
@@ -41,7 +41,8 @@ class WordSpans:
 
     def __init__(self, pieces: WordPieces) -> None:
         self.pieces = pieces
-        self._parts = lru_cache(maxsize=CACHED_CHARACTERS)(self._parts_of)
+        # Of the pieces alone: a cache of a method would hold its owner in a circle, which only the collector ends.
+        self._parts = lru_cache(maxsize=CACHED_CHARACTERS)(partial(_parts_of, pieces))
 
     def of_field(self, text: str, spec: FieldSpec | None, among: Set[str]) -> Iterator[Span]:
         """Words of one value of a field as preprocessing sees them: a url's are cut out of it first.
@@ -101,12 +102,13 @@ class WordSpans:
         if letters:
             yield Span("".join(letters), begin, end)
 
-    def _parts_of(self, character: str) -> tuple[str, ...]:
-        """What a character adds to the word before it, the words that it is, and what it begins the next one with."""
-        first, *words = self.pieces.whole_words(f"a{character}b")
-        if words:
-            return first[1:], *words[:-1], words[-1][:-1]
-        return _MARK if unicodedata.category(character).startswith("M") and first == "ab" else (first[1:-1],)
+
+def _parts_of(pieces: WordPieces, character: str) -> tuple[str, ...]:
+    """What a character adds to the word before it, the words that it is, and what it begins the next one with."""
+    first, *words = pieces.whole_words(f"a{character}b")
+    if words:
+        return first[1:], *words[:-1], words[-1][:-1]
+    return _MARK if unicodedata.category(character).startswith("M") and first == "ab" else (first[1:-1],)
 
 
 def _plain(text: str, start: int, end: int, among: Set[str] | None) -> Iterator[Span]:

@@ -6,7 +6,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from pydantic import Field
@@ -82,7 +82,9 @@ class WordWeigher:
         self.weighting = weighting
         self.schema = schema
         self.terms = terms
-        self._cached_idf = lru_cache(maxsize=CACHED_WORDS)(self._idf)
+        self._idf_of = partial(_idf_of, weighting, terms.documents)
+        # Not of a method: that would hold this and its table in a circle, which only the collector ends.
+        self._cached_idf = lru_cache(maxsize=CACHED_WORDS)(partial(_idf, weighting, terms))
 
     def idf(self, word: str) -> float:
         """The word's idf: 1 for punctuation, that of df = 1 for a word the table lacks; finite, >= 0."""
@@ -145,15 +147,6 @@ class WordWeigher:
                     sums[word] += factor * tf
         return sums
 
-    def _idf(self, word: str) -> float:
-        # A word the table lacks is at least as rare as the rarest it holds (docs/papers.md, row 8).
-        return SPECIAL_IDF if is_punctuation(word) else self._idf_of(max(self.terms.df(word), 1))
-
-    def _idf_of(self, df: int) -> float:
-        documents = float(max(self.terms.documents, 1))
-        idf = idf_smooth if self.weighting.idf == "smooth" else idf_bm25
-        return float(idf(min(float(df), documents), documents))
-
     def _special(self, saturated: float) -> float:
         return saturated if self.weighting.saturate_specials else SPECIAL_IDF
 
@@ -174,3 +167,16 @@ class WordWeigher:
         cls = self._special(released_weight(SPECIAL_IDF, 1.0, length, average))
         sep = self._special(released_weight(SPECIAL_IDF, float(separators), length, average))
         return WordWeights(weights, cls, sep)
+
+
+def _idf(weighting: Weighting, terms: TermTable, word: str) -> float:
+    # A word the table lacks is at least as rare as the rarest it holds (docs/papers.md, row 8).
+    if is_punctuation(word):
+        return SPECIAL_IDF
+    return _idf_of(weighting, terms.documents, max(terms.df(word), 1))
+
+
+def _idf_of(weighting: Weighting, documents: int, df: int) -> float:
+    total = float(max(documents, 1))
+    idf = idf_smooth if weighting.idf == "smooth" else idf_bm25
+    return float(idf(min(float(df), total), total))

@@ -9,7 +9,7 @@ word, so each one is known to belong to its word whatever happens around it ([UN
 import re
 import string
 import unicodedata
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -60,6 +60,8 @@ class WordPieces:
         self._normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
         self._splitter = pre_tokenizers.BertPreTokenizer()
         self._model = models.WordPiece(vocab=ids, unk_token="[UNK]")  # noqa: S106 - a piece, no password
+        # Not of a method: that would hold these pieces in a circle, which only the collector ends.
+        self._pieces = partial(_pieces_of, self._model)
         self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(self._pieces)
         self._unit = unit
         self._names = pieces
@@ -91,8 +93,9 @@ class WordPieces:
     def _unicode_words(self, text: str) -> list[str]:
         return [word for word, _ in self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))]
 
-    def _pieces(self, word: str) -> tuple[int, ...]:
-        return tuple(token.id for token in self._model.tokenize(word))
+
+def _pieces_of(model: models.WordPiece, word: str) -> tuple[int, ...]:
+    return tuple(token.id for token in model.tokenize(word))
 
 
 def _ascii_words(text: str) -> list[str]:
