@@ -1,0 +1,232 @@
+"""`upsert` and `delete` change the live version in one step, say what they did, and refuse what would do harm."""
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+from glow.artifact import IndexRoot, write_artifact
+from glow.search import Index
+from index_builder.derive import derive
+
+Run = Callable[..., click.testing.Result]
+LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
+BEES = {"_id": "new/bees", "title": "Bees", "text": "Bees of the volcano", "lang": "is", "year": 2031}
+
+
+@pytest.fixture
+def root(toy_index: Path, tmp_path: Path) -> IndexRoot:
+    """A root of its own with the toy index."""
+    return IndexRoot(Path(shutil.copytree(toy_index, tmp_path / "toy")))
+
+
+@pytest.fixture
+def upsert(run: Run, root: IndexRoot, toy_model: Path, lines_file: LinesFile, tmp_path: Path) -> Run:
+    """`upsert([documents and raw lines], options)`; the report lies in report.json."""
+
+    def invoke(lines: list[bytes | dict[str, object]], *options: object) -> click.testing.Result:
+        fixed = (
+            "--model",
+            toy_model,
+            "--output",
+            root.path,
+            "--threads",
+            1,
+            "--json",
+            tmp_path / "report.json",
+        )
+        return run("upsert", "--input", lines_file(lines), *fixed, *options)
+
+    return invoke
+
+
+@pytest.fixture
+def delete(run: Run, root: IndexRoot, tmp_path: Path) -> Run:
+    """`delete(b"lines", options)`."""
+
+    def invoke(lines: bytes, *options: object) -> click.testing.Result:
+        fixed = ("--output", root.path, "--json", tmp_path / "report.json")
+        return run("delete", "--input", "-", *fixed, *options, stdin=lines)
+
+    return invoke
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Callable[[], dict[str, Any]]:
+    """The report of the last command."""
+    return lambda: dict(json.loads((tmp_path / "report.json").read_bytes()))
+
+
+def live(root: IndexRoot) -> Index:
+    return Index.open(root.folder(root.current()))
+
+
+def test_an_upsert_adds_and_replaces_and_the_last_of_an_id_wins(
+    upsert: Run, root: IndexRoot, report: Callable[[], dict[str, Any]]
+) -> None:
+    base = root.current()
+    first = {**BEES, "title": "first"}
+    held = live(root).documents.get("toy/1")
+    same = {"_id": "toy/1", **{name: list(found) for name, found in held.fields.items()}, **held.metadata}
+    done = upsert(
+        [first, {"_id": "toy/0", "text": "other"}, b"{not json", BEES, same], "--max-reject-share", 0.3
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "1 new, 1 replaced, 1 unchanged, 1 repeated, 1 rejects; 51 documents" in done.stdout
+    index = live(root)
+    assert index.documents.get("new/bees").fields == {"title": ("Bees",), "text": ("Bees of the volcano",)}
+    assert index.documents.get("toy/0").metadata == {}
+    assert index.documents.find("toy/1") == 1 and index.documents.count == 51
+    found = report()
+    assert found["counts"] == {
+        "new": 1, "replaced": 1, "unchanged": 1, "deleted": 0, "unknown": 0, "documents": 51, "rejects": 1, "repeated": 1,
+    }  # fmt: skip
+    assert found["delta"] == {"documents": 2, "tombstones": 1, "share": 0.06, "most": 1000}
+    assert (found["status"], found["version"], found["base"]) == ("published", index.version, base)
+    rejects = [json.loads(line) for line in (root.path / f"rejects-{index.version}.jsonl").open()]
+    assert [(each["line"], each["reason"][:8]) for each in rejects] == [(3, "not JSON")]
+
+
+def test_what_stays_is_linked_and_the_term_table_is_frozen(upsert: Run, root: IndexRoot) -> None:
+    before = root.current()
+    assert upsert([BEES]).exit_code == 0
+    old, new = root.manifest(before), root.manifest(root.current())
+    assert old.files.items() <= new.files.items() and old.hashes == new.hashes
+    assert all((root.folder(old.name) / name).samefile(root.folder(new.name) / name) for name in old.files)
+    added = new.files.keys() - old.files.keys()
+    assert added == {
+        "delta/delta.json", "delta/tombstones.npy", "delta/order.npy", "delta/documents.sqlite", "delta/vectors.faiss",
+        *(name.replace("columns/", "delta/columns/") for name in old.files if name.startswith("columns/")),
+        *(name.replace("impacts/", "delta/impacts/") for name in old.files if name.startswith("impacts/")),
+    }  # fmt: skip
+
+
+def test_a_delete_takes_ids_and_objects_and_counts_those_it_does_not_know(
+    delete: Run, upsert: Run, root: IndexRoot, report: Callable[[], dict[str, Any]]
+) -> None:
+    assert upsert([BEES]).exit_code == 0
+    done = delete(
+        b'toy/3\n {"_id": "new/bees", "text": "?"}\nnobody\ntoy/3\n\xff\n', "--max-reject-share", 0.5
+    )
+    assert done.exit_code == 0, done.stderr
+    counts = report()["counts"]
+    assert (counts["deleted"], counts["unknown"], counts["repeated"], counts["rejects"]) == (2, 1, 1, 1)
+    index = live(root)
+    assert (
+        index.documents.count == 49
+        and index.documents.find("toy/3") is index.documents.find("new/bees") is None
+    )
+    assert index.delta is not None and index.delta.documents.count == 0
+
+
+def test_what_changes_nothing_makes_no_version(upsert: Run, delete: Run, run: Run, root: IndexRoot) -> None:
+    before = root.versions()
+    assert "nothing to change" in delete(b"nobody\n").stdout
+    done = run("compact", "--output", root.path)
+    assert done.exit_code == 0 and "has no delta: nothing to compact" in done.stdout
+    assert upsert([BEES]).exit_code == 0
+    assert "nothing to change" in upsert([BEES]).stdout
+    assert len(root.versions()) == len(before) + 1
+
+
+def test_a_delta_that_grows_too_large_is_told_and_refused(
+    upsert: Run, delete: Run, run: Run, root: IndexRoot
+) -> None:
+    some = [{**BEES, "_id": f"new/{number}"} for number in range(3)]
+    done = upsert(some, "--max-delta-documents", 4)
+    assert done.exit_code == 0 and "3 documents and tombstones of at most 4; fold it in soon" in done.stdout
+    before = root.current()
+    done = delete(b"toy/1\ntoy/2\n", "--max-delta-documents", 4)
+    assert done.exit_code == 2 and "at most 4 are allowed" in done.stderr and "compact" in done.stderr
+    done = upsert([{**BEES, "_id": f"more/{number}"} for number in range(5)], "--max-delta-documents", 4)
+    assert done.exit_code == 2 and "more than 4 different documents" in done.stderr
+    assert root.current() == before
+    assert run("compact", "--output", root.path).exit_code == 0
+    assert delete(b"toy/1\ntoy/2\n", "--max-delta-documents", 4).exit_code == 0
+    assert live(root).documents.count == 51
+
+
+def test_only_the_model_that_built_the_index_may_add_to_it(
+    upsert: Run, toy_model: Path, tmp_path: Path
+) -> None:
+    with write_artifact(tmp_path / "other", "model") as writer:
+        shutil.copytree(toy_model, writer.folder, dirs_exist_ok=True)
+        (writer.folder / "manifest.json").unlink()
+        (writer.folder / "vocab.txt").open("a").write("\nzebras\n")
+    done = upsert([BEES], "--model", tmp_path / "other")
+    assert done.exit_code == 3 and "did not build the live index" in done.stderr
+
+
+def test_too_many_bad_lines_change_nothing(upsert: Run, root: IndexRoot) -> None:
+    before = root.current()
+    done = upsert([BEES, b"{", b"["])
+    assert done.exit_code == 4 and "2 of 3 lines are no documents" in done.stderr
+    assert root.current() == before and len(root.versions()) == 1
+    assert len(list(root.path.glob("rejects-*.jsonl"))) == 1
+
+
+def test_a_root_without_a_live_version_is_refused(run: Run, tmp_path: Path, toy_model: Path) -> None:
+    for command in (
+        ("upsert", "--model", toy_model, "--input", "-"),
+        ("delete", "--input", "-"),
+        ("compact",),
+    ):
+        done = run(*command, "--output", tmp_path / "none", stdin=b"")
+        assert done.exit_code == 3 and "no published index" in done.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_two_at_once_wait_for_each_other_or_are_refused(upsert: Run, run: Run, root: IndexRoot) -> None:
+    other = IndexRoot(root.path)
+    with other.locked():
+        done = upsert([BEES], "--wait", 0.1)
+        assert done.exit_code == 4 and "is being changed by" in done.stderr
+        assert run("compact", "--output", root.path, "--wait", 0.1).exit_code == 4
+    held, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with other.locked():
+            held.set()
+            leave.wait(10)
+            time.sleep(0.2)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(10)
+    leave.set()
+    assert upsert([BEES], "--wait", 10).exit_code == 0
+    holder.join()
+    assert live(root).documents.count == 51
+
+
+def test_verify_and_publish_see_a_damaged_delta(upsert: Run, run: Run, root: IndexRoot) -> None:
+    base = root.current()
+    assert upsert([BEES]).exit_code == 0
+    version = root.current()
+    assert run("rollback", "--output", root.path).exit_code == 0 and root.current() == base
+    for name in ("vectors.faiss", "documents.sqlite", "tombstones.npy"):
+        path = root.folder(version) / "delta" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        for command in ("verify", "publish"):
+            done = run(command, version, "--output", root.path)
+            assert done.exit_code == 3 and f"delta/{name} is damaged" in done.stderr, command
+        path.write_bytes(whole)
+    assert run("publish", version, "--output", root.path).exit_code == 0
+
+
+def test_a_rebuilt_index_forgets_the_delta_and_tune_keeps_it(
+    upsert: Run, root: IndexRoot, toy_model: Path
+) -> None:
+    assert upsert([BEES]).exit_code == 0
+    version = derive(root, root.current(), {}, {"tuning": {}}, lambda folder: None)
+    root.publish(version)
+    assert live(root).documents.count == 51
+    assert upsert([{**BEES, "_id": "new/2"}]).exit_code == 0
+    assert live(root).documents.count == 52

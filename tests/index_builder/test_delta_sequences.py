@@ -1,0 +1,256 @@
+"""An index with a delta answers as one built of the same documents with the same term table; so does what `compact` makes."""
+
+import io
+import json
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot, write_artifact
+from glow.errors import DocumentNotFoundError
+from glow.records import Document
+from glow.runtime import Model
+from glow.search import DocumentStore, Index, SearchParams, build_columns, build_dense
+from glow.search.facets import parse_facets
+from glow.search.filters import parse_filter
+from index_builder.build import build
+from index_builder.compact import CompactOptions, compact
+from index_builder.delta import DeltaOptions, delete, upsert
+from index_builder.delta_live import Live
+from index_builder.delta_segment import write_segment
+from index_builder.options import BuildOptions
+from index_builder.progress import Stages
+from service.pipeline import SearchAnswer, SearchCall, search
+
+Json = dict[str, Any]
+STEPS, CHANGES, BASE = 5, 12, 60
+QUERIES = (
+    "how do honey bees find the way home",
+    "ants trail of scent",
+    "how to boil an egg",
+    "volcano zebra",
+)
+FILTERS: tuple[Json | None, ...] = (
+    None,
+    {"field": "lang", "eq": "en"},
+    {"and": [{"field": "year", "gte": 2003}, {"not": {"field": "lang", "eq": "de"}}]},
+    {"field": "only", "exists": False},
+)
+
+
+class Corpus:
+    """Made-up documents of the toy corpus's words, and what an index of them must hold after each change."""
+
+    def __init__(self, seed: int, toy_corpus: Path, is_long: bool) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - test data
+        lines = [json.loads(line) for line in toy_corpus.read_bytes().splitlines()]
+        self._sentences = [str(line["text"]) for line in lines]
+        self._titles = [str(line["title"]) for line in lines]
+        self._longest = 20 if is_long else 3
+        self.held: dict[str, Json] = {}
+
+    def document(self, identifier: str) -> Json:
+        """A document of some id."""
+        pick = self.random
+        made: Json = {
+            "_id": identifier,
+            "title": pick.choice(self._titles),
+            "text": " ".join(pick.choices(self._sentences, k=pick.randint(1, self._longest)))
+            + f" {pick.choice(['volcano', 'zebra', 'egg'])} {pick.randrange(1000)}",
+            "lang": pick.choice(["en", "de", "fr", ["en", "de"]]),
+            "year": pick.choice([2001, 2002.5, 2003, 2004, True, "2003"]),
+        }
+        if pick.random() < 0.2:
+            made["only"] = pick.choice(["a", "b"])
+        return made
+
+    def upserts(self) -> list[Json]:
+        """Some new ids, some that are held, some that were deleted before, and one twice."""
+        ids = [f"d{self.random.randrange(BASE + 30):03}" for _ in range(CHANGES)]
+        lines = [self.document(identifier) for identifier in [*ids, ids[0]]]
+        for line in lines:
+            self.held[line["_id"]] = line
+        return lines
+
+    def deletes(self) -> list[str]:
+        """Some ids that are held."""
+        ids = self.random.sample(sorted(self.held), CHANGES)
+        for identifier in ids:
+            del self.held[identifier]
+        return ids
+
+
+def stages() -> Stages:
+    return Stages(io.StringIO())
+
+
+def opened(root: IndexRoot) -> Index:
+    return Index.open(root.folder(root.current()))
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "passages"])
+def corpus(request: pytest.FixtureRequest, toy_corpus: Path) -> Corpus:
+    return Corpus(3, toy_corpus, request.param)
+
+
+@pytest.fixture
+def root(corpus: Corpus, toy_model: Path, tmp_path: Path, request: pytest.FixtureRequest) -> IndexRoot:
+    """An index of the corpus's first documents."""
+    for number in range(BASE):
+        corpus.held[f"d{number:03}"] = corpus.document(f"d{number:03}")
+    source = tmp_path / "base.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in corpus.held.values()))
+    output = tmp_path / "index"
+    build(BuildOptions(toy_model, str(source), output, passages=corpus._longest > 3), stages())
+    return IndexRoot(output)
+
+
+def change(root: IndexRoot, corpus: Corpus, model: Path, folder: Path, step: int) -> None:
+    """One random command."""
+    source = folder / f"changes-{step}.jsonl"
+    if step % 2:
+        source.write_text("".join(f"{identifier}\n" for identifier in corpus.deletes()))
+        delete(DeltaOptions(root.path, str(source)), stages())
+    else:
+        source.write_text("".join(json.dumps(line) + "\n" for line in corpus.upserts()))
+        upsert(DeltaOptions(root.path, str(source), model), stages())
+
+
+def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Path) -> Index:
+    """An index of documents with the live version's term table and average length, made without any folding."""
+    live, opened_model = Live.open(root), Model.open(model)
+    with write_artifact(folder / "rebuilt", "index") as writer:
+        encoder = opened_model.encoder("document", "cpu", 1, 512)
+        work = writer.folder
+        kept = write_segment(documents, live.rules, encoder, work / "segment", lambda count: None)
+        count = len(kept.vector_rows)
+        assert kept.vectors is not None
+        build_dense(kept.vectors(np.arange(count)), "flat").save(work / "vectors.faiss")
+        for path in (work / "segment").iterdir():
+            path.rename(work / path.name)
+        (work / "segment").rmdir()
+        (work / "vectors.f32").unlink()
+        store = DocumentStore(work / "documents.sqlite")
+        build_columns(store, work)
+        for name in live.manifest.files:
+            if name.startswith(("model/", "terms/")):
+                (work / name).parent.mkdir(exist_ok=True)
+                (work / name).write_bytes((live.folder / name).read_bytes())
+        writer.hashes, writer.parents = live.manifest.hashes, {"model": live.manifest.parents["model"]}
+        writer.counts = {"documents": store.count, "dimensions": kept.vectors(np.arange(1)).shape[1]}
+        if kept.passages is not None:
+            writer.counts["passages"] = count
+    return Index.open(folder / "rebuilt")
+
+
+def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[SearchAnswer]:
+    """Every retriever, with and without filters, two pages each, with facets."""
+    assert index.columns is not None
+    for text in queries:
+        for retriever in ("dense", "lexical", "hybrid"):
+            for wanted in FILTERS:
+                for offset in (0, 10):
+                    yield search(
+                        index,
+                        SearchCall(
+                            text,
+                            top_k=10,
+                            offset=offset,
+                            candidates=40,
+                            params=SearchParams(exact=True),
+                            retriever=retriever,
+                            filter=None if wanted is None else parse_filter(wanted, index.columns),
+                            facets=parse_facets(
+                                [{"field": "lang"}, {"field": "year", "limit": 3}], index.columns
+                            ),
+                        ),
+                    )
+
+
+def require_same(found: Index, expected: Index) -> None:
+    for here, there in zip(answers(found), answers(expected), strict=True):
+        assert [hit.document.id for hit in here.hits] == [hit.document.id for hit in there.hits]
+        assert [hit.document for hit in here.hits] == [hit.document for hit in there.hits]
+        np.testing.assert_allclose(
+            [hit.score for hit in here.hits], [hit.score for hit in there.hits], atol=1e-5
+        )
+        assert [hit.passage for hit in here.hits] == [hit.passage for hit in there.hits]
+        assert here.facets == there.facets
+
+
+def require_holds(index: Index, corpus: Corpus) -> None:
+    """The documents of the corpus, all of them, and no other."""
+    scanned = {document.id: document for document in index.documents.scan()}
+    assert scanned.keys() == corpus.held.keys()
+    assert index.documents.count == len(scanned) == index.manifest.counts["documents"]
+    for number in range(BASE + 30):
+        identifier = f"d{number:03}"
+        if identifier in corpus.held:
+            document = index.documents.get(identifier)
+            row = index.documents.find(identifier)
+            assert document == scanned[identifier] == index.documents.rows([row or 0])[0]
+            assert document.fields["text"] == (corpus.held[identifier]["text"],)
+            assert document.metadata["year"] == corpus.held[identifier]["year"]
+        else:
+            with pytest.raises(DocumentNotFoundError):
+                index.documents.get(identifier)
+
+
+def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
+    corpus: Corpus, root: IndexRoot, toy_model: Path, tmp_path: Path, toy_corpus: Path
+) -> None:
+    base = root.current()
+    for step in range(STEPS):
+        change(root, corpus, toy_model, tmp_path, step)
+        index = opened(root)
+        require_holds(index, corpus)
+        assert index.manifest.parents["base"]["name"] == base
+        for answer in answers(index, QUERIES[:1]):
+            assert {hit.document.id for hit in answer.hits} <= corpus.held.keys()
+    assert index.delta is not None and len(index.delta.tombstones) > 10 < index.delta.documents.count
+    assert index.manifest.hashes == root.manifest(base).hashes
+    expected = rebuilt(root, toy_model, list(index.documents.scan()), tmp_path)
+    require_same(index, expected)
+    if index.passages is not None and expected.passages is not None:
+        assert index.manifest.counts["passages"] == len(expected.passages) > index.documents.count
+
+    report = compact(CompactOptions(root.path), stages())
+    compacted = opened(root)
+    assert report["status"] == "compacted" and compacted.delta is None
+    require_holds(compacted, corpus)
+    require_same(compacted, expected)
+    equal = [name for name in expected.manifest.files if name.startswith(("impacts/", "columns/", "terms/"))]
+    assert len(equal) == 14
+    for name in equal:
+        assert compacted.manifest.files[name] == expected.manifest.files[name], name
+    assert "base" not in compacted.manifest.parents and "tombstones" not in compacted.manifest.counts
+    change(root, corpus, toy_model, tmp_path, STEPS + 1)
+    require_holds(opened(root), corpus)
+
+
+def test_an_index_may_lose_all_its_documents_and_get_others(
+    toy_model: Path, toy_corpus: Path, toy_index_copy: IndexRoot, tmp_path: Path
+) -> None:
+    ids = [json.loads(line)["_id"] for line in toy_corpus.read_bytes().splitlines()]
+    (tmp_path / "ids").write_text("\n".join(ids))
+    delete(DeltaOptions(toy_index_copy.path, str(tmp_path / "ids")), stages())
+    index = opened(toy_index_copy)
+    assert index.documents.count == 0
+    for retriever in ("dense", "lexical", "hybrid"):
+        assert search(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).hits == ()
+    (tmp_path / "new").write_text('{"_id": "toy/1", "title": "Ants again"}\n')
+    upsert(DeltaOptions(toy_index_copy.path, str(tmp_path / "new"), toy_model), stages())
+    for retriever in ("dense", "lexical", "hybrid"):
+        found = search(opened(toy_index_copy), SearchCall("ants", 10, 0, 10, SearchParams(), retriever))
+        assert [hit.document.id for hit in found.hits] == ["toy/1"]
+
+
+@pytest.fixture
+def toy_index_copy(toy_index: Path, tmp_path: Path) -> IndexRoot:
+    """A root of its own with the toy index."""
+    return IndexRoot(Path(shutil.copytree(toy_index, tmp_path / "toy")))
