@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -45,10 +46,17 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # A daemon: a stop must not wait until a large index is loaded.
-        loading = threading.Thread(target=_load, args=(service, on_failure), name="load", daemon=True)
-        loading.start()
+        work = partial(_load, service, on_failure)
+        threading.Thread(target=service.watcher.run, args=(work,), name="watch", daemon=True).start()
+        if service.channel is not None:
+            service.channel.start()
+        service.shadow.start()
         with _drain_on_sigterm(service):
             yield
+        service.watcher.close()
+        service.shadow.close()
+        if service.channel is not None:
+            await service.channel.close()
         service.readiness.close()
         await service.cache.close()
         service.pool.close()
@@ -90,10 +98,12 @@ async def _pass_on(_: Request, error: Exception) -> Response:
     raise error
 
 
-def _load(service: Service, on_failure: Callable[[], None]) -> None:
+def _load(service: Service, on_failure: Callable[[], None]) -> bool:
+    """Loads the first index; returns whether it could."""
     try:
         service.resources.load()
         note_loaded()
+        return True
     except (GlowError, OSError) as error:
         code = error.code if isinstance(error, GlowError) else "unreadable"
         _logger.critical("cannot start: %s", error, extra={"fields": {"code": code}})
@@ -101,6 +111,7 @@ def _load(service: Service, on_failure: Callable[[], None]) -> None:
     except Exception:
         _logger.critical("cannot start: unexpected error", exc_info=True)
         on_failure()
+    return False
 
 
 def _stop_process() -> None:

@@ -15,6 +15,7 @@ GlowError
 │   ├── KeyMissingError        a key is needed, and none came
 │   └── KeyRefusedError        the key is not one of those that are known
 ├── RateLimitError             a key sends more requests than it may
+├── SwapRefusedError           the index version that is asked for cannot be served
 ├── DeadlineError              the deadline passed before the answer was made
 └── UnavailableError           the service cannot answer now
     ├── OverloadedError        as many requests as can be served are in work
@@ -47,6 +48,7 @@ __all__ = [
     "RateLimitError",
     "RequestError",
     "RouteNotFoundError",
+    "SwapRefusedError",
     "UnavailableError",
 ]
 
@@ -157,6 +159,12 @@ class RateLimitError(GlowError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class SwapRefusedError(GlowError):
+    """The index version that is asked for cannot be served; the live one goes on."""
+
+    code = "swap_refused"
 
 
 class DeadlineError(GlowError):

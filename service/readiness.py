@@ -25,7 +25,8 @@ class Readiness:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._executor = ThreadPoolExecutor(1, "readiness")
-        self._check: asyncio.Future[Index] | None = None
+        # Why it is not ready, or None: neither an index nor an error, whose traceback holds one, may stay here.
+        self._check: asyncio.Future[str | None] | None = None
         self._asked = 0.0
 
     async def check(self) -> Index:
@@ -39,11 +40,21 @@ class Readiness:
         now = time.monotonic()
         if self._check is None or (self._check.done() and now - self._asked > FRESH_S):
             self._asked = now
-            self._check = asyncio.get_running_loop().run_in_executor(self._executor, self._resources.check)
+            self._check = asyncio.get_running_loop().run_in_executor(self._executor, self._find_fault)
         try:
-            return await asyncio.wait_for(asyncio.shield(self._check), LONGEST_S)
+            fault = await asyncio.wait_for(asyncio.shield(self._check), LONGEST_S)
         except TimeoutError as error:
             raise NotReadyError(f"the resources do not answer within {LONGEST_S:g} s") from error
+        if fault is not None:
+            raise NotReadyError(fault)
+        return self._resources.live()
+
+    def _find_fault(self) -> str | None:
+        try:
+            self._resources.check()
+        except NotReadyError as error:
+            return str(error)
+        return None
 
     def close(self) -> None:
         """Leaves a check that still runs to itself."""

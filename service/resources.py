@@ -7,25 +7,36 @@ the old index goes when its last reader leaves.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from glow.artifact import IndexRoot
-from glow.errors import MismatchError, QueryError
+from glow.errors import MismatchError
 from glow.runtime import Encoder, Model
-from glow.search import Index, SearchParams
-from glow.text.highlight import Highlighting
+from glow.search import Index
 from service.errors import DrainingError, NotReadyError
+from service.held import HeldVersions
 from service.metrics import Metrics
-from service.pipeline import HighlightCall, SearchCall, search
+from service.pipeline import search
 from service.settings import Settings
+from service.warm_up import PROBE_TEXT, probe_call, warm_up
 
-__all__ = ["Resources"]
+__all__ = ["OpenVersion", "Resources"]
 
 _logger = logging.getLogger(__name__)
-# Where the index holds no usable text; about as long as real queries are.
-_WARMUP_TEXT = "how do honey bees find their way home from a distant field"
-_WARMUP_WORDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class OpenVersion:
+    """An index version with what the service opens beside it.
+
+    Attributes:
+        index: verified and warmed up.
+        document_encoder: tower of the model that built the index; None where none is wanted.
+    """
+
+    index: Index
+    document_encoder: Encoder | None = None
 
 
 class Resources:
@@ -34,17 +45,20 @@ class Resources:
     Args:
         settings: where the index is and how to open it.
         metrics: told which index is live.
+
+    Attributes:
+        held: the versions that are in memory.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._live: Index | None = None
-        self.document_encoder: Encoder | None = None
+        self._live: OpenVersion | None = None
         self._draining = False
+        self.held = HeldVersions(metrics)
 
     def load(self) -> Index:
-        """Opens the version that CURRENT names, warms it up and makes it the live one.
+        """Opens the version that CURRENT names and makes it the live one.
 
         Blocks for as long as checksums and loading take. On any error the live index stays as it was.
 
@@ -53,15 +67,9 @@ class Resources:
             DeviceError: the device is not there.
         """
         started = time.perf_counter()
-        root = IndexRoot(self._settings.index_root)
-        folder = root.folder(root.current())
-        index = Index.open(folder, self._settings.device, self._settings.encode_threads)
-        _warm_up(index, self._settings.warmup_queries)
-        if self._settings.document_model:
-            self.document_encoder = _document_encoder(self._settings, index)
-        self._live = index
-        self._metrics.use(index)
-        self._metrics.ready.set(0 if self._draining else 1)
+        opened = self.open(IndexRoot(self._settings.index_root).current())
+        self.use(opened)
+        index = opened.index
         fields = {
             "index": index.version,
             "model": index.model,
@@ -71,11 +79,38 @@ class Resources:
         _logger.info("ready", extra={"fields": fields})
         return index
 
+    def open(self, version: str) -> OpenVersion:
+        """Opens a version beside the live one: verifies every file, loads, runs first queries.
+
+        Raises:
+            ArtifactError, ConfigError, DeviceError: as `load`.
+        """
+        folder = IndexRoot(self._settings.index_root).folder(version)
+        index = Index.open(folder, self._settings.device, self._settings.encode_threads)
+        encoder = self._document_encoder(index) if self._settings.document_model else None
+        warm_up(index, self._settings.warmup_queries)
+        return OpenVersion(index, encoder)
+
+    def use(self, opened: OpenVersion) -> None:
+        """Makes a version the live one: every request that comes from now on is answered from it."""
+        self._live = opened
+        self.held.add(opened.index)
+        self._metrics.use(opened.index)
+        self._metrics.ready.set(0 if self._draining else 1)
+
     def live(self) -> Index:
         """The live index.
 
         Raises:
             NotReadyError: it is not loaded and warmed up yet.
+        """
+        return self.live_version().index
+
+    def live_version(self) -> OpenVersion:
+        """The live index with what was opened beside it.
+
+        Raises:
+            NotReadyError: as `live`.
         """
         if self._live is None:
             raise NotReadyError("the index is still loading; try again in a moment")
@@ -95,24 +130,41 @@ class Resources:
         if self._draining:
             raise DrainingError("the service is about to stop; send requests to another one")
 
-    def check(self) -> Index:
+    def check(self) -> None:
         """Asks every resource for an answer; blocks for about the time of one search.
 
         Raises:
-            DrainingError: the service is about to stop.
             NotReadyError: no index yet, or a resource does not answer; its name is in the message.
         """
-        self.require_open()
-        index = self.live()
-        probes: dict[str, Callable[[], object]] = {
-            "encoder": lambda: index.encoder.run([index.preprocessor.query(_WARMUP_TEXT)]),
-            "documents": lambda: index.documents.rows([0] if index.documents.count else []),
-            "search": lambda: search(index, _call(_WARMUP_TEXT)),
-        }
-        failed = [name for name, probe in probes.items() if not _answers(name, probe)]
+        failed = _failed(self.live())
         if failed:
             raise NotReadyError(f"no answer from: {', '.join(failed)}; the log says why")
-        return index
+
+    def _document_encoder(self, index: Index) -> Encoder:
+        """The document tower of the model that built the index; the live one's, where that is the same model.
+
+        Raises:
+            MismatchError: it is another model's.
+        """
+        wanted, live = index.manifest.hashes.get("model"), self._live
+        if live and live.document_encoder and live.index.manifest.hashes.get("model") == wanted:
+            return live.document_encoder
+        model = Model.open(Path(self._settings.document_model))
+        if model.hash != wanted:
+            raise MismatchError(
+                f"document_model is {model.label}, the index was built by {index.model}; give the same model"
+            )
+        return model.encoder("document", self._settings.device, self._settings.encode_threads)
+
+
+def _failed(index: Index) -> list[str]:
+    """Names of the resources that do not answer."""
+    probes: dict[str, Callable[[], object]] = {
+        "encoder": lambda: index.encoder.run([index.preprocessor.query(PROBE_TEXT)]),
+        "documents": lambda: index.documents.rows([0] if index.documents.count else []),
+        "search": lambda: search(index, probe_call(PROBE_TEXT)),
+    }
+    return [name for name, probe in probes.items() if not _answers(name, probe)]
 
 
 def _answers(name: str, probe: Callable[[], object]) -> bool:
@@ -122,43 +174,3 @@ def _answers(name: str, probe: Callable[[], object]) -> bool:
         _logger.exception("resource %s does not answer", name)
         return False
     return True
-
-
-def _document_encoder(settings: Settings, index: Index) -> Encoder:
-    """The document tower of the model that built the index.
-
-    Raises:
-        MismatchError: it is another model's.
-    """
-    model = Model.open(Path(settings.document_model))
-    if model.hash != index.manifest.hashes.get("model"):
-        raise MismatchError(
-            f"document_model is {model.label}, the index was built by {index.model}; give the same model"
-        )
-    return model.encoder("document", settings.device, settings.encode_threads)
-
-
-def _warm_up(index: Index, queries: int) -> None:
-    """Runs queries made of stored texts: loads code, fills caches, pages in the vectors."""
-    rows = range(min(queries, index.documents.count))
-    texts = [_WARMUP_TEXT] * (queries - len(rows))
-    for document in index.documents.rows(list(rows)) if rows else []:
-        values = [text for texts_of_field in document.fields.values() for text in texts_of_field]
-        texts.append(" ".join(values[0].split()[:_WARMUP_WORDS]) if values else _WARMUP_TEXT)
-    for text in texts:
-        try:
-            search(index, _call(text))
-            search(index, _full_call(index, text))
-        except QueryError:  # a stored text without a word is no query, and no reason not to start
-            continue
-
-
-def _full_call(index: Index, text: str) -> SearchCall:
-    """All that a page asks for but reasons, whose towers are opened by the first who wants them."""
-    highlight = HighlightCall(index.preprocessor.schema.names, Highlighting())
-    call = replace(_call(text), highlight=highlight)
-    return call if index.impacts is None else replace(call, retriever="hybrid")
-
-
-def _call(text: str) -> SearchCall:
-    return SearchCall(text, top_k=10, offset=0, candidates=10, params=SearchParams())

@@ -145,6 +145,17 @@ class Settings(StrictModel):
     warmup_queries: int = _setting(
         16, "Queries to run before the service is ready.", "queries", ge=0, le=1_000
     )
+    watch_s: float = _setting(
+        0.5,
+        "How often to look whether CURRENT names another version; 0 for never.",
+        "seconds",
+        ge=0,
+        le=3_600,
+    )
+    shadow_version: str = _setting(
+        "", "Version that runs a share of the searches beside the live one, or newest; empty for none."
+    )
+    shadow_share: float = _setting(0.1, "Share of the searches that it runs.", ge=0, le=1)
     drain_s: float = _setting(
         0.0, "How long to go on serving, no longer ready, after SIGTERM.", "seconds", ge=0, le=600
     )

@@ -1,17 +1,27 @@
-"""What the worker processes of one service share: the fate of their supervisor, and whether the index could be loaded."""
+"""What the worker processes of one service share: the fate of their supervisor, and a folder with what each has live.
+
+The folder is the one of their metrics (`service/exposition.py`); a service of one process has none, and no mates.
+"""
 
 import ctypes
 import os
+import secrets
 import signal
 import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import orjson
 
 from service.exposition import FOLDER_VARIABLE
 
-__all__ = ["end_with_parent", "note_loaded", "was_loaded"]
+__all__ = ["Mates", "Standing", "end_with_parent", "note_loaded", "was_loaded"]
 
 _PR_SET_PDEATHSIG = 1
-_MARKER = "loaded"
+_MARKER, _ASKED, _STANDING = "loaded", "asked", "live-{pid}.json"
+_STARTED = 19
+"""Where `/proc/PID/stat` has the start of a process, counted from behind its name and state."""
 
 
 def end_with_parent() -> None:
@@ -31,3 +41,89 @@ def was_loaded() -> bool:
     """Whether a worker of this service has loaded the index before."""
     folder = os.environ.get(FOLDER_VARIABLE)
     return bool(folder) and Path(str(folder), _MARKER).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What one worker has live.
+
+    Attributes:
+        pid, started: the process; a number is used again, a start is not.
+        version: its live version.
+        refused: code of the error for which it refused the version that CURRENT names; "" for none.
+        request: the last request to look that it has done (`Mates.ask`).
+    """
+
+    pid: int
+    started: int
+    version: str
+    refused: str
+    request: str
+
+
+class Mates:
+    """The workers of one service, to each other.
+
+    Any of them may ask all to look at CURRENT, and read how far each is. A file that cannot be written or read is as
+    one that is not there: nothing but such answers depends on them.
+    """
+
+    def __init__(self) -> None:
+        folder = os.environ.get(FOLDER_VARIABLE)
+        self._folder = Path(folder) if folder else None
+        self._noted: Standing | None = None
+        self._started = _started(os.getpid())
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there may be others."""
+        return self._folder is not None
+
+    def ask(self) -> str:
+        """Asks every worker to look at CURRENT, this one too; returns the request's name."""
+        request = secrets.token_hex(8)
+        self._write(_ASKED, request.encode())
+        return request
+
+    def asked(self) -> str:
+        """The last request; "" for none."""
+        if self._folder is None:
+            return ""
+        try:
+            return (self._folder / _ASKED).read_text(encoding="ascii")
+        except (OSError, ValueError):
+            return ""
+
+    def note(self, version: str, refused: str, request: str) -> None:
+        """Notes what this worker has live, where that has changed."""
+        standing = Standing(os.getpid(), self._started, version, refused, request)
+        if standing != self._noted:
+            self._noted = standing
+            self._write(_STANDING.format(pid=standing.pid), orjson.dumps(asdict(standing)))
+
+    def standings(self) -> list[Standing]:
+        """What every living worker noted; nothing where there are no mates."""
+        found = []
+        for path in self._folder.glob(_STANDING.format(pid="*")) if self._folder else ():
+            with suppress(OSError, ValueError, TypeError):
+                standing = Standing(**orjson.loads(path.read_bytes()))
+                if standing.started == _started(standing.pid):
+                    found.append(standing)
+        return found
+
+    def _write(self, name: str, content: bytes) -> None:
+        if self._folder is None:
+            return
+        temporary = self._folder / f".{name}-{os.getpid()}-{secrets.token_hex(4)}"
+        with suppress(OSError):
+            temporary.write_bytes(content)
+            temporary.replace(self._folder / name)
+
+
+def _started(pid: int) -> int:
+    """When a process began, in ticks since the system did; 0 where it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[_STARTED])

@@ -22,6 +22,7 @@ from service.api.responses import json_response
 from service.api.schemas import EmbeddingsBody
 from service.errors import Fault, NotAvailableError, RequestError
 from service.pipeline import preprocess
+from service.resources import OpenVersion
 from service.settings import Settings
 from service.state import Service, service_of
 
@@ -34,7 +35,8 @@ async def post_embeddings(request: Request) -> Response:
     """Vectors of queries or of documents, L2-normalised, in the order of the texts."""
     service = service_of(request)
     context = context_of(request.scope)
-    index = service.resources.live()
+    version = service.resources.live_version()
+    index = version.index
     context.index_version = index.version
     settings = service.settings
     limit = settings.batch_bytes
@@ -42,7 +44,7 @@ async def post_embeddings(request: Request) -> Response:
     texts = [body.input] if isinstance(body.input, str) else body.input
     service.admission.enter(len(texts) - 1)
     context.permits += len(texts) - 1
-    encoder = _encoder(service, index, body.input_type)
+    encoder = _encoder(version, body.input_type)
     with leaving_cancels(context):
         sequences = await service.pool.run_by(context.deadline, _sequences, index, texts, body.input_type)
         for _ in filter(None, (tokens.truncated for tokens in sequences)):
@@ -91,13 +93,13 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
     return body
 
 
-def _encoder(service: Service, index: Index, input_type: str) -> Encoder:
+def _encoder(version: OpenVersion, input_type: str) -> Encoder:
     if input_type == "query":
-        return index.encoder
-    if service.resources.document_encoder is None:
+        return version.index.encoder
+    if version.document_encoder is None:
         detail = "this service holds no document tower; start it with --document-model"
         raise NotAvailableError(detail, [Fault("/input_type", detail)])
-    return service.resources.document_encoder
+    return version.document_encoder
 
 
 def _sequences(index: Index, texts: list[str], input_type: str) -> list[WeightedTokens]:

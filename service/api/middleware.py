@@ -181,9 +181,10 @@ class RequestMiddleware:
 
 
 def _is_work(scope: Scope) -> bool:
-    """Whether a request asks for what costs time; health, metrics and the page are answered however full it is."""
+    """Whether a request asks for what costs time; health, metrics, admin and the page are answered however full it is."""
     path: str = scope["path"]
-    return scope["method"] == "POST" or path.startswith(_DOCUMENTS)
+    # Under overload above all, whoever may must be able to roll back.
+    return path.startswith(_DOCUMENTS) or (scope["method"] == "POST" and not path.startswith("/admin/"))
 
 
 def _headers(context: RequestContext, message: Message) -> list[tuple[bytes, bytes]]:

@@ -1,6 +1,7 @@
 """What operators ask: `/healthz`, `/readyz`, `/metrics`, `/info`, `/problems/{code}`."""
 
 import asyncio
+from dataclasses import asdict
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -9,6 +10,7 @@ from starlette.responses import Response
 
 from glow import __version__
 from glow.search import Index
+from service.api.admin import workers_body
 from service.api.context import context_of
 from service.api.documents import index_body, list_fields
 from service.api.problems import PROBLEMS, problem_type
@@ -31,7 +33,10 @@ async def get_ready(request: Request) -> Response:
     service = service_of(request)
     index = await service.readiness.check()
     context_of(request.scope).index_version = index.version
-    return json_response({"status": "ready", "index": index_body(index)})
+    body: dict[str, Any] = {"status": "ready", "index": index_body(index)}
+    if service.swap.refusal is not None:  # the live version goes on, so this is no reason for a 503
+        body["swap"] = asdict(service.swap.refusal)
+    return json_response(body)
 
 
 async def get_metrics(request: Request) -> Response:
@@ -55,6 +60,7 @@ async def get_info(request: Request) -> Response:
             "device": service.settings.device,
             "providers": index.encoder.providers,
             "search_threads": service.pool.threads,
+            "workers": workers_body(service),
             "settings": service.settings.public(),
         }
     )

@@ -65,6 +65,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     glow_errors.RecordError: Problem(422, "The record is not valid"),
     errors.RateLimitError: Problem(429, "Too many requests of this key"),
     errors.OverloadedError: Problem(429, "Too many requests in work"),
+    errors.SwapRefusedError: Problem(409, "The index version was refused"),
     errors.DeadlineError: Problem(504, "The deadline passed"),
     glow_errors.GlowError: Problem(500, "Internal error"),
     errors.UnavailableError: Problem(503, "Unavailable for now"),
@@ -80,6 +81,9 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     glow_errors.DependencyError: Problem(503, "A package is not installed"),
     glow_errors.ConfigError: Problem(500, "The configuration is not valid"),
     glow_errors.BuildError: Problem(500, "The build failed"),
+    glow_errors.GateError: Problem(409, "The version is not good enough to be published"),
+    glow_errors.BusyError: Problem(409, "The index root is being changed"),
+    glow_errors.ReadOnlyError: Problem(409, "The index root cannot be written"),
     glow_errors.ExportError: Problem(500, "The export was refused"),
 }
 

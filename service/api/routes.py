@@ -13,9 +13,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow import __version__
-from glow.errors import DocumentNotFoundError, FilterError, GlowError, QueryError
+from glow.errors import (
+    BusyError,
+    DocumentNotFoundError,
+    FilterError,
+    GlowError,
+    QueryError,
+    ReadOnlyError,
+)
 from service import errors
 from service.access import access_errors
+from service.api.admin import post_reload, post_rollback
+from service.api.admin_shapes import AdminResult, ReloadBody, RollbackBody
 from service.api.batch import post_batch
 from service.api.documents import get_document
 from service.api.embeddings import post_embeddings
@@ -48,6 +57,9 @@ _SHAPES: tuple[type[BaseModel], ...] = (
     EmbeddingsResult,
     DocumentBody,
     ProblemBody,
+    ReloadBody,
+    RollbackBody,
+    AdminResult,
 )
 
 
@@ -95,6 +107,8 @@ _BODY_ERRORS = (
     errors.MediaTypeError,
     errors.DeadlineError,
 )
+
+_ADMIN_ERRORS = (*_BODY_ERRORS, errors.RequestError, errors.SwapRefusedError, errors.NotReadyError)
 
 ROUTES = (
     Route(
@@ -148,6 +162,15 @@ ROUTES = (
     Route(("/readyz",), "GET", get_ready, (errors.NotReadyError, errors.DrainingError)),
     Route(("/metrics",), "GET", get_metrics),
     Route(("/info",), "GET", get_info, (errors.NotReadyError,)),
+    Route(("/admin/reload",), "POST", post_reload, _ADMIN_ERRORS, answer=AdminResult, body=ReloadBody),
+    Route(
+        ("/admin/rollback",),
+        "POST",
+        post_rollback,
+        (*_ADMIN_ERRORS, BusyError, ReadOnlyError),
+        answer=AdminResult,
+        body=RollbackBody,
+    ),
     Route(("/problems/{code}",), "GET", get_problem, (errors.RouteNotFoundError,), parameter="code"),
     Route(("/openapi.json",), "GET", get_openapi_document),
 )
@@ -188,7 +211,8 @@ def _extra(route: Route) -> dict[str, Any]:
     if route.answer:
         extra["responses"] = {"200": {"description": "found", "content": _json(route.answer)}}
     if route.body:
-        extra["requestBody"] = {"required": True, "content": _json(route.body)}
+        required = any(field.is_required() for field in route.body.model_fields.values())
+        extra["requestBody"] = {"required": required, "content": _json(route.body)}
     if route.parameter:
         parameter = {"name": route.parameter, "in": "path", "required": True, "schema": {"type": "string"}}
         extra["parameters"] = [parameter]

@@ -28,6 +28,8 @@ async def post_search(request: Request) -> Response:
     context.timings_ms = answer.timings_ms
     service.metrics.stages(answer.timings_ms)
     note(service, context, index, checked, answer)
+    if not answer.degraded:
+        service.shadow.offer(context.request_id, body, answer.page)
     return json_answer(_result(context, answer))
 
 

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from glow.errors import ConfigError
 
-__all__ = ["Command", "Link", "check_redis_url"]
+__all__ = ["Command", "Link", "check_redis_url", "connector", "discard"]
 
 Command = tuple[bytes | str | int, ...]
 
@@ -34,7 +34,7 @@ class Link:
     """
 
     def __init__(self, url: str, size: int) -> None:
-        self._connect = _connector(url)
+        self._connect = connector(url)
         self._free: list[Any] = []
         self._turns = asyncio.Semaphore(size)
 
@@ -55,7 +55,7 @@ class Link:
     async def close(self) -> None:
         """Closes the connections that nobody uses."""
         while self._free:
-            await _discard(self._free.pop())
+            await discard(self._free.pop())
 
     async def _exchange_on(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
         try:
@@ -63,7 +63,7 @@ class Link:
             await connection.send_packed_command(connection.pack_commands(commands))
             replies = [await _reply(connection) for _ in commands]
         except BaseException:
-            await _discard(connection)
+            await discard(connection)
             raise
         self._free.append(connection)
         return replies
@@ -76,7 +76,8 @@ async def _reply(connection: Any) -> Any:
         return error
 
 
-async def _discard(connection: Any) -> None:
+async def discard(connection: Any) -> None:
+    """Closes a connection without a farewell."""
     with suppress(Exception):
         await connection.disconnect(nowait=True)
 
@@ -88,11 +89,15 @@ def check_redis_url(url: str) -> None:
         ConfigError: it is not valid; the message does not quote it.
     """
     if url:
-        _connector(url)
+        connector(url)
 
 
-def _connector(url: str) -> Callable[[], Any]:
-    """What makes a connection, not yet connected."""
+def connector(url: str) -> Callable[[], Any]:
+    """What makes a connection, not yet connected.
+
+    Raises:
+        ConfigError: the URL is not valid.
+    """
     options = _options(url)
     kind: Any = options.pop("connection_class", Connection)
     try:

@@ -71,13 +71,13 @@ def _wait_until_ready(url: str, gave_up: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _run_server(folder: Path, *flags: str) -> Iterator[Server]:
-    """Starts the service as a process and waits until it is ready."""
+def _run_server(folder: Path, *flags: str, **options: Any) -> Iterator[Server]:
+    """Starts the service as a process, with options of `subprocess.Popen`, and waits until it is ready."""
     port = _free_port()
     command = [sys.executable, "-m", "service", "--port", str(port), "--workers", "1", *flags]
     log = folder / f"service-{port}.log"
     with log.open("wb") as file:
-        process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=_clean_environment())
+        process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=_clean_environment(), **options)
     server = Server(f"http://127.0.0.1:{port}", process, log)
     try:
         _wait_until_ready(server.url, gave_up=lambda: process.poll() is not None)
@@ -105,7 +105,7 @@ def _run_to_exit(*flags: str, **environment: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="session")
 def start_server() -> Callable[..., AbstractContextManager[Server]]:
-    """Starts a service for many tests: `start_server(folder_of_its_log, *flags)`."""
+    """Starts a service for many tests: `start_server(folder_of_its_log, *flags, **options_of_popen)`."""
     return _run_server
 
 

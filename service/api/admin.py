@@ -1,0 +1,138 @@
+"""`POST /admin/reload` and `POST /admin/rollback`: another live version, now and in every worker."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glow.artifact import IndexRoot, Manifest
+from glow.errors import ArtifactError, ReadOnlyError
+from service.api.admin_shapes import ReloadBody, RollbackBody
+from service.api.body import read_object
+from service.api.checks import faults_of
+from service.api.context import context_of
+from service.api.documents import index_body
+from service.api.responses import json_response
+from service.errors import DeadlineError, SwapRefusedError
+from service.state import Service, service_of
+
+__all__ = ["post_reload", "post_rollback", "workers_body"]
+
+LONGEST_S = 600.0
+"""How long an answer waits for a version to be loaded; the loading itself goes on."""
+MATES_S = 10.0
+"""How long an answer waits for the other workers, once its own has followed."""
+POLL_S = 0.05
+
+
+async def post_reload(request: Request) -> Response:
+    """Looks at CURRENT now, in every worker; a version that was refused is tried again."""
+    service = service_of(request)
+    before = service.resources.live().version
+    ReloadBody.model_validate(await _body(request, ReloadBody))
+    return await _follow(service, request, before)
+
+
+async def post_rollback(request: Request) -> Response:
+    """Makes the version before the live one live again, or the one that is named, and waits until it serves."""
+    service = service_of(request)
+    before = service.resources.live().version
+    body = RollbackBody.model_validate(await _body(request, RollbackBody))
+    root, version = IndexRoot(service.settings.index_root), body.version
+    if version is None:
+        await _change(root, root.rollback, "rollback --output INDEX_ROOT")
+    else:
+        await _change(root, lambda: root.publish(version), f"publish --output INDEX_ROOT {version}")
+    return await _follow(service, request, before)
+
+
+async def _body(request: Request, shape: type[ReloadBody] | type[RollbackBody]) -> dict[str, Any]:
+    """The body as an object that fits a shape; one that is not there counts as {}.
+
+    Raises:
+        RequestError: it has other fields, or of other types; and as `read_object`.
+    """
+    headers = request.headers
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return {}
+    service, context = service_of(request), context_of(request.scope)
+    found = await read_object(request, service.settings.max_body_bytes, context.deadline)
+    try:
+        shape.model_validate(found)
+    except ValidationError as error:
+        raise faults_of(error) from error
+    return found
+
+
+async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str) -> None:
+    """Writes CURRENT, which verifies a version first, in a thread.
+
+    Raises:
+        ReadOnlyError: it cannot be written from here; the message has the command.
+        SwapRefusedError: the version is missing or damaged, or there is none to go back to.
+        BusyError: another process changes the root.
+    """
+    try:
+        await asyncio.to_thread(change)
+    except (ReadOnlyError, PermissionError) as error:  # the latter where only its lock can be written
+        raise ReadOnlyError(
+            f"this service cannot write the index root; run `python -m index_builder {command}` where it can be "
+            "written, and every worker follows"
+        ) from error
+    except ArtifactError as error:
+        reason = str(error).replace(f"{root.path}/", "").replace(str(root.path), "the index root")
+        raise SwapRefusedError(f"nothing was changed ({error.code}): {reason}") from error
+
+
+async def _follow(service: Service, request: Request, before: str) -> Response:
+    """Has every worker look, waits for this one and a while for the others, and says what is live.
+
+    Raises:
+        SwapRefusedError: the version that CURRENT names cannot be served.
+        DeadlineError: loading takes very long.
+    """
+    asked = service.mates.ask()
+    looked = asyncio.wrap_future(service.watcher.look())
+    try:
+        await asyncio.wait_for(asyncio.shield(looked), LONGEST_S)
+    except TimeoutError as error:
+        raise DeadlineError(
+            f"the version is still being loaded after {LONGEST_S:g} s; /readyz and the log say how that ends"
+        ) from error
+    await _wait_for_mates(service, asked)
+    live = service.resources.live()
+    context_of(request.scope).index_version = live.version
+    refusal = service.swap.refusal
+    if refusal is not None:
+        raise SwapRefusedError(
+            f"CURRENT names {refusal.version}, which was refused ({refusal.code}): {refusal.reason}; "
+            f"{live.version} goes on"
+        )
+    return json_response({"before": before, "live": index_body(live), "workers": workers_body(service)})
+
+
+async def _wait_for_mates(service: Service, asked: str) -> None:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + MATES_S
+    while loop.time() < until:
+        # A later request than ours may have come.
+        done = (asked, service.mates.asked())
+        if all(standing.request in done for standing in service.mates.standings()):
+            return
+        await asyncio.sleep(POLL_S)
+
+
+def workers_body(service: Service) -> dict[str, int]:
+    """How many workers there are, how many have the live version of this one, and how many refused another."""
+    version = service.resources.live().version
+    standings = service.mates.standings()
+    if not standings:
+        return {"count": 1, "following": 1, "refusing": int(service.swap.refusal is not None)}
+    return {
+        "count": len(standings),
+        "following": sum(standing.version == version for standing in standings),
+        "refusing": sum(standing.refused != "" for standing in standings),
+    }

@@ -1,0 +1,164 @@
+"""An index root with as many versions as a test wants, and services that follow it."""
+
+import hashlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from typer.testing import CliRunner
+
+from glow.artifact import MANIFEST_FILE, IndexRoot, read_manifest
+from index_builder.cli import app as index_builder
+from service.app import create_app
+from service.settings import Settings
+from service.state import Service
+
+ADMIN_KEY = "admin-key-of-the-test"
+ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
+ADMIN_HASH = hashlib.sha256(ADMIN_KEY.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Versions:
+    """An index root whose versions are copies of two: `a` is the toy corpus, `b` the same texts under other ids."""
+
+    path: Path
+    makers: dict[str, Path]
+
+    def add(self, name: str) -> Path:
+        """Makes a version of the kind that its name begins with, such as `b2`; returns its folder."""
+        folder = Path(shutil.copytree(self.makers[name[0]], self.path / name))
+        manifest = read_manifest(folder, "index").model_copy(update={"name": name})
+        (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes())
+        return folder
+
+    def publish(self, name: str) -> None:
+        """Makes a version the live one; it is made where it is not there."""
+        if not (self.path / name).is_dir():
+            self.add(name)
+        IndexRoot(self.path).publish(name)
+
+    def point(self, name: str) -> None:
+        """Has CURRENT name a version that `publish` would refuse."""
+        temporary = self.path / ".CURRENT-of-the-test"
+        temporary.write_text(f"{name}\n", encoding="utf-8")
+        temporary.replace(self.path / "CURRENT")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A service in a thread of the test's process, and a client of it."""
+
+    http: httpx.Client
+    service: Service
+
+    @property
+    def live(self) -> str:
+        """The live version's name."""
+        return self.service.resources.live().version
+
+    def search(self, text: str = "honey bees", **fields: Any) -> httpx.Response:
+        """Searches, by dense vectors unless told otherwise."""
+        return self.http.post("/search", json={"query": text, **fields})
+
+    def metric(self, name: str) -> float:
+        """A metric's value by its name with labels; 0 where it is not there."""
+        lines = self.http.get("/metrics").text.splitlines()
+        return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
+
+
+@pytest.fixture(scope="session")
+def version_makers(
+    toy_index: Path, toy_model: Path, toy_corpus: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """Kind of version -> a version's folder; of `a` every id begins with `toy/`, of `b` with `other/`."""
+    folder = tmp_path_factory.mktemp("other")
+    (folder / "corpus.jsonl").write_bytes(toy_corpus.read_bytes().replace(b'"_id": "toy/', b'"_id": "other/'))
+    places = ["--model", toy_model, "--input", folder / "corpus.jsonl", "--output", folder / "root"]
+    done = CliRunner().invoke(index_builder, ["build", "--threads", "1", *map(str, places)])
+    assert done.exit_code == 0, done.output
+    roots = {"a": IndexRoot(toy_index), "b": IndexRoot(folder / "root")}
+    return {kind: root.folder(root.current()) for kind, root in roots.items()}
+
+
+@pytest.fixture
+def versions(tmp_path: Path, version_makers: dict[str, Path]) -> Versions:
+    """An index root with the live version `a1`."""
+    (tmp_path / "root").mkdir()
+    made = Versions(tmp_path / "root", version_makers)
+    made.publish("a1")
+    return made
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """Waits until something is true: `until(lambda: …, within_s=20)`."""
+
+    def wait(true: Callable[[], object], within_s: float = 20.0) -> None:
+        deadline = time.monotonic() + within_s
+        while not true():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            time.sleep(0.005)
+
+    return wait
+
+
+@pytest.fixture
+def serve(
+    versions: Versions,
+    serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
+    until: Callable[..., None],
+) -> Callable[..., AbstractContextManager[Served]]:
+    """Serves the versions with more settings: `serve(watch_s=0)`; ready when the block begins."""
+
+    @contextmanager
+    def started(**values: Any) -> Iterator[Served]:
+        settings = {"watch_s": 0.02, "admin_key": ADMIN_HASH, "warmup_queries": 1, **values}
+        app = create_app(Settings(index_root=versions.path, **settings), on_failure=lambda: None)
+        with serve_app(app) as http:
+            until(lambda: http.get("/readyz").status_code == 200)
+            yield Served(http, app.state.service)
+
+    return started
+
+
+@pytest.fixture
+def admin() -> dict[str, str]:
+    """Headers with the admin key."""
+    return ADMIN
+
+
+@pytest.fixture(scope="session")
+def admin_flags() -> list[str]:
+    """Flags that set the admin key."""
+    return ["--admin-key", ADMIN_HASH]
+
+
+@pytest.fixture
+def start_redis(
+    tmp_path: Path, until: Callable[..., None]
+) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]:
+    """Starts a redis-server on a port, which ends with the test."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed: the channel of the index was not tested")
+    running = []
+
+    def start(port: int) -> subprocess.Popen[bytes]:
+        quiet = ["--save", "", "--appendonly", "no", "--dir", str(tmp_path)]
+        command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", *quiet]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()

@@ -1,0 +1,212 @@
+"""The hot swap over real HTTP: no request fails, none is answered from two versions, and the old one is freed."""
+
+import gc
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from glow.search import Index
+
+Serve = Callable[..., AbstractContextManager[Any]]
+Until = Callable[..., None]
+IDS = {"a": "toy/", "b": "other/"}
+
+
+def is_of_one_version(answer: Any) -> bool:
+    """Whether every hit of an answer is a document of the version that it names."""
+    start = IDS[answer["index"]["version"][0]]
+    return bool(answer["hits"]) and all(hit["id"].startswith(start) for hit in answer["hits"])
+
+
+class Client(threading.Thread):
+    """Searches, alone and in batches, until it is told to stop."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url, self.faults, self.versions, self.enough = url, list[str](), list[str](), threading.Event()
+
+    def run(self) -> None:
+        """The thread's work."""
+        with httpx.Client(base_url=self.url, timeout=30) as http:
+            number = 0
+            while not self.enough.is_set():
+                number += 1
+                query = {"query": f"honey bees {number}", "retriever": ("dense", "hybrid")[number % 2]}
+                alone = http.post("/search", json=query)
+                batch = http.post("/search/batch", json={"searches": [query, {"query": "salmon"}]})
+                if alone.status_code != 200 or batch.status_code != 200:
+                    self.faults.append(f"{alone.status_code} {batch.status_code}")
+                    continue
+                answers = [alone.json(), *batch.json()["results"]]
+                versions = {answer["index"]["version"] for answer in answers[1:]}
+                if versions != {batch.headers["x-index-version"]} or len(versions) != 1:
+                    self.faults.append(f"a batch of {versions}")
+                if alone.headers["x-index-version"] != answers[0]["index"]["version"]:
+                    self.faults.append("another version in the header")
+                self.faults += ["mixed" for answer in answers if not is_of_one_version(answer)]
+                self.versions.append(answers[0]["index"]["version"])
+
+
+def wait_for_answers(clients: list[Client], until: Until) -> None:
+    """Each client has begun and ended a round since."""
+    for client in clients:
+        wanted = len(client.versions) + 2
+        until(lambda client=client, wanted=wanted: len(client.versions) >= wanted or client.faults)
+
+
+def test_five_swaps_under_two_clients_fail_and_mix_no_answer(
+    versions: Any, serve: Serve, until: Until
+) -> None:
+    names = ["b1", "a2", "b2", "a3", "b3"]
+    for name in names:
+        versions.add(name)
+    with serve() as served:
+        clients = [Client(str(served.http.base_url)) for _ in range(2)]
+        for client in clients:
+            client.start()
+        for name in names:
+            wait_for_answers(clients, until)
+            versions.publish(name)
+            until(lambda name=name: served.live == name)
+        wait_for_answers(clients, until)
+        for client in clients:
+            client.enough.set()
+            client.join()
+        assert [client.faults for client in clients] == [[], []]
+        assert {"a1", *names} == {version for client in clients for version in client.versions}
+        assert served.metric('glow_index_swaps_total{outcome="done"}') == 5
+        assert served.metric("glow_index_load_seconds_count") == 5
+        until(lambda: served.metric("glow_index_versions_open") == 1)
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """What is freed in this block is freed by its last reader."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def parts_of(index: Index) -> list[Any]:
+    """Weak references to a version and to what holds its memory."""
+    columns = index.columns
+    parts = [index, index.encoder, index.dense, index.documents, index.preprocessor.pieces, index.masks]
+    parts += [index.preprocessor.weigher, index.impacts, columns]
+    assert all(part is not None for part in parts)
+    return [weakref.ref(part) for part in parts if hasattr(type(part), "__weakref__")]
+
+
+def held_files(folder: Path) -> list[str]:
+    """Files of a folder that this process has open or mapped."""
+    maps = [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+    opened = [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return sorted({name for name in (*maps, *opened) if name.startswith(f"{folder}/")})
+
+
+def use_everything(served: Any) -> None:
+    """Searches that open and cache what a version can open and cache."""
+    filtered = {"filter": {"field": "lang", "eq": "en"}, "facets": [{"field": "lang"}]}
+    for retriever in ("dense", "lexical", "hybrid"):
+        found = served.search(
+            retriever=retriever, highlight=True, explain={"leave_one_out": True}, **filtered
+        )
+        assert found.status_code == 200, found.text
+    assert served.search("").status_code == 422  # errors have tracebacks, which hold what their frames held
+    assert served.http.get("/documents/toy/0").status_code == 200
+    assert served.http.get("/documents/nope").status_code == 404
+    embedded = served.http.post(
+        "/v1/embeddings", json={"input": ["bees", "salmon"], "input_type": "document"}
+    )
+    assert embedded.status_code == 200
+    assert served.http.get("/readyz").status_code == served.http.get("/info").status_code == 200
+
+
+class SlowReader:
+    """A search that has begun, and whose last byte has not been sent."""
+
+    def __init__(self, url: httpx.URL) -> None:
+        address = urlsplit(str(url))
+        self.connection = socket.create_connection((address.hostname, address.port), timeout=30)
+        body = b'{"query": "honey bees"}'
+        head = b"POST /search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        self.connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body[:-1])
+
+    def finish(self) -> bytes:
+        """Sends the last byte and reads the answer."""
+        self.connection.sendall(b"}")
+        answer = b""
+        while more := self.connection.recv(65_536):
+            answer += more
+        self.connection.close()
+        return answer
+
+
+def test_the_old_version_is_freed_when_its_last_reader_leaves_and_not_before(
+    versions: Any, serve: Serve, until: Until, toy_model: Path
+) -> None:
+    versions.add("b1")
+    with serve(document_model=str(toy_model)) as served:
+        use_everything(served)
+        with no_collector():
+            parts = parts_of(served.service.resources.live())
+            encoder = weakref.ref(served.service.resources.live_version().document_encoder)
+            assert len(parts) > 5
+            reader = SlowReader(served.http.base_url)
+            until(lambda: served.metric("glow_requests_in_flight") == 2)
+            versions.publish("b1")
+            until(lambda: served.live == "b1")
+            assert served.search().json()["index"]["version"] == "b1"
+            assert served.metric("glow_index_versions_open") == 2
+            assert all(part() is not None for part in parts)
+            assert held_files(versions.path / "a1")
+            answer = reader.finish()
+            assert b" 200 OK" in answer.partition(b"\r\n")[0]
+            assert b'"version":"a1"' in answer
+            assert b'"id":"toy/' in answer
+            assert b"other/" not in answer
+            until(lambda: not any(part() for part in parts))
+            until(lambda: not held_files(versions.path / "a1"))
+            assert encoder() is not None  # the model is the same, and so is its tower
+            until(lambda: served.metric("glow_index_versions_open") == 1)
+            assert held_files(versions.path / "b1")
+
+
+def test_the_check_of_freeing_notices_one_who_keeps_the_old_version(
+    versions: Any, serve: Serve, until: Until
+) -> None:
+    versions.add("b1")
+    with serve() as served, no_collector():
+        parts = parts_of(served.service.resources.live())
+        kept = served.service.resources.live()
+        versions.publish("b1")
+        until(lambda: served.live == "b1")
+        with pytest.raises(AssertionError, match="in time"):
+            until(lambda: not any(part() for part in parts), within_s=0.5)
+        assert held_files(versions.path / "a1")
+        assert served.metric("glow_index_versions_open") == 2
+        del kept
+        until(lambda: not any(part() for part in parts))
+
+
+def test_a_version_that_is_kept_in_a_circle_is_collected_in_the_end(
+    versions: Any, serve: Serve, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.held.COLLECT_AFTER_S", 0.1)
+    with serve() as served, no_collector():
+        circle: dict[str, Any] = {"index": served.service.resources.live()}
+        circle["self"] = circle
+        gone = weakref.ref(circle["index"])
+        del circle
+        versions.publish("b1")
+        until(lambda: gone() is None)
