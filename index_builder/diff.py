@@ -53,7 +53,7 @@ class IdfDrift:
     Attributes:
         words_added, words_removed: words that only the new or the old term table holds.
         mean_change: mean of |idf new - idf old| over the words of both, weighted by their document frequency in both.
-        largest: words of either, those that changed most, with `old` and `new` idf; a table without a word takes it as df 0.
+        largest: those of these words that changed most, with `old` and `new` idf.
     """
 
     words_added: int
@@ -131,16 +131,20 @@ def idf_drift(old: TermTable, new: TermTable) -> IdfDrift:
     total = weight = 0.0
     largest: list[tuple[float, str, float, float]] = []
     for word, then, now in _merged(iter(old.items()), iter(new.items())):
-        added, removed = added + (then is None), removed + (now is None)
+        if then is None or now is None:
+            added, removed = added + (then is None), removed + (now is None)
+            continue
         before, after = (
-            float(idf_bm25(float(df or 0), float(table.documents))) for df, table in ((then, old), (now, new))
+            float(idf_bm25(df, float(n))) for df, n in ((then, old.documents), (now, new.documents))
         )
         change = abs(after - before)
-        if then is not None and now is not None:
-            total, weight = total + change * (then + now), weight + then + now
+        total, weight = total + change * (then + now), weight + then + now
         if change:
             entry = (change, word, before, after)
-            (heapq.heappush if len(largest) < SHOWN else heapq.heappushpop)(largest, entry)
+            if len(largest) < SHOWN:
+                heapq.heappush(largest, entry)
+            else:
+                heapq.heappushpop(largest, entry)
     words = [
         {"word": word, "old": round(before, 4), "new": round(after, 4)}
         for _, word, before, after in sorted(largest, reverse=True)

@@ -112,7 +112,7 @@ def _shrink(found: _Found, before: _Found, options: GateOptions) -> Iterator[Che
         now, then = found.counts.get(name), before.counts.get(name)
         if now is not None and then:
             figures = {"new": now, "live": then}
-            yield Check(f"{name} lost", max(1.0 - now / then, 0.0), options.max_shrink, False, figures)
+            yield Check(f"{name} lost", max(then - now, 0) / then, options.max_shrink, False, figures)
 
 
 def _compared(found: _Found, before: _Found, queries: GateQueries, options: GateOptions) -> Iterator[Check]:

@@ -1,0 +1,230 @@
+"""A version is published when it is as good as the live one, and says so; one that is worse only by force."""
+
+import getpass
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.query_log import LoggedQuery
+
+Run = Callable[..., click.testing.Result]
+
+
+@pytest.fixture
+def documents(toy_corpus: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in toy_corpus.read_text(encoding="utf-8").splitlines()]
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def judged(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
+    """Thirty queries, each with the one document whose title it is."""
+    folder = tmp_path / "judged"
+    (folder / "qrels").mkdir(parents=True)
+    chosen = documents[:30]
+    write(
+        folder / "queries.jsonl", [{"_id": f"q{n}", "text": each["title"]} for n, each in enumerate(chosen)]
+    )
+    rows = "".join(f"q{n}\t{each['_id']}\t1\n" for n, each in enumerate(chosen))
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    return folder
+
+
+@pytest.fixture
+def log(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
+    queries = [
+        LoggedQuery(f"r{n}", each["title"], "dense", 10, 0, "v", 1.0) for n, each in enumerate(documents)
+    ]
+    return write(tmp_path / "queries.jsonl", [query.values() for query in queries])
+
+
+@pytest.fixture
+def shuffled(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
+    """The same ids, each with the text of another document: as many, and all wrong."""
+    others = [*documents[1:], documents[0]]
+    return write(
+        tmp_path / "shuffled.jsonl",
+        [{**other, "_id": each["_id"]} for each, other in zip(documents, others, strict=True)],
+    )
+
+
+@pytest.fixture
+def root(build: Run, toy_corpus: Path, output: Path) -> IndexRoot:
+    """One version, live."""
+    assert build(toy_corpus).exit_code == 0
+    return IndexRoot(output)
+
+
+def report(tmp_path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((tmp_path / "r.json").read_text())
+    return found
+
+
+def checks(gate: dict[str, Any]) -> dict[str, bool]:
+    return {check["name"].partition(",")[0]: check["passed"] for check in gate["checks"]}
+
+
+def test_an_equal_version_passes_and_its_manifest_says_so(
+    build: Run, root: IndexRoot, toy_corpus: Path, judged: Path, tmp_path: Path
+) -> None:
+    before = root.current()
+    done = build(toy_corpus, "--gate", judged, "--json", tmp_path / "r.json")
+    assert done.exit_code == 0, done.stderr
+    gate = report(tmp_path)["gate"]
+    assert root.current() != before
+    assert root.manifest(root.current()).parameters["gate"] == gate
+    assert (gate["status"], gate["against"], gate["queries"]) == ("passed", before, 30)
+    assert checks(gate) == dict.fromkeys(
+        ["recall@10", "rejects", "documents lost", "nDCG@10 dense", "nDCG@10 hybrid"], True
+    )
+    dense = gate["checks"][-2]
+    assert dense["live"] == dense["new"] > 0.5 and dense["found"] == 0.0
+    assert "gate: passed, 30 queries of judged/dev" in done.stdout
+
+
+def test_a_worse_version_is_refused_and_force_says_who(
+    build: Run, run: Run, root: IndexRoot, shuffled: Path, judged: Path, tmp_path: Path
+) -> None:
+    before = root.current()
+    done = build(shuffled, "--gate", judged, "--json", tmp_path / "r.json")
+    assert done.exit_code == 6
+    assert "error (gate_refused): version" in done.stderr and f"{before} goes on being live" in done.stderr
+    failed = report(tmp_path)
+    assert (failed["status"], failed["code"], root.current()) == ("failed", "gate_refused", before)
+    assert not checks(failed["gate"])["nDCG@10 dense"] and checks(failed["gate"])["recall@10"]
+    (new,) = (version for version in root.versions() if version != before)
+    assert failed["version"] == new
+    assert root.manifest(new).parameters["gate"]["status"] == "failed"
+
+    done = run("publish", "--output", root.path, new)
+    assert (done.exit_code, "the gate refused version" in done.stderr, root.current()) == (6, True, before)
+    assert run("publish", "--output", root.path, new, "--force").exit_code == 0
+    gate = root.manifest(new).parameters["gate"]
+    assert (root.current(), gate["status"], gate["override"]["user"]) == (new, "forced", getpass.getuser())
+    assert gate["override"]["failed"] == [each["name"] for each in gate["checks"] if not each["passed"]]
+    assert run("publish", "--output", root.path, new).exit_code == 0  # what was forced once is known
+
+
+def test_force_publishes_in_one_go(build: Run, root: IndexRoot, shuffled: Path, judged: Path) -> None:
+    before = root.current()
+    done = build(shuffled, "--gate", judged, "--force")
+    assert (done.exit_code, root.current() == before) == (0, False), done.stderr
+    assert root.manifest(root.current()).parameters["gate"]["status"] == "forced"
+
+
+@pytest.mark.parametrize(
+    ("keep", "options", "failed"),
+    [
+        (35, ("--gate-threshold", -1), {"documents lost"}),
+        (35, ("--gate-threshold", -1, "--gate-max-shrink", 0.3), set()),
+        (15, ("--gate-max-shrink", 0.9), {"nDCG@10 dense", "nDCG@10 hybrid"}),
+    ],
+)
+def test_a_corpus_that_shrank_is_refused_by_its_share(
+    build: Run,
+    root: IndexRoot,
+    documents: list[dict[str, Any]],
+    judged: Path,
+    tmp_path: Path,
+    keep: int,
+    options: tuple[object, ...],
+    failed: set[str],
+) -> None:
+    fewer = write(tmp_path / "fewer.jsonl", documents[:keep])
+    done = build(fewer, "--gate", judged, *options, "--json", tmp_path / "r.json")
+    found = {name for name, passed in checks(report(tmp_path)["gate"]).items() if not passed}
+    assert (done.exit_code, found) == (6 if failed else 0, failed)
+
+
+def test_many_rejects_are_refused_without_a_live_version(
+    build: Run, output: Path, documents: list[dict[str, Any]], judged: Path, tmp_path: Path
+) -> None:
+    lines = [*documents, *({"text": "no id"} for _ in range(5))]
+    source = write(tmp_path / "rejects.jsonl", lines)
+    done = build(source, "--gate", judged, "--json", tmp_path / "r.json")
+    gate = report(tmp_path)["gate"]
+    assert (done.exit_code, gate["against"]) == (6, None)
+    assert checks(gate) == {"recall@10": True, "rejects": False}
+    assert "nothing is live" in done.stderr
+    assert IndexRoot(output).live() is None
+    assert build(source, "--gate", judged, "--gate-max-rejects", 0.1).exit_code == 0
+
+
+def test_a_query_log_compares_hits_without_judgements(
+    build: Run, root: IndexRoot, toy_corpus: Path, shuffled: Path, log: Path, tmp_path: Path
+) -> None:
+    assert build(toy_corpus, "--gate", "live", "--query-log", log).exit_code == 0
+    gate = root.manifest(root.current()).parameters["gate"]
+    overlap = {each["name"]: each["found"] for each in gate["checks"]}
+    assert overlap["overlap@10 dense"] == overlap["overlap@10 hybrid"] == 1.0
+    assert (gate["source"], gate["queries"]) == ("query log", 50)
+    done = build(shuffled, "--gate", "live", "--query-log", log, "--json", tmp_path / "r.json")
+    assert done.exit_code == 6
+    assert not checks(report(tmp_path)["gate"])["overlap@10 dense"]
+
+
+def test_a_version_that_is_there_can_be_judged_and_then_published(
+    build: Run, run: Run, root: IndexRoot, toy_corpus: Path, judged: Path, tmp_path: Path
+) -> None:
+    before = root.current()
+    assert build(toy_corpus, "--no-publish").exit_code == 0
+    new = root.versions()[-1]
+    done = run("gate", "--output", root.path, "--data", judged, "--threads", 1)
+    assert (done.exit_code, root.current()) == (0, before), done.stderr
+    assert root.manifest(new).parameters["gate"]["status"] == "passed"
+    done = run(
+        "gate", "--output", root.path, new, "--data", judged, "--publish", "--json", tmp_path / "r.json"
+    )
+    assert (done.exit_code, root.current(), report(tmp_path)["published"]) == (0, new, True)
+    manifest = root.manifest(new)
+    assert run("gate", "--output", root.path, new, "--data", judged).exit_code == 0
+    assert root.manifest(new) == manifest  # what was published never changes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--gate", "live"), "add --query-log"),
+        (("--query-log", "q.jsonl"), "belong to a gate"),
+        (("--force",), "belong to a gate"),
+        (("--gate", "nowhere"), "no qrels/SPLIT.tsv"),
+        (("--gate", "live", "--query-log", "nowhere.jsonl"), "cannot read the query log"),
+    ],
+)
+def test_a_gate_without_queries_is_wrong_options(
+    build: Run, root: IndexRoot, toy_corpus: Path, options: tuple[str, ...], said: str
+) -> None:
+    before = root.current()
+    done = build(toy_corpus, *options)
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    assert root.current() == before
+
+
+def test_judgements_of_another_corpus_are_told(
+    build: Run, root: IndexRoot, toy_corpus: Path, judged: Path
+) -> None:
+    path = judged / "qrels" / "dev.tsv"
+    path.write_text(path.read_text().replace("toy/", "other/"))
+    done = build(toy_corpus, "--gate", judged)
+    assert (done.exit_code, "expected judgements of this corpus" in done.stderr) == (2, True)
+
+
+def test_the_split_is_dev_or_the_only_one(
+    build: Run, root: IndexRoot, toy_corpus: Path, judged: Path
+) -> None:
+    (judged / "qrels" / "dev.tsv").rename(judged / "qrels" / "spring.tsv")
+    assert build(toy_corpus, "--gate", judged).exit_code == 0
+    assert root.manifest(root.current()).parameters["gate"]["source"] == "judged/spring"
+    (judged / "qrels" / "autumn.tsv").write_text((judged / "qrels" / "spring.tsv").read_text())
+    done = build(toy_corpus, "--gate", judged)
+    assert (done.exit_code, "name one with --gate-split" in done.stderr) == (2, True)
+    assert build(toy_corpus, "--gate", judged, "--gate-split", "autumn").exit_code == 0
