@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from glow.artifact import MANIFEST_FILE, read_manifest, verify
+from glow.artifact.manifest import FileKey, known_files
 from glow.errors import (
     ArtifactError,
     ArtifactNotFoundError,
@@ -179,3 +180,17 @@ def test_an_artifact_of_another_kind_is_refused(artifact: Path) -> None:
 def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(ArtifactNotFoundError, match=r"no model at .*nowhere"):
         verify(tmp_path / "nowhere", "model")
+
+
+def test_a_file_that_was_verified_before_is_not_read_again(artifact: Path) -> None:
+    name = "vectors.bin"
+    record = read_manifest(artifact, "index").files[name]
+    known = known_files(artifact, read_manifest(artifact, "index"))
+    path, times = artifact / name, (artifact / name).stat()
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    with pytest.raises(IntegrityError, match="is damaged"):
+        verify(artifact, "index", known)  # a change tells by its time
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert verify(artifact, "index", known).files[name] == record
+    with pytest.raises(IntegrityError, match="is damaged"):
+        verify(artifact, "index", {**known, FileKey.of(path): "0" * 64})

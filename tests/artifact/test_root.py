@@ -100,6 +100,27 @@ def test_a_damaged_version_is_not_published_and_the_live_one_stays(root: IndexRo
     assert not list(root.path.glob(".CURRENT*"))
 
 
+def test_files_shared_with_the_live_version_are_not_read_again_and_others_are(root: IndexRoot) -> None:
+    root.publish(root.versions()[0])
+    live = root.folder(root.current())
+    for version in ("v3", "v4"):
+        with write_artifact(root.path / version, "index") as writer:
+            (writer.folder / "vectors.bin").hardlink_to(live / "vectors.bin")
+            (writer.folder / "new.bin").write_text("new")
+            writer.known = {"vectors.bin": root.manifest(root.current()).files["vectors.bin"]}
+    for name, is_read in (("vectors.bin", False), ("new.bin", True)):
+        path = root.path / "v3" / name
+        whole = path.read_bytes()
+        path.write_bytes(bytes(len(whole)))
+        if is_read:
+            with pytest.raises(IntegrityError, match=f"v3/{name} is damaged"):
+                root.publish("v3")
+        else:
+            root.publish("v3")
+        path.write_bytes(whole)
+        root.publish("v4")
+
+
 def test_a_folder_of_another_kind_is_not_published(root: IndexRoot) -> None:
     with write_artifact(root.path / "model-1", "model"):
         pass

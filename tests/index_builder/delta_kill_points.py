@@ -1,0 +1,132 @@
+"""Changes a copy of an index again and again, each time dying at another step: `delta_kill_points.py ROOT MODEL FOLDER`.
+
+Runs in a process of its own that starts no threads, so that it can fork; each child does the work. Writes one JSON list of
+states to standard output.
+"""
+
+import io
+import json
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from glow.artifact import IndexRoot, verify
+from index_builder.compact import CompactOptions, compact
+from index_builder.delta import DeltaOptions, delete, upsert
+from index_builder.delta_live import Live
+from index_builder.progress import Stages
+
+STEPS = ("rename", "replace", "fsync", "link")
+DEATH = 77
+SAMPLED = 2
+
+
+def run(command: str, root: Path, model: Path, folder: Path) -> None:
+    stages = Stages(io.StringIO())
+    if command == "upsert":
+        upsert(DeltaOptions(root, str(folder / "new.jsonl"), model), stages)
+    elif command == "delete":
+        delete(DeltaOptions(root, str(folder / "ids")), stages)
+    else:
+        compact(CompactOptions(root), stages)
+
+
+def arm(deadly: int) -> list[str]:
+    """Makes the process die at moment `deadly`: 2n is before step n, 2n + 1 after it; -1 never."""
+    moments: list[str] = []
+
+    def watched(name: str, function: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            reach(f"before {name}")
+            result = function(*arguments, **options)
+            reach(f"after {name}")
+            return result
+
+        return call
+
+    def reach(moment: str) -> None:
+        moments.append(moment)
+        if len(moments) - 1 == deadly:
+            os._exit(DEATH)
+
+    for name in STEPS:
+        setattr(os, name, watched(name, getattr(os, name)))
+    return moments
+
+
+def in_child(work: Any) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = work() or 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def moments_of(command: str, root: Path, model: Path, folder: Path) -> list[str]:
+    """What a whole run comes past."""
+
+    def work() -> None:
+        moments = arm(-1)
+        run(command, root, model, folder)
+        (folder / "moments.json").write_text(json.dumps(moments))
+
+    assert in_child(work) == 0
+    found: list[str] = json.loads((folder / "moments.json").read_text())
+    return found
+
+
+def state(root: Path) -> dict[str, object]:
+    """What is live, every byte of it compared, and the ids it has."""
+    index = IndexRoot(root)
+    verify(index.folder(index.current()), "index")
+    live = Live.open(index)
+    ids = sorted(document.id for document in live.documents.scan())
+    return {"ids": ids, "has_delta": live.delta is not None, "version": index.current()}
+
+
+def main() -> None:
+    start, model, folder = (Path(argument) for argument in sys.argv[1:])
+    states = []
+    for command in ("upsert", "delete", "compact"):
+        whole = folder / f"{command}-whole"
+        shutil.copytree(start, whole)
+        before = state(whole)
+        moments = moments_of(command, whole, model, folder)
+        after = state(whole)
+        rare = [place for place, name in enumerate(moments) if name.split()[1] in ("rename", "replace")]
+        others = sorted(set(range(len(moments))) - set(rare))
+        chosen = sorted([*rare, *random.Random(0).sample(others, SAMPLED)])  # noqa: S311 - test data
+        for moment in chosen:
+            root = folder / f"{command}-{moment}"
+            shutil.copytree(start, root)
+
+            def work(command: str = command, moment: int = moment, root: Path = root) -> None:
+                arm(moment)
+                run(command, root, model, folder)
+
+            died = in_child(work) == DEATH
+            found = state(root)
+            if moment == rare[0]:  # once for each command: it takes as long as all the rest
+                assert in_child(lambda command=command, root=root: run(command, root, model, folder)) == 0
+            states.append(
+                {
+                    "command": command,
+                    "moment": moments[moment],
+                    "died": died,
+                    "found": found,
+                    "before": before,
+                    "after": after,
+                    "again": state(root) if moment == rare[0] else None,
+                }
+            )
+        start = whole
+    sys.stdout.write(json.dumps(states))
+
+
+main()
