@@ -15,7 +15,7 @@ from index_builder.encode import EncodeJob, ShardEncoder
 from index_builder.runner import Outcome, attempt
 from index_builder.shards import Shard
 
-__all__ = ["RayRunner"]
+__all__ = ["RayRunner", "start_ray"]
 
 MAX_DEATHS = 3
 """Processes in a row that die while none answers; one more would, too."""
@@ -51,7 +51,7 @@ class RayRunner:
     def __enter__(self) -> Self:
         self._ray = importlib.import_module("ray")
         if not self._ray.is_initialized():
-            self._start()
+            start_ray(self._workers * self._job.threads, self._address)
             self._is_ours = True
         available = self._ray.cluster_resources()
         if self._job.device == "cuda" and not available.get("GPU"):
@@ -99,19 +99,23 @@ class RayRunner:
             raise error.cause from error
         return found
 
-    def _start(self) -> None:
-        """Starts Ray here, or joins a cluster. Its processes import what this one can."""
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        paths = os.pathsep.join(path for path in sys.path if path)
-        environment: dict[str, Any] = {"env_vars": {"PYTHONPATH": paths}}
-        common = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": environment}
-        if self._address:
-            self._ray.init(address=self._address, **common)
-            return
-        cpus = self._workers * self._job.threads
-        self._ray.init(
-            address="local", num_cpus=cpus, include_dashboard=False, configure_logging=False, **common
-        )
+
+def start_ray(cpus: int, address: str | None = None) -> None:
+    """Starts Ray on this machine, or joins a cluster; its processes import what this one can.
+
+    Args:
+        cpus: that tasks may take, where Ray is started here.
+        address: of the cluster; None: this machine.
+    """
+    ray = importlib.import_module("ray")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {"env_vars": {"PYTHONPATH": paths}}
+    common: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": environment}
+    if address:
+        ray.init(address=address, **common)
+    else:
+        ray.init(address="local", num_cpus=cpus, include_dashboard=False, configure_logging=False, **common)
 
 
 _open: dict[EncodeJob, ShardEncoder] = {}

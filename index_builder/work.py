@@ -153,14 +153,14 @@ def _may_pass(error: BaseException) -> bool:
 def _claimed(folder: Path) -> Iterator[None]:
     """The right to work in a folder, which is made if need be."""
     with ExitStack() as stack:
-        while not (
-            folder / LOCK_FILE
-        ).exists():  # its holder may remove it between our opening and our locking it
-            stack.pop_all().close()
+        while True:
             try:
                 stack.enter_context(RootLock(folder).hold(0.0))
             except BusyError as error:
                 raise BusyError(f"this build runs already: {error}") from error
+            if (folder / LOCK_FILE).exists():
+                break
+            stack.pop_all().close()  # its holder removed it between our opening and our locking it
         yield
 
 

@@ -1,10 +1,13 @@
 """Running the commands as people do, on the toy model."""
 
 import json
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import click.testing
@@ -85,3 +88,33 @@ def write_lines(path: Path, lines: Iterable[bytes | dict[str, object]]) -> Path:
 def lines_file(tmp_path: Path) -> Callable[[Iterable[bytes | dict[str, object]]], Path]:
     """Writes lines to a file and gives its path."""
     return lambda lines: write_lines(tmp_path / "input.jsonl", lines)
+
+
+@pytest.fixture
+def wait_for() -> Callable[[Callable[[], bool]], None]:
+    """Waits until a condition holds, a minute at most."""
+
+    def wait(condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60.0
+        while not condition():
+            assert time.monotonic() < end, "nothing happened in time"
+            time.sleep(0.01)
+
+    return wait
+
+
+@contextmanager
+def limited_disk(size_bytes: int) -> Iterator[None]:
+    """A limit on the size of a file stands for a full disk; pytest's own log may be a file, and stays outside."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def disk_of() -> Callable[[int], AbstractContextManager[None]]:
+    """A disk on which no file grows beyond a size, for a block: `with disk_of(1 << 10): …`."""
+    return limited_disk

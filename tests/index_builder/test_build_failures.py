@@ -1,12 +1,10 @@
 """A build that cannot be finished says why in one line and changes nothing."""
 
-import resource
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click.testing
@@ -20,6 +18,8 @@ from glow.search import DenseIndex, Index
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
 Live = Callable[[], Index]
+WaitFor = Callable[[Callable[[], bool]], None]
+DiskOf = Callable[[int], AbstractContextManager[None]]
 LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
 HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
@@ -70,16 +70,9 @@ def test_a_damaged_or_missing_model_is_refused(
         assert names(output) == []
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "nothing happened in time"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_build_leaves_nothing_but_a_message(
-    spawn: Spawn, output: Path, toy_model: Path, number: signal.Signals
+    spawn: Spawn, output: Path, toy_model: Path, number: signal.Signals, wait_for: WaitFor
 ) -> None:
     process = spawn("build", "--model", toy_model, "--input", "-", "--output", output)
     process.stdin.write(b'{"_id": "1", "title": "bees"}\n')
@@ -95,7 +88,13 @@ def test_an_interrupted_build_leaves_nothing_but_a_message(
 
 
 def test_a_killed_build_is_never_taken_for_a_version(
-    spawn: Spawn, build: Run, output: Path, toy_model: Path, toy_corpus: Path, live: Live
+    spawn: Spawn,
+    build: Run,
+    output: Path,
+    toy_model: Path,
+    toy_corpus: Path,
+    live: Live,
+    wait_for: WaitFor,
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     version = live().version
@@ -105,17 +104,6 @@ def test_a_killed_build_is_never_taken_for_a_version(
     process.communicate(timeout=60)
     assert IndexRoot(output).versions() == [version]
     assert live().version == version
-
-
-@contextmanager
-def disk_of(size_bytes: int) -> Iterator[None]:
-    """A limit on the size of a file stands for a full disk; pytest's own log may be a file, and stays outside."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 STAGES = ["read", "terms", "encode", "columns", "lexical", "index", "recall", "check"]
@@ -136,6 +124,7 @@ def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
     live: Live,
     toy_corpus: Path,
     lines_file: LinesFile,
+    disk_of: DiskOf,
     size_bytes: int,
     stages: int,
 ) -> None:

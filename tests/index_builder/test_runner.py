@@ -17,7 +17,7 @@ from index_builder.encoding import Encoded, encode_shards
 from index_builder.options import BuildOptions
 from index_builder.runner import Runner, ThreadRunner
 from index_builder.runner_process import ProcessRunner
-from index_builder.runner_ray import RayRunner
+from index_builder.runner_ray import RayRunner, start_ray
 from index_builder.runners import require_runner
 from index_builder.shards import plan_shards
 
@@ -39,15 +39,11 @@ def ray_here() -> Iterator[None]:
     """Ray for all tests of this file: it starts slowly."""
     import ray
 
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": f"{Path(__file__).parents[2]}:{Path(__file__).parent}"}},
-    )
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        start_ray(2)
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.skipif(not HAS_RAY, reason="no ray"))])

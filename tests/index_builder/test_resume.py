@@ -1,0 +1,223 @@
+"""A build that ended goes on where it ended, and ends in the same version as one that did not."""
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.runtime import Encoder
+from glow.search import DenseIndex, Index
+from index_builder.encode import ShardEncoder
+from index_builder.shards import Shard, ShardReport
+
+Run = Callable[..., click.testing.Result]
+Spawn = Callable[..., subprocess.Popen[bytes]]
+Live = Callable[[], Index]
+WaitFor = Callable[[Callable[[], bool]], None]
+LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
+CHANGES = {"report.json"}
+"""Files of a version that hold times."""
+
+
+@pytest.fixture
+def many(lines_file: LinesFile) -> Path:
+    """Three hundred documents of different lengths."""
+    return lines_file(
+        [
+            {
+                "_id": f"d{number}",
+                "title": f"bees {number}",
+                "text": "They find home. " * (number % 40),
+                "n": number,
+            }
+            for number in range(300)
+        ]
+    )
+
+
+@pytest.fixture
+def end_early(build: Run, many: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Starts a build whose disk is full when the dense index is to be written."""
+
+    def full(self: DenseIndex, path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def end(*options: object) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(DenseIndex, "save", full)
+            done = build(many, *options)
+        assert done.exit_code == 4
+        assert "No space left on device" in done.stderr
+
+    return end
+
+
+def files_of(output: Path) -> list[dict[str, Any]]:
+    """The files of each version, oldest first, but for those that hold times."""
+    root = IndexRoot(output)
+    return [
+        {name: record for name, record in root.manifest(version).files.items() if name not in CHANGES}
+        for version in root.versions()
+    ]
+
+
+def report_of(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_a_killed_build_goes_on_and_ends_in_the_same_version(
+    spawn: Spawn,
+    build: Run,
+    output: Path,
+    toy_model: Path,
+    many: Path,
+    tmp_path: Path,
+    wait_for: WaitFor,
+) -> None:
+    options = ("--shard-documents", 4, "--index", "ivf-flat", "--threads", 1)
+    process = spawn("build", "--model", toy_model, "--input", many, "--output", output, *options)
+    wait_for(lambda: len(list(output.glob(".work/*/shards/*.json"))) > 10)
+    process.kill()
+    process.communicate(timeout=60)
+    done = {path.name: path.stat().st_mtime_ns for path in output.glob(".work/*/shards/*.json")}
+    assert 10 < len(done) < 75, "it was killed too late to see anything"
+    assert IndexRoot(output).versions() == []
+
+    seen: dict[str, int] = {}
+    remove = ShardEncoder.encode
+    encoded: list[int] = []
+
+    def encode(self: ShardEncoder, shard: Shard) -> ShardReport | None:
+        encoded.append(shard.start)
+        seen.update({path.name: path.stat().st_mtime_ns for path in output.glob(".work/*/shards/*.json")})
+        return remove(self, shard)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShardEncoder, "encode", encode)
+        assert build(many, *options, "--json", tmp_path / "r.json").exit_code == 0
+    assert len(encoded) == 75 - len(done)
+    assert done.items() <= seen.items()
+    assert report_of(tmp_path / "r.json")["shards"]["resumed"] == len(done)
+    assert not (output / ".work").exists()
+    assert build(many, *options).exit_code == 0
+    resumed, straight = files_of(output)
+    assert resumed == straight
+
+
+def test_a_damaged_shard_and_a_damaged_step_are_done_again(
+    build: Run, output: Path, many: Path, tmp_path: Path, end_early: Callable[..., None]
+) -> None:
+    options = ("--shard-documents", 75)
+    end_early(*options)
+    (work,) = output.glob(".work/*")
+    for name in ("shards/0000000075-0000000150.f32", "terms/terms/dfs.npy"):
+        data = bytearray((work / name).read_bytes())
+        data[-1] ^= 1
+        (work / name).write_bytes(data)
+    done = build(many, *options, "--json", tmp_path / "r.json")
+    assert done.exit_code == 0, done.stderr
+    assert report_of(tmp_path / "r.json")["shards"]["resumed"] == 3
+    assert "terms: done before" not in done.stderr
+    assert build(many, *options).exit_code == 0
+    resumed, straight = files_of(output)
+    assert resumed == straight
+
+
+def test_an_interrupted_build_says_that_it_can_go_on_and_does_not_where_it_shall_not(
+    build: Run, output: Path, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = ShardEncoder.encode
+
+    def interrupted(self: ShardEncoder, shard: Shard) -> ShardReport | None:
+        if shard.start == 200:
+            raise KeyboardInterrupt
+        return encode(self, shard)
+
+    monkeypatch.setattr(ShardEncoder, "encode", interrupted)
+    done = build(many, "--shard-documents", 100)
+    assert done.exit_code == 130
+    told, last = done.stderr.splitlines()[-2:]
+    assert told == "what is done is kept: run the same command again to go on"
+    assert last.startswith("index_builder: interrupted")
+    assert [path.name for path in output.iterdir()] == [".work"]
+    monkeypatch.undo()
+    options = ("--shard-documents", 100, "--no-resume", "--json", tmp_path / "r.json")
+    assert build(many, *options).exit_code == 0
+    assert report_of(tmp_path / "r.json")["shards"]["resumed"] == 0
+
+
+def test_other_input_or_options_are_another_build(
+    build: Run, output: Path, many: Path, tmp_path: Path, end_early: Callable[..., None]
+) -> None:
+    end_early()
+    (kept,) = output.glob(".work/*")
+    os.utime(many, ns=(1, 1))
+    assert "read: done before" not in build(many).stderr
+    assert list(output.glob(".work/*")) == [kept]
+    assert build(many, "--threads", 2, "--no-lexical", "--json", tmp_path / "r.json").exit_code == 0
+    assert report_of(tmp_path / "r.json")["shards"]["resumed"] == 0
+
+
+def test_workers_make_the_same_version_with_passages_too(build: Run, output: Path, many: Path) -> None:
+    for workers in (1, 2):
+        done = build(many, "--passages", "--shard-documents", 50, "--workers", workers)
+        assert done.exit_code == 0, done.stderr
+    one, two = files_of(output)
+    assert one == two
+
+
+@pytest.mark.parametrize("passages", [(), ("--passages",)])
+def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
+    build: Run,
+    output: Path,
+    lines_file: LinesFile,
+    live: Live,
+    monkeypatch: pytest.MonkeyPatch,
+    passages: Any,
+) -> None:
+    """A tower that overflows at one word stands for whatever a model may fail at."""
+    encode = Encoder.encode
+
+    def overflowing(self: Encoder, sequences: Any) -> Any:
+        vectors = encode(self, sequences)
+        for row, sequence in enumerate(sequences):
+            if len(sequence) > 60:
+                vectors[row] = np.nan
+        return vectors
+
+    documents: list[bytes | dict[str, object]] = [
+        {"_id": f"d{number}", "title": "bees", "text": f"Home {number}. ", "n": number}
+        for number in range(60)
+    ]
+    documents[41] = {"_id": "long", "title": "owls and whales " * 9, "text": "hunt at night. " * 30, "n": 41}
+    monkeypatch.setattr(Encoder, "encode", overflowing)
+    done = build(lines_file(documents), "--shard-documents", 16, *passages)
+    monkeypatch.undo()
+    assert done.exit_code == 0, done.stderr
+    index = live()
+    ids = [document.id for document in index.documents.scan()]
+    assert ids == [f"d{number}" for number in range(60) if number != 41]
+    assert len(index.dense) == 59
+    assert index.columns is not None and index.impacts is not None and len(index.impacts) == 59
+    assert (index.manifest.counts["documents"], index.manifest.counts["rejects"]) == (59, 1)
+    vector = index.dense._index.reconstruct(41)
+    model_row = index.documents.rows([41])[0]
+    assert model_row.id == "d42" and np.isfinite(vector).all()
+    (reject,) = (output / index.version / "rejects.jsonl").read_text().splitlines()
+    assert json.loads(reject) == {
+        "file": None,
+        "line": None,
+        "id": "long",
+        "reason": "cannot be encoded: the vector of document 'long' is not finite",
+        "start": json.loads(reject)["start"],
+    }
+    assert "1 lines rejected: 1 x cannot be encoded" in done.stdout

@@ -1,0 +1,126 @@
+"""The work folder: steps are there whole or not at all, belong to one build, and go when they are of no more use."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from glow.errors import BuildError, BusyError, InputError
+from index_builder.work import Step, WorkFolder, open_work
+
+
+def make(work: WorkFolder, name: str = "read", content: str = "done") -> Step:
+    with work.step(name) as step:
+        if not step.is_done:
+            (step.folder / "sub").mkdir()
+            (step.folder / "sub" / "file").write_text(content)
+            step.values = {"count": 3}
+    return step
+
+
+def end(root: Path, error: BaseException, key: str | None = "key", *, progress: bool = True) -> bool:
+    """Ends a build by an error; whether it says that its work is kept."""
+    with pytest.raises(type(error)), open_work(root, key, resume=True) as work:
+        if progress:
+            make(work)
+        raise error
+    assert (root / ".work").exists() is work.is_kept
+    return work.is_kept
+
+
+def test_a_step_that_is_done_is_not_done_again(tmp_path: Path) -> None:
+    end(tmp_path, OSError(28, "No space left on device"))
+    with open_work(tmp_path, "key", resume=True) as work:
+        step = make(work, content="other")
+        assert (step.is_done, step.values) == (True, {"count": 3})
+        assert (step.folder / "sub" / "file").read_text() == "done"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_step_that_raised_leaves_nothing(tmp_path: Path) -> None:
+    with open_work(tmp_path, "key", resume=True) as work:
+        with pytest.raises(ValueError, match="mine"), work.step("read") as step:
+            (step.folder / "file").write_text("half")
+            raise ValueError("mine")
+        assert not make(work).is_done
+        assert not (work.path / "read" / "file").exists()
+
+
+@pytest.mark.parametrize("damage", ["changed", "gone", "more", "unmarked"])
+def test_a_step_that_is_not_as_it_was_is_done_again(tmp_path: Path, damage: str) -> None:
+    with open_work(tmp_path, "key", resume=True) as work:
+        file = make(work).folder / "sub" / "file"
+        match damage:
+            case "changed":
+                file.write_text("none")
+            case "gone":
+                file.unlink()
+            case "more":
+                file.with_name("other").write_text("")
+            case "unmarked":
+                (work.path / "read" / "step.json").write_text("{")
+        assert not make(work).is_done
+        assert make(work).is_done
+
+
+def test_links_are_told_from_what_is_no_part_of_the_step(tmp_path: Path) -> None:
+    with open_work(tmp_path, "key", resume=True) as work:
+        step = make(work)
+        assert step.link(tmp_path / "all") == step.files
+        assert set(step.files) == {"sub/file"}
+        assert step.link(tmp_path / "none", "other") == {}
+        assert (tmp_path / "all" / "sub" / "file").samefile(step.folder / "sub" / "file")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (KeyboardInterrupt(), True),
+        (OSError(28, "No space left on device"), True),
+        (sqlite3.OperationalError("database or disk is full"), True),
+        (BusyError("later"), True),
+        (InputError("never"), False),
+        (BuildError("too many rejects"), False),
+    ],
+)
+def test_work_is_kept_where_the_same_command_may_go_on(
+    tmp_path: Path, error: BaseException, is_kept: bool
+) -> None:
+    assert end(tmp_path, error) is is_kept
+
+
+def test_a_build_error_of_the_disk_may_pass(tmp_path: Path) -> None:
+    error = BuildError("cannot write")
+    error.__cause__ = OSError(28, "No space left on device")
+    assert end(tmp_path, error)
+
+
+def test_work_without_progress_or_of_a_pipe_is_not_kept(tmp_path: Path) -> None:
+    assert not end(tmp_path, KeyboardInterrupt(), progress=False)
+    assert not end(tmp_path, KeyboardInterrupt(), key=None)
+
+
+def test_the_same_build_runs_once_at_a_time_and_others_beside_it(tmp_path: Path) -> None:
+    with open_work(tmp_path, "key", resume=True) as work:
+        make(work)
+        with (
+            pytest.raises(BusyError, match=r"this build runs already: .*key is being changed by process"),
+            open_work(tmp_path, "key", resume=True),
+        ):
+            pass
+        with open_work(tmp_path, "other", resume=True), open_work(tmp_path, None, resume=True):
+            pass
+        assert make(work).is_done
+
+
+def test_a_build_that_shall_not_resume_starts_afresh(tmp_path: Path) -> None:
+    end(tmp_path, KeyboardInterrupt())
+    with open_work(tmp_path, "key", resume=False) as work:
+        assert not make(work).is_done
+
+
+def test_what_a_killed_build_of_a_pipe_left_is_cleared(tmp_path: Path) -> None:
+    left = tmp_path / ".work" / "once-012345"
+    left.mkdir(parents=True)
+    with open_work(tmp_path, "key", resume=True):
+        assert not left.exists()
