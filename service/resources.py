@@ -86,7 +86,8 @@ class Resources:
             ArtifactError, ConfigError, DeviceError: as `load`.
         """
         folder = IndexRoot(self._settings.index_root).folder(version)
-        index = Index.open(folder, self._settings.device, self._settings.encode_threads)
+        live = None if self._live is None else self._live.index
+        index = Index.open(folder, self._settings.device, self._settings.encode_threads, like=live)
         encoder = self._document_encoder(index) if self._settings.document_model else None
         warm_up(index, self._settings.warmup_queries)
         return OpenVersion(index, encoder)

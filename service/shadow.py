@@ -131,8 +131,9 @@ class Shadow:
         if not wanted or self._candidate is not None or wanted == self._refused:
             return
         try:
-            settings = self._settings
-            self._candidate = Index.open(self._root.folder(wanted), settings.device, settings.encode_threads)
+            settings, live = self._settings, self._resources.live()
+            folder = self._root.folder(wanted)
+            self._candidate = Index.open(folder, settings.device, settings.encode_threads, like=live)
         except (GlowError, OSError) as error:
             self._refused = wanted
             self._outcomes[FAILED].inc()

@@ -86,6 +86,8 @@ class DocumentStore:
     def __init__(self, path: Path) -> None:
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._local = threading.local()
+        # For a thread that comes when the folder is gone, as that of an older version may be while its files live on.
+        self._spare: _Reader | None = None
         try:
             self.count = int(self._connect().execute("SELECT count(*) FROM documents").fetchone()[0])
         except sqlite3.Error as error:
@@ -152,8 +154,18 @@ class DocumentStore:
     def _connect(self) -> sqlite3.Connection:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = _Reader(self._uri)
+            reader = self._local.reader = self._open()
         return reader.connection
+
+    def _open(self) -> "_Reader":
+        try:
+            reader = _Reader(self._uri)
+        except sqlite3.OperationalError:
+            if self._spare is None:
+                raise
+            return self._spare  # SQLite lets threads share one; they wait for each other
+        self._spare = self._spare or reader
+        return reader
 
 
 def not_found(document_id: str) -> DocumentNotFoundError:

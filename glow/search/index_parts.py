@@ -123,7 +123,10 @@ def open_parts(
     impacts = found.impacts if found else _open_impacts(folder, manifest, documents)
     found = same(f"{COLUMNS_FOLDER}/", f"{PASSAGES_FOLDER}/")
     passages = found.passages if found else _open_passages(folder, manifest, rows, columns)
-    explainer = model.explainer if model else _explainer(folder, manifest, preprocessor, device, threads)
+    # One that is not open yet is better opened from this folder, which outlives the older version's.
+    is_open = model is not None and model.explainer is not None and model.explainer.is_open
+    explainer = _explainer(folder, manifest, preprocessor, device, threads)
+    explainer = model.explainer if model is not None and is_open else explainer
     return Parts(
         files,
         (device, threads),

@@ -1,5 +1,6 @@
 """The document store gives back every document, by row and by id, to many threads."""
 
+import gc
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -132,3 +133,29 @@ def test_a_missing_file_or_another_database_is_refused_by_name(tmp_path: Path) -
         connection.execute("CREATE TABLE other (x)")
     with pytest.raises(FormatError, match=r"other\.sqlite"):
         DocumentStore(tmp_path / "other.sqlite")
+
+
+def test_a_thread_that_comes_when_the_folder_is_gone_still_reads(tmp_path: Path) -> None:
+    (tmp_path / "version").mkdir()
+    store = write(tmp_path / "version" / "documents.sqlite", DOCUMENTS)
+    (tmp_path / "version").rename(tmp_path / "removed")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(store.get, [DOCUMENTS[0].id] * 50))
+    assert found == [DOCUMENTS[0]] * 50
+
+
+def test_the_file_is_closed_when_the_store_goes_also_by_threads_that_live_on(tmp_path: Path) -> None:
+    def opened() -> int:
+        entries = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+        return sum(entry.readlink() == tmp_path / "documents.sqlite" for entry in entries)
+
+    store = write(tmp_path / "documents.sqlite", DOCUMENTS)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(store.get, DOCUMENTS[0].id).result()
+        assert opened() == 2
+        gc.disable()
+        del store
+        try:
+            assert opened() == 0
+        finally:
+            gc.enable()
