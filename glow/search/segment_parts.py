@@ -128,7 +128,7 @@ class SegmentedDocuments:
         """As `DocumentStore.by_id`, without what is gone."""
         first = self._segments.base
         old = (found for found in self._base.by_id() if not self._segments.is_gone(found[1]))
-        new = ((identifier, row + first, *rest) for identifier, row, *rest in self._delta.by_id())
+        new = ((name, row + first, fields, rest) for name, row, fields, rest in self._delta.by_id())
         return heapq.merge(old, new, key=itemgetter(0))
 
 
