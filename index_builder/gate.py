@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from glow.artifact import IndexRoot
+from glow.artifact.verdict import GATE, failed_checks
 from glow.errors import BusyError, GateError
 from index_builder.gate_checks import Check, check_version
 from index_builder.gate_options import GateOptions, read_gate_queries
 
 __all__ = ["Verdict", "judge", "publish_gated", "publish_judged"]
 
-GATE = "gate"
 TRIES = 3
 
 
@@ -127,16 +127,10 @@ def publish_judged(root: IndexRoot, version: str, *, force: bool = False) -> Non
     """
     root.manifest(version)
     with root.locked():
-        record = root.manifest(version).parameters.get(GATE)
-        if isinstance(record, dict) and record.get("status") == "failed":
-            failed = [str(check.get("name")) for check in record.get("checks", []) if not check.get("passed")]
-            if not force:
-                raise GateError(
-                    f"the gate refused version {version} at {record.get('time')} for {', '.join(failed)}; "
-                    "judge it again with `gate`, or publish it all the same with --force",
-                    {GATE: record, "version": version},
-                )
-            root.amend(version, {GATE: _forced(record, failed)})
+        manifest = root.manifest(version)
+        failed = failed_checks(manifest)
+        if force and failed is not None:
+            root.amend(version, {GATE: _forced(manifest.parameters[GATE], failed)})
         root.publish(version)
 
 

@@ -24,6 +24,7 @@ from glow.artifact.manifest import (
     verify,
 )
 from glow.artifact.pinned import PINNED_FILE, VERSION_NAME, read_pinned
+from glow.artifact.verdict import require_passed
 from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError
 
 __all__ = ["CURRENT_FILE", "IndexRoot"]
@@ -132,6 +133,7 @@ class IndexRoot:
 
         Raises:
             ArtifactError: the version is missing or damaged; CURRENT stays as it was.
+            GateError: a gate refused it, and nobody overrode that.
             BusyError: another process changes this root.
             ReadOnlyError: the root cannot be written.
         """
@@ -140,6 +142,7 @@ class IndexRoot:
             read_manifest(folder, "index")  # says what is missing; a root that is not there is not made
         with self.locked():
             manifest = verify(folder, "index", self._verified(version))
+            require_passed(manifest)
             try:
                 before = [self.current(), *self.history()]
             except ArtifactNotFoundError:

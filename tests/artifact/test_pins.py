@@ -7,7 +7,7 @@ import pytest
 
 from glow.artifact import IndexRoot, verify, write_artifact
 from glow.artifact.making import discard
-from glow.errors import ArtifactNotFoundError, BuildError, FormatError
+from glow.errors import ArtifactNotFoundError, BuildError, FormatError, GateError
 
 
 @pytest.fixture
@@ -92,3 +92,31 @@ def test_live_is_none_only_where_nothing_was_ever_published(root: IndexRoot) -> 
     (root.path / "CURRENT").write_text("gone\n")
     with pytest.raises(ArtifactNotFoundError):
         root.live()
+
+
+def test_what_a_gate_refused_is_published_only_once_somebody_overrode_it(root: IndexRoot) -> None:
+    record = {
+        "status": "failed",
+        "time": "now",
+        "checks": [{"name": "a", "passed": True}, {"name": "b", "passed": False}],
+    }
+    root.amend("v2", {"gate": record})
+    with pytest.raises(GateError, match="refused version v2 at now for b;") as refused:
+        root.publish("v2")
+    assert refused.value.figures == {"gate": record, "version": "v2"}
+    assert root.current() == "v1"
+    root.amend("v2", {"gate": {**record, "status": "forced"}})
+    assert root.publish("v2").name == "v2"
+
+
+@pytest.mark.parametrize("record", ["failed", {}, {"status": "passed"}, None])
+def test_a_record_of_another_form_refuses_nothing(root: IndexRoot, record: object) -> None:
+    root.amend("v2", {"gate": record})
+    root.publish("v2")
+
+
+@pytest.mark.parametrize("checks", [None, "x", [1]])
+def test_a_refusal_counts_whatever_its_checks_look_like(root: IndexRoot, checks: object) -> None:
+    root.amend("v2", {"gate": {"status": "failed", "checks": checks}})
+    with pytest.raises(GateError):
+        root.publish("v2")
