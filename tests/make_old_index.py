@@ -60,7 +60,7 @@ def answers(index: Index) -> list[dict[str, object]]:
 def run(*arguments: object) -> None:
     """Runs a command that must succeed."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exit_code == 0, done.output  # noqa: S101
+    assert done.exit_code == 0, done.output
 
 
 def main() -> None:
