@@ -152,22 +152,22 @@ class Swap:
             self._outcomes[OVERTAKEN].inc()
             _logger.info("overtaken", extra={"fields": fields})
             return
-        self._resources.use(opened)
-        self._set_refusal(None)
         self._outcomes[DONE].inc()
+        self._set_refusal(None)
+        self._resources.use(opened)
         _logger.info("swapped", extra={"fields": {**fields, "documents": opened.index.documents.count}})
 
     def _refuse(self, version: str, code: str, reason: str) -> None:
         reason = reason.replace(f"{self._root.path}/", "")[:MAX_REASON_CHARACTERS]
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._set_refusal(Refusal(version, code, reason, at))
         self._outcomes[REFUSED].inc()
+        self._set_refusal(Refusal(version, code, reason, at))
         fields = {"index": version, "live": self._resources.live().version, "code": code, "reason": reason}
         _logger.error("refused", extra={"fields": fields})
 
     def _set_refusal(self, refusal: Refusal | None) -> None:
-        self.refusal = refusal
         self._metrics.refused.set(0 if refusal is None else 1)
+        self.refusal = refusal
 
 
 def _identity(path: Path) -> Identity | None:

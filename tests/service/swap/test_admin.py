@@ -1,0 +1,183 @@
+"""`/admin/reload` and `/admin/rollback`: for whom, with which answers, for all workers, and on a root that is read-only."""
+
+import ctypes
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from glow.artifact import IndexRoot
+from service.api.admin_shapes import AdminResult
+from service.exposition import FOLDER_VARIABLE
+from service.workers import Mates
+
+Serve = Callable[..., AbstractContextManager[Any]]
+Until = Callable[..., None]
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+
+
+def test_only_the_admin_key_opens_them(versions: Any, serve: Serve, admin: dict[str, str]) -> None:
+    with serve(api_keys=f"tester:{'0' * 64}") as served:
+        for path in ("/admin/reload", "/admin/rollback"):
+            assert served.http.post(path).json()["code"] == "key_missing"
+            wrong = served.http.post(path, headers={"X-API-Key": "wrong"})
+            assert (wrong.status_code, wrong.json()["code"]) == (403, "key_refused")
+        assert served.live == "a1"
+    with serve(admin_key="") as served:
+        assert served.http.post("/admin/reload", headers=admin).status_code == 404
+
+
+def test_reload_follows_current_where_nothing_is_watched(
+    versions: Any, serve: Serve, admin: dict[str, str]
+) -> None:
+    with serve(watch_s=0) as served:
+        versions.publish("b1")
+        found = served.http.post("/admin/reload", headers=admin)
+        assert found.status_code == 200, found.text
+        answer = AdminResult.model_validate_json(found.content)
+        assert (answer.before, answer.live.version, found.headers["x-index-version"]) == ("a1", "b1", "b1")
+        assert answer.workers.model_dump() == {"count": 1, "following": 1, "refusing": 0}
+        assert served.search().json()["index"]["version"] == "b1"
+        again = served.http.post("/admin/reload", headers=admin).json()
+        assert (again["before"], again["live"]["version"]) == ("b1", "b1")
+
+
+def test_reload_tries_a_refused_version_again_and_says_why_it_is_refused(
+    versions: Any, serve: Serve, admin: dict[str, str]
+) -> None:
+    with serve(watch_s=0) as served:
+        folder = versions.add("b1")
+        tower = (folder / "model" / "query.onnx").read_bytes()
+        (folder / "model" / "query.onnx").write_bytes(b"?" * len(tower))
+        versions.point("b1")
+        for _ in range(2):
+            refused = served.http.post("/admin/reload", headers=admin)
+            assert (refused.status_code, refused.json()["code"]) == (409, "swap_refused")
+            assert all(word in refused.json()["detail"] for word in ("b1", "query.onnx", "a1 goes on"))
+        assert served.http.get("/info").json()["workers"] == {"count": 1, "following": 1, "refusing": 1}
+        (folder / "model" / "query.onnx").write_bytes(tower)
+        assert served.http.post("/admin/reload", headers=admin).json()["live"]["version"] == "b1"
+
+
+def test_rollback_goes_back_or_to_the_version_that_is_named(
+    versions: Any, serve: Serve, admin: dict[str, str]
+) -> None:
+    versions.publish("b1")
+    versions.publish("a2")
+    with serve(watch_s=0) as served:
+
+        def roll_back(**body: Any) -> httpx.Response:
+            return served.http.post("/admin/rollback", headers=admin, json=body)
+
+        first = served.http.post("/admin/rollback", headers=admin).json()  # without a body
+        assert (first["before"], first["live"]["version"], served.live) == ("a2", "b1", "b1")
+        assert roll_back().json()["live"]["version"] == IndexRoot(versions.path).current() == "a1"
+        none = roll_back()
+        assert (none.status_code, none.json()["code"]) == (409, "swap_refused")
+        assert "no version was live before" in none.json()["detail"]
+        assert roll_back(version="a2").json()["live"]["version"] == "a2"
+        for wrong, word in (("b9", "b9"), ("../a1", "no version name")):
+            refused = roll_back(version=wrong)
+            assert (refused.status_code, refused.json()["code"]) == (409, "swap_refused")
+            assert word in refused.json()["detail"]
+            assert str(versions.path) not in refused.text
+        assert roll_back(version=7).json()["code"] == "invalid_request"
+        assert roll_back(verson="a1").status_code == 422
+        assert served.http.post("/admin/reload", headers=admin, json={"x": 1}).status_code == 422
+        assert served.live == IndexRoot(versions.path).current() == "a2"
+
+
+def test_a_full_service_rolls_back_all_the_same(versions: Any, serve: Serve, admin: dict[str, str]) -> None:
+    with serve(watch_s=0, max_in_flight=1) as served:
+        versions.publish("b1")
+        served.service.admission.enter()
+        assert served.search().status_code == 429
+        assert served.http.post("/admin/reload", headers=admin).status_code == 200
+        served.service.admission.leave()
+
+
+def test_a_root_that_is_being_changed_is_busy(
+    versions: Any, serve: Serve, admin: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glow.artifact.root.WAIT_S", 0.05)
+    monkeypatch.setattr(IndexRoot.locked, "__defaults__", (0.05,))
+    versions.publish("b1")
+    with serve() as served:
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with IndexRoot(versions.path).locked():
+                held.set()
+                done.wait(30)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(30)
+        busy = served.http.post("/admin/rollback", headers=admin)
+        done.set()
+        thread.join()
+        assert (busy.status_code, busy.json()["code"]) == (409, "index_busy")
+
+
+def give_up_writing_anywhere() -> None:
+    """Root, too, is to be held to the modes of folders; others cannot give this up, and need not."""
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
+
+
+def test_two_workers_follow_one_that_is_asked_and_a_read_only_root_is_a_409_with_the_command(
+    versions: Any,
+    start_server: Any,
+    admin: dict[str, str],
+    admin_flags: list[str],
+    tmp_path: Path,
+    until: Until,
+) -> None:
+    flags = ["--index-root", str(versions.path), "--workers", "2", "--watch-s", "0", *admin_flags]
+    with start_server(tmp_path, *flags, preexec_fn=give_up_writing_anywhere) as server:
+
+        def ask(path: str, **body: Any) -> httpx.Response:
+            return httpx.post(f"{server.url}{path}", headers=admin, json=body, timeout=60)
+
+        def info() -> Any:
+            return httpx.get(f"{server.url}/info").json()["workers"]
+
+        until(lambda: info() == {"count": 2, "following": 2, "refusing": 0}, within_s=60)
+        versions.publish("b1")
+        reloaded = ask("/admin/reload")
+        assert reloaded.status_code == 200, reloaded.text
+        assert reloaded.json()["workers"] == {"count": 2, "following": 2, "refusing": 0}
+        answered = {httpx.get(f"{server.url}/readyz").headers["x-index-version"] for _ in range(12)}
+        assert answered == {"b1"}
+        assert ask("/admin/rollback").json()["live"]["version"] == "a1"
+        assert ask("/admin/rollback", version="b1").json()["live"]["version"] == "b1"
+        versions.path.chmod(0o555)
+        try:
+            for body, command in ({}, "rollback --output INDEX_ROOT"), ({"version": "a1"}, "INDEX_ROOT a1"):
+                refused = ask("/admin/rollback", **body)
+                assert (refused.status_code, refused.json()["code"]) == (409, "index_read_only")
+                assert command in refused.json()["detail"]
+            assert ask("/admin/reload").json()["live"]["version"] == "b1"
+        finally:
+            versions.path.chmod(0o755)
+
+
+def test_workers_that_have_ended_have_no_standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    mates = Mates()
+    asked = mates.ask()
+    assert mates.asked() == asked
+    mates.note("v1", "", asked)
+    (standing,) = Mates().standings()
+    assert (standing.version, standing.refused, standing.request) == ("v1", "", asked)
+    for name, content in (
+        ("live-999999999.json", b'{"pid":999999999,"started":1,"version":"v0","refused":"","request":""}'),
+        ("live-1.json", b'{"pid":1,"started":7,"version":"v0","refused":"","request":""}'),
+        ("live-2.json", b"half a fi"),
+        ("live-3.json", b'{"pid":3}'),
+    ):
+        (tmp_path / name).write_bytes(content)
+    assert Mates().standings() == [standing]

@@ -1,0 +1,223 @@
+"""What cannot be served is refused with a reason, and the live version goes on; what cannot be read changes nothing."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glow.artifact import MANIFEST_FILE, read_manifest
+from service.metrics import Metrics
+from service.resources import OpenVersion, Resources
+from service.settings import Settings
+from service.swap import Swap
+
+Serve = Callable[..., AbstractContextManager[Any]]
+Until = Callable[..., None]
+
+
+def damage(folder: Path) -> None:
+    content = bytearray((folder / "vectors.faiss").read_bytes())
+    content[len(content) // 2] ^= 0x40
+    (folder / "vectors.faiss").write_bytes(content)
+
+
+def write_newer_format(folder: Path) -> None:
+    manifest = read_manifest(folder, "index")
+    (folder / MANIFEST_FILE).write_bytes(manifest.model_copy(update={"format": 99}).to_bytes())
+
+
+def write_other_model(folder: Path) -> None:
+    manifest = read_manifest(folder, "index")
+    hashes = {**manifest.hashes, "model": "0" * 64}
+    (folder / MANIFEST_FILE).write_bytes(manifest.model_copy(update={"hashes": hashes}).to_bytes())
+
+
+def remove_manifest(folder: Path) -> None:
+    (folder / MANIFEST_FILE).unlink()
+
+
+BAD: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "b1": (damage, "artifact_damaged", "vectors.faiss"),
+    "b2": (write_newer_format, "artifact_format", "99"),
+    "b3": (write_other_model, "artifact_mismatch", "document_model"),
+    "b4": (remove_manifest, "artifact_not_found", "manifest.json"),
+}
+
+
+def refused(served: Any) -> Any:
+    """What `/readyz`, which must be 200, says of a refusal."""
+    response = served.http.get("/readyz")
+    assert response.status_code == 200
+    assert response.json()["index"]["version"] == served.live
+    return response.json().get("swap")
+
+
+def test_bad_versions_are_refused_with_a_reason_and_the_live_one_goes_on(
+    versions: Any, serve: Serve, until: Until, toy_model: Path
+) -> None:
+    with serve(document_model=str(toy_model)) as served:
+        for count, (name, (spoil, code, word)) in enumerate(BAD.items(), start=1):
+            spoil(versions.add(name))
+            versions.point(name)
+            until(lambda name=name: (refused(served) or {}).get("version") == name)
+            swap = refused(served)
+            assert (swap["code"], set(swap)) == (code, {"version", "code", "reason", "at"})
+            assert word in swap["reason"]
+            assert str(versions.path) not in swap["reason"]
+            assert served.search().json()["index"]["version"] == served.live == "a1"
+            assert served.metric("glow_index_refused") == 1
+            assert served.metric('glow_index_swaps_total{outcome="refused"}') == count
+        versions.point("nothing-there")
+        until(lambda: refused(served)["version"] == "nothing-there")
+        versions.point("../../etc")  # no name of a version, and never opened
+        until(lambda: refused(served)["version"] == "../../etc")
+        assert refused(served)["code"] == "artifact_not_found"
+        versions.publish("a2")
+        until(lambda: served.live == "a2")
+        assert refused(served) is None
+        assert served.metric("glow_index_refused") == 0
+        until(lambda: served.metric("glow_index_versions_open") == 1)
+
+
+def test_a_refused_version_is_tried_again_when_its_manifest_is_written_anew_and_not_before(
+    versions: Any, serve: Serve, until: Until
+) -> None:
+    with serve() as served:
+        folder = versions.add("b1")
+        sound = (folder / "vectors.faiss").read_bytes()
+        damage(folder)
+        versions.point("b1")
+        until(lambda: refused(served))
+        (folder / "vectors.faiss").write_bytes(sound)
+        time.sleep(0.3)  # a dozen looks
+        assert served.metric('glow_index_swaps_total{outcome="refused"}') == 1
+        assert served.live == "a1"
+        manifest = (folder / MANIFEST_FILE).read_bytes()
+        (folder / MANIFEST_FILE).write_bytes(manifest)
+        until(lambda: served.live == "b1")
+        assert refused(served) is None
+
+
+def test_going_back_to_the_live_version_ends_a_refusal(versions: Any, serve: Serve, until: Until) -> None:
+    with serve() as served:
+        damage(versions.add("b1"))
+        versions.point("b1")
+        until(lambda: refused(served))
+        versions.point("a1")
+        until(lambda: refused(served) is None)
+        assert served.metric("glow_index_refused") == 0
+        assert served.metric('glow_index_swaps_total{outcome="done"}') == 0
+
+
+def test_current_that_is_absent_or_empty_for_a_while_changes_nothing(
+    versions: Any, serve: Serve, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serve() as served:
+        for spoil in (lambda: (versions.path / "CURRENT").unlink(), lambda: versions.point("")):
+            spoil()
+            time.sleep(0.2)
+            assert refused(served) is None
+            assert served.search().status_code == 200
+        assert served.metric('glow_index_swaps_total{outcome="refused"}') == 0
+        assert len([line for line in caplog.records if line.message == "CURRENT cannot be read"]) == 1
+        versions.publish("b1")
+        until(lambda: served.live == "b1")
+
+
+class Interrupted(Resources):
+    """Something happens while versions are being opened."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        super().__init__(settings, metrics)
+        self.meanwhile: list[Callable[[], None]] = []
+        self.opened: list[str] = []
+
+    def open(self, version: str) -> OpenVersion:
+        """As ever, and then what is to happen meanwhile."""
+        found = super().open(version)
+        self.opened.append(version)
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        return found
+
+
+@pytest.fixture
+def parts(versions: Any) -> tuple[Interrupted, Swap, Metrics]:
+    metrics = Metrics()
+    settings = Settings(index_root=versions.path, warmup_queries=0)
+    resources = Interrupted(settings, metrics)
+    resources.load()
+    return resources, Swap(settings, resources, metrics), metrics
+
+
+def outcomes(metrics: Metrics) -> dict[str, int]:
+    samples = [sample for family in metrics.swaps.collect() for sample in family.samples]
+    return {sample.labels["outcome"]: int(sample.value) for sample in samples if sample.value}
+
+
+def test_a_swap_that_was_slower_than_further_changes_ends_at_the_newest(
+    versions: Any, parts: tuple[Interrupted, Swap, Metrics]
+) -> None:
+    resources, swap, metrics = parts
+    for name in ("b1", "a2", "b2"):
+        versions.add(name)
+    assert not swap.follow()
+    versions.publish("b1")
+    resources.meanwhile = [lambda: (versions.publish("a2"), versions.publish("b2"))[0]]
+    assert swap.follow()
+    assert resources.live().version == "b2"
+    assert resources.opened == ["a1", "b1", "b2"]
+    assert outcomes(metrics) == {"done": 2}
+    assert not swap.follow()
+
+
+def test_a_version_that_was_rolled_back_while_it_was_opened_is_never_served(
+    versions: Any, parts: tuple[Interrupted, Swap, Metrics]
+) -> None:
+    resources, swap, metrics = parts
+    versions.publish("b1")
+    live = resources.live()
+    resources.meanwhile = [lambda: versions.publish("a1")]
+    swap.follow()
+    assert resources.live() is live
+    assert swap.refusal is None
+    assert outcomes(metrics) == {"overtaken": 1}
+
+
+def test_an_unexpected_error_is_a_refusal_that_says_nothing_of_itself(
+    versions: Any, parts: tuple[Interrupted, Swap, Metrics]
+) -> None:
+    resources, swap, metrics = parts
+
+    def fail() -> None:
+        raise MemoryError("secret of the allocator")
+
+    resources.meanwhile = [fail]
+    versions.publish("b1")
+    swap.follow()
+    assert resources.live().version == "a1"
+    assert swap.refusal is not None
+    assert (swap.refusal.code, "secret" in swap.refusal.reason) == ("internal", False)
+    swap.follow(force=True)
+    assert (resources.live().version, swap.refusal) == ("b1", None)
+    assert outcomes(metrics) == {"refused": 1, "done": 1}
+
+
+def test_the_same_name_with_another_content_is_another_version(
+    versions: Any, parts: tuple[Interrupted, Swap, Metrics]
+) -> None:
+    resources, swap, _ = parts
+    swap.follow()
+    before = resources.live()
+    path = versions.path / "a1" / MANIFEST_FILE
+    other = read_manifest(versions.path / "a1", "index").model_copy(update={"created": "2026-01-01T00:00:00"})
+    path.write_bytes(path.read_bytes())  # written anew, and the same
+    swap.follow()
+    assert resources.live() is before
+    path.write_bytes(other.to_bytes())
+    swap.follow()
+    assert resources.live().manifest.created == json.loads(path.read_bytes())["created"]
