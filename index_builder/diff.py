@@ -97,7 +97,7 @@ def diff_versions(old: Index, new: Index, texts: Sequence[str]) -> Diff:
         texts: queries for the overlap.
     """
     ours, theirs = VersionSearch(new, texts), VersionSearch(old, texts)
-    overlap = {
+    overlap: dict[str, float | None] = {
         retriever: mean_overlap(theirs.ids(retriever, DEPTH), ours.ids(retriever, DEPTH))
         for retriever in ours.retrievers
         if retriever in theirs.retrievers

@@ -102,9 +102,10 @@ def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool)
     queries = read_gate_queries(options)
     for _ in range(TRIES):
         live = root.live()
-        beside = None if live in (None, version) else root.folder(str(live))
+        against = None if live == version else live
+        beside = None if against is None else root.folder(against)
         checks = check_version(root.folder(version), beside, queries, options)
-        verdict = Verdict(version, beside and live, queries.source, len(queries.texts), tuple(checks))
+        verdict = Verdict(version, against, queries.source, len(queries.texts), tuple(checks))
         with root.locked():
             if root.live() == live:
                 return _settle(root, verdict, options.force, publish)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glow.errors import DocumentNotFoundError, InputError
 from glow.evaluation.ndcg import ndcg
@@ -125,11 +126,7 @@ def _compared(found: _Found, before: _Found, queries: GateQueries, options: Gate
                 f"overlap@{DEPTH} {retriever}", 1.0 if overlap is None else overlap, options.min_overlap
             )
             continue
-        values = [
-            np.array([ndcg(hits, grades, DEPTH) for hits, grades in zip(each, queries.grades, strict=True)])
-            for each in (theirs, ours)
-        ]
-        difference = compare(*values)
+        difference = compare(_values(theirs, queries.grades), _values(ours, queries.grades))
         figures = {
             "live": round(difference.mean_a, 6),
             "new": round(difference.mean_b, 6),
@@ -144,6 +141,13 @@ def _compared(found: _Found, before: _Found, queries: GateQueries, options: Gate
             options.threshold,
             figures=figures,
         )
+
+
+def _values(found: Sequence[tuple[str, ...]], grades: Sequence[Mapping[str, int]]) -> NDArray[np.float64]:
+    """nDCG@10 of each query, float64 [q]."""
+    return np.array(
+        [ndcg(hits, judged, DEPTH) for hits, judged in zip(found, grades, strict=True)], np.float64
+    )
 
 
 def _search(folder: Path, queries: GateQueries, threads: int) -> _Found:
