@@ -1,0 +1,262 @@
+"""Deltas on an index of any size: seconds until 100 upserts and 900 deletes are served, and whether answers stay right.
+
+    python benchmarks/delta.py --root INDEX_ROOT [--model models/NAME] [--upserts 100] [--deletes 900] [--json FILE]
+
+The root is copied as hard links and stays as it is; its live version is the base. Half of the upserts are new ids, half
+replace; their texts are those of documents of the index with a word more. A service follows the copy, and a change counts
+as visible when it answers for the last document. Answers are compared, exact search and 10 hits, with those of a
+compacted index and, with `--rebuild`, with those of one that is encoded again from all documents with the same term table
+(as long as a build takes).
+"""
+
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import httpx
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from machine import machine
+
+from glow.artifact import IndexRoot, default_model
+from glow.records import Document
+from glow.runtime import Model
+from glow.search import Index, PassageMap, SearchParams, build_dense, search_documents
+from glow.search.passages import PASSAGES_FOLDER
+from glow.search.segments import DenseView, DocumentsView, ImpactsView
+from index_builder.delta import BATCH_TOKENS
+from index_builder.delta_live import Live
+from index_builder.delta_segment import write_segment
+
+DEPTH = 10
+TITLE_WORDS = 8
+WAIT_S = 120.0
+Seconds = dict[str, float]
+Answers = dict[str, list[set[str]]]
+"""Retriever -> the ids of each query's first hits."""
+
+
+def main(
+    root: Annotated[Path, typer.Option(help="Index root whose live version is the base; it stays as it is.")],
+    model: Annotated[Path | None, typer.Option(help="Model that built it; default: models/DEFAULT.")] = None,
+    upserts: Annotated[int, typer.Option(help="Documents to upsert, half of them new.")] = 100,
+    deletes: Annotated[int, typer.Option(help="Documents to delete.")] = 900,
+    queries: Annotated[int, typer.Option(help="Queries to compare answers by.")] = 300,
+    threads: Annotated[int, typer.Option(help="Threads of encoding.")] = 1,
+    rebuild: Annotated[bool, typer.Option(help="Also compare with all documents encoded again.")] = False,
+    seed: Annotated[int, typer.Option(help="Of what is changed and asked.")] = 0,
+    output: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
+) -> None:
+    """Prints seconds and agreement as JSON."""
+    with tempfile.TemporaryDirectory(dir=root.resolve().parent, prefix="delta-benchmark-") as scratch:
+        folder = Path(scratch)
+        copy = IndexRoot(Path(shutil.copytree(root, folder / "root", copy_function=os.link)))
+        (copy.path / "CURRENT").unlink()  # a link to the other's, which must not change
+        (copy.path / "CURRENT").write_text(IndexRoot(root).current() + "\n")
+        chosen = _choose(copy, upserts, deletes, queries, seed)
+        _write(chosen, folder)
+        common = ["--output", str(copy.path), "--max-delta-share", "1"]
+        encode = ["--model", str(model or default_model()), "--threads", str(threads)]
+        with _service(copy.path, folder) as client:
+            report: dict[str, Any] = {
+                "machine": machine(),
+                "documents": Live.open(copy).base.count,
+                "upsert": _timed(
+                    ["upsert", "--input", str(folder / "new.jsonl"), *common, *encode],
+                    folder,
+                    lambda: _status(client, chosen["last_new"]) == 200,
+                ),
+                "delete": _timed(
+                    ["delete", "--input", str(folder / "ids"), *common],
+                    folder,
+                    lambda: _status(client, chosen["last_gone"]) == 404,
+                ),
+            }
+        index = _opened(copy)
+        answers = _answers(_parts(index), index, chosen["queries"])
+        if rebuild:
+            fresh = _rebuilt(copy, index, model or default_model(), threads, folder / "rebuilt")
+            report["agrees_with_rebuild"] = _agreement(answers, _answers(fresh, index, chosen["queries"]))
+        report["compact"] = _timed(
+            ["compact", "--output", str(copy.path), "--threads", str(threads)], folder, lambda: True
+        )
+        after = _answers(_parts(_opened(copy)), index, chosen["queries"])
+        report["agrees_with_compacted"] = _agreement(answers, after)
+    text = json.dumps(report, indent=2) + "\n"
+    sys.stdout.write(text)
+    if output:
+        output.write_text(text, encoding="utf-8")
+
+
+def _choose(root: IndexRoot, upserts: int, deletes: int, queries: int, seed: int) -> dict[str, Any]:
+    """What to change and ask, from the index's own documents."""
+    documents = Live.open(root).documents
+    generator = random.Random(seed)  # noqa: S311 - a sample
+    rows = generator.sample(range(documents.count), upserts + deletes + queries)
+    found = documents.rows(rows)
+    changed, gone, asked = found[:upserts], found[upserts : upserts + deletes], found[upserts + deletes :]
+    lines = [
+        {"_id": f"delta-benchmark/{number}" if number % 2 else document.id, **_altered(document, number)}
+        for number, document in enumerate(changed)
+    ]
+    return {
+        "lines": lines,
+        "ids": [document.id for document in gone],
+        "queries": [_query(document) for document in asked],
+        "last_new": f"delta-benchmark/{upserts - 1 - upserts % 2}",
+        "last_gone": gone[-1].id,
+    }
+
+
+def _altered(document: Document, number: int) -> dict[str, Any]:
+    fields = {name: list(values) for name, values in document.fields.items()}
+    name = max(fields, key=lambda each: sum(map(len, fields[each])))
+    fields[name] = [*fields[name][:-1], f"{fields[name][-1]} change{number}"]
+    return {**document.metadata, **fields}
+
+
+def _query(document: Document) -> str:
+    texts = [text for name in ("title", "text") for text in document.fields.get(name, ())]
+    texts += [text for values in document.fields.values() for text in values]
+    return " ".join(texts[0].split()[:TITLE_WORDS])
+
+
+def _write(chosen: dict[str, Any], folder: Path) -> None:
+    (folder / "new.jsonl").write_text("".join(json.dumps(line) + "\n" for line in chosen["lines"]))
+    (folder / "ids").write_text("".join(json.dumps({"_id": each}) + "\n" for each in chosen["ids"]))
+
+
+def _timed(arguments: list[str], folder: Path, is_visible: Callable[[], bool]) -> Seconds:
+    """Seconds from the start of a command to its end, to what the service shows, and of its stages."""
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "index_builder", *arguments, "--json", str(folder / "report.json")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    ended = visible = 0.0
+    while not (ended and visible) and time.perf_counter() - started < 10 * WAIT_S:
+        ended = ended or (time.perf_counter() - started if process.poll() is not None else 0.0)
+        visible = visible or (time.perf_counter() - started if is_visible() else 0.0)
+        time.sleep(0.01)
+    _, errors = process.communicate()
+    if process.returncode:
+        raise SystemExit(errors.decode())
+    stages: Seconds = json.loads((folder / "report.json").read_bytes())["seconds"]
+    return {"command": round(ended, 2), "visible": round(visible, 2), **stages}
+
+
+@contextmanager
+def _service(root: Path, folder: Path) -> Iterator[httpx.Client]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "service",
+        "--index-root",
+        str(root),
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
+    with (folder / "service.log").open("wb") as log:
+        process = subprocess.Popen(command, stderr=log)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S) as client:
+            until = time.monotonic() + WAIT_S
+            while not _is_ready(client):
+                if time.monotonic() > until or process.poll() is not None:
+                    raise SystemExit(
+                        f"the service did not get ready:\n{(folder / 'service.log').read_text()}"
+                    )
+                time.sleep(0.05)
+            yield client
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _status(client: httpx.Client, identifier: str) -> int:
+    return client.get(f"/documents/{identifier}").status_code
+
+
+class Searched(NamedTuple):
+    """What is compared: parts as those of `Index`."""
+
+    dense: DenseView
+    documents: DocumentsView
+    impacts: ImpactsView | None
+    passages: PassageMap | None
+    order: NDArray[np.uint32] | None
+
+
+def _opened(root: IndexRoot) -> Index:
+    return Index.open(root.folder(root.current()))
+
+
+def _parts(index: Index) -> Searched:
+    return Searched(index.dense, index.documents, index.impacts, index.passages, index.order)
+
+
+def _rebuilt(root: IndexRoot, index: Index, model: Path, threads: int, folder: Path) -> Searched:
+    """All documents of an index made anew with its term table and average length."""
+    encoder = Model.open(model).encoder("document", "cpu", threads, BATCH_TOKENS)
+    kept = write_segment(index.documents.scan(), Live.open(root).rules, encoder, folder, lambda count: None)
+    assert kept.vectors is not None
+    order = kept.documents.id_ranks()
+    passages = None
+    if kept.passages is not None:
+        passages = PassageMap.open(folder / PASSAGES_FOLDER, order)
+    vectors = kept.vectors(np.arange(len(kept.vector_rows)))
+    return Searched(build_dense(vectors, "flat"), kept.documents, kept.impacts, passages, order)
+
+
+def _answers(searched: Searched, index: Index, queries: list[str]) -> Answers:
+    """The ids of the first hits by vectors and by words, the queries as an index reads them."""
+    vectors = index.encoder.encode([index.preprocessor.query(query) for query in queries])
+    params = SearchParams(exact=searched.dense.kind != "ivf-pq")
+    if searched.passages is not None:
+        folded = search_documents(searched.dense, searched.passages, vectors, DEPTH, params)
+        found = {"dense": [each[1] for each in folded]}
+    else:
+        found = {"dense": list(searched.dense.search(vectors, DEPTH, params, order=searched.order)[1])}
+    if searched.impacts is not None:
+        words = [index.preprocessor.pieces.words(query) for query in queries]
+        found["lexical"] = [searched.impacts.search(each, DEPTH, None, searched.order)[1] for each in words]
+    return {
+        name: [{document.id for document in searched.documents.rows(rows.tolist())} for rows in hits]
+        for name, hits in found.items()
+    }
+
+
+def _agreement(here: Answers, there: Answers) -> dict[str, float]:
+    """The share of queries with the same ids in the first hits."""
+    return {
+        name: round(float(np.mean([a == b for a, b in zip(here[name], there[name], strict=True)])), 4)
+        for name in here
+    }
+
+
+if __name__ == "__main__":
+    typer.run(main)
