@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from index_builder.memory import peak_memory_bytes, reset_peak_memory
+from index_builder.memory import peak_memory_bytes, release_memory, reset_peak_memory
 
 __all__ = ["Stages"]
 
@@ -42,6 +42,7 @@ class Stages:
             unit: of the total.
         """
         start = time.perf_counter()
+        release_memory()
         reset_peak_memory()
         shown = self._bar(name, total) if self._out.isatty() else self._lines(name, total, unit)
         with shown as advance:

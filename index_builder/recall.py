@@ -23,7 +23,7 @@ RECALL_FLOOR = 0.95
 """Below this an index misses so much that its builder should know."""
 SEED = 0
 QUERY_FIELDS = ("title", "clicked_queries")
-BLOCK_VECTORS = 16_384
+BLOCK_VECTORS = 4_096
 # Below this, scores of two products of the same vectors may differ by rounding.
 TIE = 1e-5
 

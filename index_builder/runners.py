@@ -7,17 +7,27 @@ from index_builder.encode import EncodeJob
 from index_builder.options import BuildOptions
 from index_builder.runner import Runner, ThreadRunner
 from index_builder.runner_process import ProcessRunner
+from index_builder.runner_ray import RayRunner
 
 __all__ = ["make_runner", "require_runner"]
 
+MAX_KILLS = 2
 
-def make_runner(options: BuildOptions, job: EncodeJob) -> Runner:
-    """The runner of a build, not started yet."""
+
+def make_runner(options: BuildOptions, job: EncodeJob, kills: int) -> Runner:
+    """The runner of a build, not started yet.
+
+    Args:
+        options: of the build.
+        job: what there is to do.
+        kills: runs of this build that were killed while they encoded in their own process. After two, a document may
+            be to blame, and only from another process can it be found.
+    """
     if options.runner == "ray":
-        from index_builder.runner_ray import RayRunner
-
         return RayRunner(job, options.workers, options.ray_address)
-    return ThreadRunner(job) if options.workers == 1 else ProcessRunner(job, options.workers)
+    if options.workers == 1 and kills < MAX_KILLS:
+        return ThreadRunner(job)
+    return ProcessRunner(job, options.workers)
 
 
 def require_runner(options: BuildOptions) -> None:

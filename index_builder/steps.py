@@ -154,8 +154,11 @@ class Steps:
             threads=max(1, options.threads // options.workers),
         )
         plan = plan_shards(corpus.store.count, options.shard_documents)
-        runner = make_runner(options, job)
-        with self._stages.stage("encode", corpus.store.count, "documents") as advance:
+        with (
+            self._work.counting_kills("encode") as kills,
+            self._stages.stage("encode", corpus.store.count, "documents") as advance,
+        ):
+            runner = make_runner(options, job, kills)
             encoded = encode_shards(runner, plan, folder, dimensions, advance)
         return encoded, encoded.vectors(folder, dimensions)
 

@@ -18,7 +18,7 @@ from index_builder.options import BuildOptions
 from index_builder.runner import Runner, ThreadRunner
 from index_builder.runner_process import ProcessRunner
 from index_builder.runner_ray import RayRunner, start_ray
-from index_builder.runners import require_runner
+from index_builder.runners import make_runner, require_runner
 from index_builder.shards import plan_shards
 
 SHARD = 4
@@ -125,6 +125,12 @@ def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(tmp_path: Pat
     (tmp_path / "here" / "terms" / "terms.json").unlink()
     with pytest.raises(Exception, match="cannot read the term table"):
         encode(ProcessRunner(job, 1), job, 1)
+
+
+def test_after_two_kills_shards_are_encoded_in_another_process(tmp_path: Path, toy_model: Path) -> None:
+    options, job = BuildOptions(toy_model, "-", tmp_path), job_of(tmp_path / "here", toy_model, ["a"])
+    chosen = [type(make_runner(options, job, kills)) for kills in (0, 1, 2)]
+    assert chosen == [ThreadRunner, ThreadRunner, ProcessRunner]
 
 
 def test_a_runner_that_is_not_installed_is_refused_by_its_extra(

@@ -124,3 +124,16 @@ def test_what_a_killed_build_of_a_pipe_left_is_cleared(tmp_path: Path) -> None:
     left.mkdir(parents=True)
     with open_work(tmp_path, "key", resume=True):
         assert not left.exists()
+
+
+def test_ends_without_a_word_are_counted(tmp_path: Path) -> None:
+    with open_work(tmp_path, "key", resume=True) as work:
+        make(work)
+        (work.path / ".encode-kills").write_bytes(b"xx")
+        with pytest.raises(ValueError, match="mine"), work.counting_kills("encode") as kills:
+            assert (kills, (work.path / ".encode-kills").read_bytes()) == (2, b"xxx")
+            raise ValueError("mine")
+        with work.counting_kills("encode") as kills:
+            assert kills == 2
+        with work.counting_kills("encode") as kills:
+            assert kills == 0

@@ -1,0 +1,228 @@
+"""What a build costs: documents a second and memory of each stage, with workers, and after it was killed again and again.
+
+    python benchmarks/build.py --data $DATA/medquad [--documents 20000 --documents 100000] [--workers 1 --workers 2]
+        [--kills 10] [--out docs/results/build.md]
+
+The documents are windows of 110 words over MedQuAD's bodies, which fill the model's budget, as many as are asked for: the
+windows overlap as far as that takes. Every build is the command that users run, in a process of its own. Memory is the
+peak of a stage in the building process, of its largest worker, and of all its processes together, sampled ten times a
+second. Killed builds get SIGKILL at seeded random times and are run again with the same command until they end.
+"""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+
+from machine import machine
+
+from glow.artifact import IndexRoot
+
+ROOT = Path(__file__).parent.parent
+WINDOW_WORDS = 110
+SAMPLE_S = 0.1
+STAGES = ("read", "terms", "encode", "columns", "lexical", "index", "recall", "check")
+MIB = 2**20
+
+
+@dataclass
+class Built:
+    """One build, however many processes it took.
+
+    Attributes:
+        seconds: of all of them.
+        report: of the last.
+        tree_bytes: the most memory that all processes of one run held together.
+        kills: runs that were killed.
+        files: path in the version -> SHA-256, but for those that hold times.
+    """
+
+    seconds: float = 0.0
+    report: dict[str, Any] = field(default_factory=dict)
+    tree_bytes: int = 0
+    kills: int = 0
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Data folder with corpus.jsonl.")],
+    documents: Annotated[list[int] | None, typer.Option(help="Sizes of the corpus.")] = None,
+    workers: Annotated[list[int] | None, typer.Option(help="Numbers of worker processes.")] = None,
+    kills: Annotated[int, typer.Option(help="Kills of the last build, the smallest corpus; 0: none.")] = 10,
+    index: Annotated[str, typer.Option(help="Kind of dense index.")] = "auto",
+    threads: Annotated[int, typer.Option(help="Threads of a build of one worker, and of FAISS.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the times of the kills.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the tables to this file, too.")] = None,
+) -> None:
+    """Prints markdown tables."""
+    sizes, counts = documents or [20_000, 100_000], workers or [1, 2]
+    found: dict[tuple[int, int], Built] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for size in sizes:
+            source = folder / f"{size}.jsonl"
+            _make_corpus(data / "corpus.jsonl", size, source)
+            for count in counts:
+                options = ["--index", index, "--workers", str(count), "--threads", str(max(threads, count))]
+                root = folder / f"index-{size}-{count}"
+                found[size, count] = _build(source, root, options, [])
+                _say(f"{size} documents, {count} workers: {found[size, count].seconds:.0f} s")
+        killed = None
+        if kills:
+            size, count = sizes[0], counts[0]
+            whole = found[size, count].seconds
+            generator = random.Random(seed)  # noqa: S311 - times of kills, no secret
+            after = [generator.uniform(0.2, 1.8) * whole / (kills + 1) for _ in range(kills)]
+            options = ["--index", index, "--workers", str(count), "--threads", str(max(threads, count))]
+            killed = _build(folder / f"{size}.jsonl", folder / "killed", options, after)
+    text = (
+        "\n".join([*_head(index), *_speed(found), *_memory(found), *_kills(found, sizes, counts, killed)])
+        + "\n"
+    )
+    sys.stdout.write(text)
+    if out:
+        out.write_text(text, encoding="utf-8")
+
+
+def _make_corpus(corpus: Path, wanted: int, out: Path) -> None:
+    """Writes `wanted` windows of words, evenly over all bodies."""
+    bodies = []
+    with corpus.open("rb") as file:
+        for line in file:
+            document = json.loads(line)
+            bodies.append((document.get("title", ""), document["text"].split()))
+    stride = float(WINDOW_WORDS)
+    while _count(bodies, stride) < wanted:
+        stride *= 0.95
+    spare = _count(bodies, stride) / wanted
+    with out.open("w", encoding="utf-8") as file:
+        number = written = 0
+        for title, words in bodies:
+            for start in _starts(len(words), stride):
+                if number >= written * spare and written < wanted:
+                    text = " ".join(words[start : start + WINDOW_WORDS])
+                    value = {"_id": f"w{written}", "title": title, "text": text, "words": len(words)}
+                    file.write(json.dumps(value, ensure_ascii=False) + "\n")
+                    written += 1
+                number += 1
+
+
+def _count(bodies: list[tuple[str, list[str]]], stride: float) -> int:
+    return sum(len(_starts(len(words), stride)) for _, words in bodies)
+
+
+def _starts(words: int, stride: float) -> list[int]:
+    count = 1 + max(0, int((words - WINDOW_WORDS) / stride + 0.999)) if words else 0
+    return [int(place * stride) for place in range(count)]
+
+
+def _build(source: Path, root: Path, options: list[str], kill_after: list[float]) -> Built:
+    """Runs a build, once for each time after which it is killed, and once to its end."""
+    built = Built()
+    report = root.with_suffix(".json")
+    command = [sys.executable, "-m", "index_builder", "build", "--input", str(source), "--output", str(root)]
+    for limit in [*kill_after, float("inf")]:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [*command, "--json", str(report), *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+        )
+        while process.poll() is None:
+            built.tree_bytes = max(built.tree_bytes, _tree_bytes(process.pid))
+            if time.perf_counter() - start >= limit:
+                process.send_signal(signal.SIGKILL)
+                built.kills += 1
+                limit = float("inf")
+            time.sleep(SAMPLE_S)
+        built.seconds += time.perf_counter() - start
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, process.returncode
+    built.report = json.loads(report.read_text())
+    files = IndexRoot(root).manifest(built.report["version"]).files
+    built.files = {name: record.sha256 for name, record in files.items() if name != "report.json"}
+    return built
+
+
+def _tree_bytes(pid: int) -> int:
+    """Memory of a process and all below it; pages that several hold count for each."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0
+    own = int(status.partition("VmRSS:")[2].split()[0]) * 1024 if "VmRSS:" in status else 0
+    return own + sum(_tree_bytes(int(child)) for child in children)
+
+
+def _head(index: str) -> list[str]:
+    facts = ", ".join(f"{key} {value}" for key, value in machine().items())
+    return [f"Windows of {WINDOW_WORDS} words of MedQuAD, `--index {index}`; {facts}.", ""]
+
+
+def _speed(found: dict[tuple[int, int], Built]) -> list[str]:
+    lines = [
+        "| documents | workers | index | "
+        + " | ".join(f"{stage} (documents/s)" for stage in STAGES)
+        + " | seconds |",
+        "|---" * (len(STAGES) + 4) + "|",
+    ]
+    for (size, count), built in found.items():
+        seconds = built.report["seconds"]
+        rates = " | ".join(f"{size / max(seconds.get(stage, 0.0), 1e-3):,.0f}" for stage in STAGES)
+        kind = built.report["index"]["kind"]
+        lines.append(f"| {size:,} | {count} | {kind} | {rates} | {built.seconds:.0f} |")
+    return [*lines, ""]
+
+
+def _memory(found: dict[tuple[int, int], Built]) -> list[str]:
+    lines = [
+        "| documents | workers | "
+        + " | ".join(f"{stage} (MiB)" for stage in (*STAGES[:-1], "worker"))
+        + " | all processes (MiB) | index file (MiB) | index stage / file |",
+        "|---" * (len(STAGES) + 5) + "|",
+    ]
+    for (size, count), built in found.items():
+        peaks = built.report["stage_peak_memory_bytes"]
+        stages = " | ".join(f"{peaks.get(stage, 0) / MIB:.0f}" for stage in (*STAGES[:-1], "worker"))
+        file = built.report["index"]["size_bytes"]
+        lines.append(
+            f"| {size:,} | {count} | {stages} | {built.tree_bytes / MIB:.0f} | {file / MIB:.0f} "
+            f"| {peaks['index'] / file:.2f} |"
+        )
+    return [*lines, ""]
+
+
+def _kills(
+    found: dict[tuple[int, int], Built], sizes: list[int], counts: list[int], killed: Built | None
+) -> list[str]:
+    if killed is None:
+        return []
+    whole = found[sizes[0], counts[0]]
+    other = [name for name in whole.files if whole.files[name] != killed.files.get(name)]
+    recalls = [built.report["recall"]["recall"] for built in (whole, killed)]
+    return [
+        f"{sizes[0]:,} documents with {counts[0]} workers, killed {killed.kills} times: {killed.seconds:.0f} s against "
+        f"{whole.seconds:.0f} s, {100 * (killed.seconds / whole.seconds - 1):.1f} % more; files that differ: "
+        f"{', '.join(other) or 'none'}; recall@10 {recalls[1]:.3f} against {recalls[0]:.3f}.",
+    ]
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
