@@ -221,8 +221,10 @@ def _parts(index: Index) -> Searched:
 
 def _rebuilt(root: IndexRoot, index: Index, model: Path, threads: int, folder: Path) -> Searched:
     """All documents of an index made anew with its term table and average length."""
-    encoder = Model.open(model).encoder("document", "cpu", threads, BATCH_TOKENS)
-    kept = write_segment(index.documents.scan(), Live.open(root).rules, encoder, folder, lambda count: None)
+    encoder = Model.open(model).encoder("document", "cpu", 1, BATCH_TOKENS)
+    kept = write_segment(
+        index.documents.scan(), Live.open(root).rules, encoder, folder, lambda count: None, threads
+    )
     assert kept.vectors is not None
     order = kept.documents.id_ranks()
     passages = None

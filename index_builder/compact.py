@@ -181,7 +181,9 @@ class _Compaction:
         texts = passages_of(store.scan(), passages) if passages else store.scan()
         total = len(passages) if passages else store.count
         with self.stages.stage("encode", total, "vectors") as advance:
-            return encode_texts(texts, self.live.preprocessor, self.encoder, path, advance)
+            return encode_texts(
+                texts, self.live.preprocessor, self.encoder, self.options.threads, path, advance
+            )
 
     def _kind(self, count: int) -> IndexKind:
         """As a build of so many vectors with the options of the base's would choose."""
@@ -207,7 +209,7 @@ class _Compaction:
             raise MismatchError(
                 f"model {model.label} did not build the live index, {self.live.folder.name}; give that model with --model"
             )
-        return model.encoder("document", "cpu", self.options.threads, BATCH_TOKENS)
+        return model.encoder("document", "cpu", 1, BATCH_TOKENS)
 
     def _query_encoder(self) -> Encoder:
         tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER

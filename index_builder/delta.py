@@ -44,7 +44,7 @@ class DeltaOptions:
         source: a file, a folder, or `-` for standard input.
         model: folder of the model that built the index, which encodes new documents.
         rename: found key -> wanted key; None: as the index was built with.
-        threads: threads of the document tower, >= 1.
+        threads: threads of encoding, >= 1.
         max_line_bytes: longest line that is read.
         max_reject_share: share of lines, in [0, 1], that may be rejected.
         max_share: the largest delta, documents and tombstones together, as a share of the base.
@@ -154,7 +154,7 @@ class _Change:
                 f"model {model.label} did not build the live index, {live.folder.name}: expected the hash "
                 f"{live.manifest.hashes.get('model', 'none')[:8]}; give that model with --model"
             )
-        return model.encoder("document", "cpu", self.options.threads, BATCH_TOKENS)
+        return model.encoder("document", "cpu", 1, BATCH_TOKENS)
 
     def _read(self, sources: list[Source], live: Live, rejects: RejectLog, rejects_file: Path) -> Changes:
         options = self.options
@@ -213,7 +213,9 @@ class _Change:
     def _segments(self, live: Live, plan: Plan, encoder: Encoder | None, work: Path) -> list[Kept]:
         """What is left of the delta before, and what is new."""
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:
-            new = write_segment(plan.documents, live.rules, encoder, work / "new", advance)
+            new = write_segment(
+                plan.documents, live.rules, encoder, work / "new", advance, self.options.threads
+            )
         kept = live.kept_delta(plan.kept)
         return [new] if kept is None else [kept, new]
 

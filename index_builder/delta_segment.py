@@ -1,10 +1,13 @@
 """New documents as a segment: stored, cut, tokenised and encoded by the rules that their index was built with."""
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glow.errors import BuildError, MismatchError
 from glow.records import Document
@@ -31,6 +34,8 @@ from glow.text.passages import PassageCutter, PassageOptions
 __all__ = ["Rules", "encode_texts", "write_segment"]
 
 Advance = Callable[[int], None]
+CHUNK_TEXTS = 32
+"""Few, so that a hundred documents keep several threads busy."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,16 +56,22 @@ class Rules:
 
 
 def write_segment(
-    documents: Iterable[Document], rules: Rules, encoder: Encoder | None, folder: Path, advance: Advance
+    documents: Iterable[Document],
+    rules: Rules,
+    encoder: Encoder | None,
+    folder: Path,
+    advance: Advance,
+    threads: int = 1,
 ) -> Kept:
     """Writes documents as a segment, of which all stay.
 
     Args:
         documents: each id once.
         rules: the index's.
-        encoder: the document tower; None where there is no document.
+        encoder: the document tower, whose own threads are one; None where there is no document.
         folder: made, for working files.
         advance: told the documents or passages encoded.
+        threads: of encoding, >= 1.
 
     Raises:
         MismatchError: impacts that were learned, which nothing here can make.
@@ -74,7 +85,7 @@ def write_segment(
     passages = _cut(store, rules, folder)
     impacts = _index_words(store, rules, folder)
     texts = passages_of(store.scan(), passages) if passages else store.scan()
-    count = encode_texts(texts, rules.preprocessor, encoder, folder / VECTORS_FILE, advance)
+    count = encode_texts(texts, rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance)
     vectors = map_vectors(folder / VECTORS_FILE, count, rules.dimensions)
     return Kept(store, lambda rows: vectors[rows], impacts, passages, np.ones(store.count, np.bool_))
 
@@ -117,6 +128,7 @@ def encode_texts(
     texts: Iterable[Document],
     preprocessor: Preprocessor,
     encoder: Encoder | None,
+    threads: int,
     path: Path,
     advance: Advance,
 ) -> int:
@@ -125,7 +137,8 @@ def encode_texts(
     Args:
         texts: in row order, read as they are needed.
         preprocessor: with the index's term table.
-        encoder: the document tower; None where there is no text.
+        encoder: the document tower, whose own threads are one; None where there is no text.
+        threads: chunks that are encoded at the same time, >= 1.
         path: file to make.
         advance: told those encoded.
 
@@ -135,14 +148,25 @@ def encode_texts(
     Raises:
         BuildError: a vector is not finite, so the model is broken.
     """
-    count = 0
-    with path.open("wb") as file:
-        for chunk, _, vectors in encode_documents(texts, preprocessor, encoder) if encoder else ():
-            finite = np.isfinite(vectors).all(axis=1)
-            if not finite.all():
-                bad = chunk[int(np.flatnonzero(~finite)[0])].id
-                raise BuildError(f"the vector of document {bad!r} is not finite; export the model again")
-            file.write(vectors.tobytes())
-            count += len(vectors)
-            advance(len(vectors))
+
+    def encode(chunk: list[Document]) -> list[NDArray[np.float32]]:
+        return (
+            [_finite(*found) for found in encode_documents(chunk, preprocessor, encoder)] if encoder else []
+        )
+
+    count, waiting = 0, iter(texts)
+    with path.open("wb") as file, ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
+        while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
+            for vectors in (each for found in pool.map(encode, chunks) for each in found):
+                file.write(vectors.tobytes())
+                count += len(vectors)
+                advance(len(vectors))
     return count
+
+
+def _finite(chunk: list[Document], lost: dict[str, int], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        bad = chunk[int(np.flatnonzero(~finite)[0])].id
+        raise BuildError(f"the vector of document {bad!r} is not finite; export the model again")
+    return vectors
