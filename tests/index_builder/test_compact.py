@@ -1,0 +1,85 @@
+"""`compact` keeps the kind of the dense index, whatever it holds, and what belongs to the version as a whole."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.errors import BuildError, ConfigError, MismatchError
+from glow.search import Index, IndexKind
+from glow.search.hybrid import FUSION_FILE, Fusion
+from index_builder.build import build
+from index_builder.compact import CompactOptions, compact
+from index_builder.delta import DeltaOptions, delete, upsert
+from index_builder.derive import derive
+from index_builder.options import BuildOptions
+from index_builder.progress import Stages
+
+COUNT = 300
+
+
+def stages() -> Stages:
+    return Stages(io.StringIO())
+
+
+def make(kind: IndexKind, model: Path, folder: Path) -> IndexRoot:
+    """An index of one kind with a delta of one document and two tombstones, and a fusion of its own."""
+    lines = [
+        {"_id": f"d{row}", "title": f"bees {row}", "text": f"number {row * row}"} for row in range(COUNT)
+    ]
+    (folder / "base").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    build(BuildOptions(model, str(folder / "base"), folder / "index", index=kind), stages())
+    root = IndexRoot(folder / "index")
+    root.publish(
+        derive(root, root.current(), {}, {}, lambda path: Fusion(method="rrf", k=7).save(path / FUSION_FILE))
+    )
+    (folder / "new").write_text('{"_id": "d7", "text": "a zebra"}\n')
+    (folder / "ids").write_text("d0\n")
+    upsert(DeltaOptions(root.path, str(folder / "new"), model), stages())
+    delete(DeltaOptions(root.path, str(folder / "ids")), stages())
+    return root
+
+
+def opened(root: IndexRoot) -> Index:
+    return Index.open(root.folder(root.current()))
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf-flat", "ivf-pq"])
+def test_every_kind_stays_what_it_is(kind: IndexKind, toy_model: Path, tmp_path: Path) -> None:
+    root = make(kind, toy_model, tmp_path)
+    before = opened(root)
+    assert before.dense.kind == kind and before.delta is not None
+    if kind == "ivf-pq":
+        with pytest.raises(ConfigError, match="compressed vectors"):
+            compact(CompactOptions(root.path), stages())
+        with pytest.raises(MismatchError, match="did not build the live index"):
+            compact(CompactOptions(root.path, Path("models/glow-mini")), stages())
+        assert opened(root).version == before.version
+    report = compact(CompactOptions(root.path, toy_model), stages())
+    after = opened(root)
+    assert report["index"]["kind"] == after.dense.kind == kind and after.delta is None
+    assert after.fusion == before.fusion == Fusion(method="rrf", k=7)
+    assert after.manifest.hashes == before.manifest.hashes and after.documents.count == COUNT - 1
+    assert after.manifest.parents["version"]["name"] == before.version
+    assert json.loads((root.folder(after.version) / "report.json").read_bytes())["status"] == "compacted"
+    query = after.encoder.encode([after.preprocessor.query("a zebra")])
+    for index in (before, after):
+        _, rows = index.dense.search(query, 200, order=index.order)
+        ids = {document.id for document in index.documents.rows(rows[rows >= 0].tolist())}
+        assert "d7" in ids and "d0" not in ids
+    if kind == "hnsw":
+        # Row 0 is gone: what was row 6 is row 5 now, and its vector is the same.
+        old, new = before.dense.score(query[0], np.array([6])), after.dense.score(query[0], np.array([5]))
+        assert old == new
+
+
+def test_an_index_without_documents_is_not_compacted(toy_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "base").write_text('{"_id": "d", "text": "bees"}\n')
+    build(BuildOptions(toy_model, str(tmp_path / "base"), tmp_path / "index"), stages())
+    (tmp_path / "ids").write_text("d\n")
+    delete(DeltaOptions(tmp_path / "index", str(tmp_path / "ids")), stages())
+    with pytest.raises(BuildError, match="no document is left"):
+        compact(CompactOptions(tmp_path / "index"), stages())
