@@ -96,3 +96,29 @@ def test_overlap_passes_over_queries_that_nothing_answers() -> None:
     assert mean_overlap([("a", "b"), ()], [("b", "c"), ()]) == 0.5
     assert mean_overlap([("a", "b")], [("a",)]) == 0.5
     assert mean_overlap([()], [()]) is None
+
+
+def test_a_version_with_a_delta_is_compared_as_one_index(
+    run: Run, build: Run, toy_corpus: Path, toy_model: Path, output: Path, tmp_path: Path
+) -> None:
+    assert build(toy_corpus).exit_code == 0
+    lines: list[dict[str, Any]] = [json.loads(line) for line in toy_corpus.read_text("utf-8").splitlines()]
+    (tmp_path / "gone").write_text("toy/7\ntoy/31\n")
+    changes = [{**lines[20], "title": "Tides"}, lines[5], {"_id": "new/1", "text": "Honey and more honey."}]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changes))
+    done = run("delete", "--output", output, "--input", tmp_path / "gone")
+    assert done.exit_code == 0, done.stderr
+    done = run("upsert", "--output", output, "--model", toy_model, "--input", tmp_path / "new.jsonl")
+    assert done.exit_code == 0, done.stderr
+    first, *_, last = IndexRoot(output).versions()
+    done = run("diff", "--output", output, first, last, "--json", tmp_path / "d.json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads((tmp_path / "d.json").read_text())
+    assert found["documents"] == {
+        "added": 1,
+        "removed": 2,
+        "changed": 1,
+        "same": 47,
+        "first": {"added": ["new/1"], "removed": ["toy/31", "toy/7"], "changed": ["toy/20"]},
+    }
+    assert found["idf"]["mean_change"] == 0.0  # a delta keeps the term table of its base

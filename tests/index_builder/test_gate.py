@@ -2,6 +2,8 @@
 
 import getpass
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.query_log import LoggedQuery
+from index_builder.gate import judge
+from index_builder.gate_options import GateOptions
 
 Run = Callable[..., click.testing.Result]
 
@@ -228,3 +232,24 @@ def test_the_split_is_dev_or_the_only_one(
     done = build(toy_corpus, "--gate", judged)
     assert (done.exit_code, "name one with --gate-split" in done.stderr) == (2, True)
     assert build(toy_corpus, "--gate", judged, "--gate-split", "autumn").exit_code == 0
+
+
+def test_a_version_that_went_live_meanwhile_is_what_counts(
+    build: Run, root: IndexRoot, toy_corpus: Path, judged: Path
+) -> None:
+    """Another version is published while the gate compares; it waits for the lock then, and looks again."""
+    for _ in range(2):
+        assert build(toy_corpus, "--no-publish").exit_code == 0
+    _, other, new = root.versions()
+    gate: list[dict[str, Any]] = []
+    options = GateOptions(data=judged)
+    thread = threading.Thread(
+        target=lambda: gate.append(judge(IndexRoot(root.path), new, options, publish=True))
+    )
+    with root.locked():
+        thread.start()
+        time.sleep(1.0)
+        root.publish(other)
+    thread.join()
+    assert gate[0]["against"] == other
+    assert (root.current(), root.history()[0]) == (new, other)

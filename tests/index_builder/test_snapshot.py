@@ -4,6 +4,7 @@ import io
 import json
 import random
 import tarfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -297,3 +298,23 @@ def test_names_that_say_no_format_and_files_that_are_not_there_are_refused(
     assert (done.exit_code, "cannot write" in done.stderr) == (4, True)
     assert run("import", "--output", tmp_path / "x", tmp_path / "v.tar").exit_code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_two_imports_at_once_give_one_version(archive: bytes, tmp_path: Path) -> None:
+    """Each through a root of its own, so that the lock on the disk decides."""
+    found: list[bool] = []
+    barrier = threading.Barrier(3)
+
+    def load() -> None:
+        barrier.wait()
+        found.append(import_version(IndexRoot(tmp_path / "root"), io.BytesIO(archive)).was_there)
+
+    threads = [threading.Thread(target=load) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [False, True, True]
+    root = IndexRoot(tmp_path / "root")
+    verify(root.folder(VERSION), "index")
+    assert sorted(path.name for path in root.path.iterdir()) == [".lock", VERSION]

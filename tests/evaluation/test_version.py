@@ -1,0 +1,62 @@
+"""Versions are asked as a service asks them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.evaluation.version import CANDIDATES, VersionSearch
+from glow.search import Index, SearchParams, build_dense
+from service.ranking import rank_dense, rank_hybrid
+from service.settings import Settings
+
+TEXTS = ["what about bees", "ants", "", "🐝", "water for rice", "the moon pulls tides"]
+
+
+@pytest.fixture(scope="module")
+def index(toy_index: Path) -> Index:
+    root = IndexRoot(toy_index)
+    return Index.open(root.folder(root.current()))
+
+
+def test_hits_are_those_of_the_service(index: Index) -> None:
+    search = VersionSearch(index, TEXTS)
+    assert search.retrievers == ("dense", "hybrid")
+    assert Settings(index_root=Path()).default_candidates == CANDIDATES
+    found = {retriever: search.ids(retriever) for retriever in search.retrievers}
+    for place, text in enumerate(TEXTS):
+        tokens = index.preprocessor.query(text)
+        if not tokens.words:
+            assert found["dense"][place] == found["hybrid"][place] == ()
+            continue
+        vector = index.encoder.encode([tokens])[0]
+        ranked = {
+            "dense": rank_dense(index, vector, 10, SearchParams()),
+            "hybrid": rank_hybrid(index, text, vector, CANDIDATES, SearchParams(), index.fusion),
+        }
+        for retriever, expected in ranked.items():
+            ids = tuple(document.id for document in index.documents.rows(expected.rows[:10].tolist()))
+            assert (retriever, found[retriever][place]) == (retriever, ids)
+
+
+def test_recall_is_the_share_of_what_comparing_with_all_finds(index: Index) -> None:
+    """Of an index that looks into 64 of several hundred lists, over vectors without any order to go by."""
+    assert VersionSearch(index, TEXTS).recall() == 1.0
+    assert VersionSearch(index, ["", " "]).recall() is None
+    generator = np.random.default_rng(0)
+    vectors = generator.standard_normal((20_000, index.dense.dimensions)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rough = build_dense(vectors, "ivf-flat", "cpu")
+    recall = VersionSearch(replace(index, dense=rough), TEXTS).recall()
+    queries = index.encoder.encode(
+        [tokens for text in TEXTS if (tokens := index.preprocessor.query(text)).words]
+    )
+    best = np.argsort(-(queries @ vectors.T), axis=1)[:, :10]
+    found = rough.search(queries, 10)[1]
+    shares = [
+        len(set(one) & set(other)) / 10 for one, other in zip(best.tolist(), found.tolist(), strict=True)
+    ]
+    assert recall == pytest.approx(float(np.mean(shares)))
+    assert recall < 1.0
