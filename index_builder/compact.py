@@ -222,7 +222,9 @@ class _Compaction:
         writer.hashes = manifest.hashes
         parents = {name: parent for name, parent in manifest.parents.items() if name != "base"}
         writer.parents = {**parents, "version": {"name": manifest.name, "hash": manifest.hash}}
-        writer.parameters = {**manifest.parameters, "kind": kind}
+        # A gate judged the version before, not this one.
+        inherited = {name: value for name, value in manifest.parameters.items() if name != "gate"}
+        writer.parameters = {**inherited, "kind": kind}
         writer.counts = {
             "documents": documents,
             "rejects": 0,

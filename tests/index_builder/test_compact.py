@@ -34,7 +34,13 @@ def make(kind: IndexKind, model: Path, folder: Path) -> IndexRoot:
     build(BuildOptions(model, str(folder / "base"), folder / "index", index=kind), stages())
     root = IndexRoot(folder / "index")
     root.publish(
-        derive(root, root.current(), {}, {}, lambda path: Fusion(method="rrf", k=7).save(path / FUSION_FILE))
+        derive(
+            root,
+            root.current(),
+            {},
+            {"gate": {"status": "passed"}},
+            lambda path: Fusion(method="rrf", k=7).save(path / FUSION_FILE),
+        )
     )
     (folder / "new").write_text('{"_id": "d7", "text": "a zebra"}\n')
     (folder / "ids").write_text("d0\n")
@@ -63,6 +69,7 @@ def test_every_kind_stays_what_it_is(kind: IndexKind, toy_model: Path, tmp_path:
     assert report["index"]["kind"] == after.dense.kind == kind and after.delta is None
     assert after.fusion == before.fusion == Fusion(method="rrf", k=7)
     assert after.manifest.hashes == before.manifest.hashes and after.documents.count == COUNT - 1
+    assert "gate" not in after.manifest.parameters
     assert after.manifest.parents["version"]["name"] == before.version
     assert json.loads((root.folder(after.version) / "report.json").read_bytes())["status"] == "compacted"
     query = after.encoder.encode([after.preprocessor.query("a zebra")])
