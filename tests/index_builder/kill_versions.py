@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from glow.artifact import IndexRoot, write_artifact
+from glow.artifact import IndexRoot, verify, write_artifact
+from glow.errors import ArtifactError
 from index_builder.gc import collect
 from index_builder.snapshot import import_version
 
@@ -84,6 +85,17 @@ def run(work: Callable[[IndexRoot], object], root: IndexRoot, deadly: int) -> in
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def faults(root: IndexRoot) -> list[str]:
+    """Versions that can be seen and are not whole."""
+    found = []
+    for version in root.versions():
+        try:
+            verify(root.folder(version), "index")
+        except ArtifactError as error:
+            found.append(str(error))
+    return found
+
+
 def main() -> None:
     folder, archive, chance, runs = (
         Path(sys.argv[1]),
@@ -100,7 +112,7 @@ def main() -> None:
         for moment in sorted(chance.sample(range(count), min(runs, count))):
             root = make(folder / f"{name}-{moment}")
             code = run(work, root, moment)
-            live = root.current()
+            live, damaged = root.current(), faults(root)
             again = run(work, root, -1)
             found.append(
                 {
@@ -109,6 +121,7 @@ def main() -> None:
                     "of": count,
                     "code": code,
                     "live": live,
+                    "damaged": damaged,
                     "again": again,
                     "root": str(root.path),
                 }
