@@ -19,12 +19,13 @@ from index_builder.encode import batch_tokens
 from index_builder.gate import publish_gated
 from index_builder.options import BuildOptions
 from index_builder.passages import describe_passages, open_cutter
+from index_builder.prepared import Corpus
 from index_builder.progress import Stages
 from index_builder.rejects import REJECTS_FILE
 from index_builder.report import build_report, describe_explain, describe_index, stage_seconds, write_json
 from index_builder.runners import require_runner
 from index_builder.source import Source, open_sources
-from index_builder.steps import Corpus, Steps
+from index_builder.steps import Steps
 from index_builder.work import RESUME_HINT, Step, WorkFolder, open_work
 from index_builder.work_key import work_key
 

@@ -6,7 +6,7 @@ encoding, so what is made per document (columns, impacts) comes after it, over a
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from index_builder.encode import EncodeJob, batch_tokens
 from index_builder.encoding import Encoded, encode_shards
 from index_builder.options import BuildOptions
 from index_builder.passages import cut_documents
+from index_builder.prepared import Corpus, Terms
 from index_builder.progress import Stages
 from index_builder.recall import measure_recall
 from index_builder.rejects import REJECTS_FILE, RejectLog
@@ -41,46 +42,12 @@ from index_builder.shards import plan_shards
 from index_builder.source import Source
 from index_builder.work import Step, WorkFolder
 
-__all__ = ["Corpus", "Steps", "Terms"]
+__all__ = ["Steps"]
 
 CORPUS_TERMS = "corpus"
 """Folder of the read step: the term table of the documents, which the lexical index takes its words from."""
 SHARDS_FOLDER = "shards"
 Advance = Callable[[int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """The term table of the index, and the step that made it."""
-
-    step: Step
-    table: TermTable
-
-
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """Documents as they are after a step.
-
-    Attributes:
-        step: holds the store, and `rejects.jsonl` where there are rejects.
-        stats: counts and the term table of what was read.
-        store: the documents.
-        rejects: what is wrong -> lines.
-        passages: where they are cut; None where they stay whole.
-        cut: the step that cut them.
-    """
-
-    step: Step
-    stats: CorpusStats
-    store: DocumentStore
-    rejects: dict[str, int]
-    passages: PassageMap | None = None
-    cut: Step | None = None
-
-    @property
-    def vectors(self) -> int:
-        """Vectors that the corpus needs."""
-        return len(self.passages) if self.passages else self.store.count
 
 
 class Steps:

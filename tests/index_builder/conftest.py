@@ -116,5 +116,5 @@ def limited_disk(size_bytes: int) -> Iterator[None]:
 
 @pytest.fixture
 def disk_of() -> Callable[[int], AbstractContextManager[None]]:
-    """Makes a disk, for a block, on which no file grows beyond a size: `with disk_of(1 << 10): …`."""
+    """Stands for a full disk: no file grows beyond a size in a block of `with disk_of(1 << 10)`."""
     return limited_disk
