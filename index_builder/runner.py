@@ -11,6 +11,7 @@ from typing import Protocol, Self
 
 from glow.errors import GlowError
 from index_builder.encode import EncodeError, EncodeJob, ShardEncoder
+from index_builder.memory import release_memory
 from index_builder.shards import Shard, ShardReport
 
 __all__ = ["Outcome", "Runner", "ThreadRunner", "attempt"]
@@ -73,6 +74,8 @@ def attempt(encoder: ShardEncoder, shard: Shard) -> Outcome:
         raise
     except Exception as error:  # the tower's and the tokeniser's own errors are of no known type
         return Outcome(shard, fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
+    finally:
+        release_memory()  # what one shard leaves scattered would grow with their number
 
 
 class ThreadRunner:

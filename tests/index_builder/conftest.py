@@ -116,5 +116,5 @@ def limited_disk(size_bytes: int) -> Iterator[None]:
 
 @pytest.fixture
 def disk_of() -> Callable[[int], AbstractContextManager[None]]:
-    """Stands for a full disk: no file grows beyond a size in a block of `with disk_of(1 << 10)`."""
+    """Stands for a full disk: no file grows beyond so many bytes in its block."""
     return limited_disk
