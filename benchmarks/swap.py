@@ -1,0 +1,249 @@
+"""A swap under load: failed and mixed answers, the 99th percentile during against at rest, memory after many.
+
+python benchmarks/swap.py --index-root INDEX_ROOT --data $DATA/tldr [--swaps 20] [--workers 1] [--leak]
+
+INDEX_ROOT has two versions of about the same size (the newest two are taken, or `--version` twice), best with different
+documents: every hit is looked up among those of the version that its answer names. They are linked into a root of the
+benchmark's own, between whose versions CURRENT goes back and forth while two clients search, each for another query every
+time. `during` are requests that overlap the time from a change of CURRENT until every worker has followed. With `--leak` the
+service keeps what it should release, and the check of memory must fail.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+HERE = Path(__file__).resolve().parent
+sys.path[1:1] = [str(HERE / "serving"), str(HERE.parent)]
+
+from report import emit, percentiles, table, verdict
+from servers import ROOT, Running, ServerSpec, our_service, running
+from workload import Request as Asked
+from workload import call, query_texts, search_request
+
+from glow.artifact import IndexRoot
+from glow.search import Index
+from service.settings import Settings
+
+MOST_SLOWER, MOST_GROWTH = 3.0, 1.1
+FOLLOW_WITHIN_S = 600.0
+CLIENTS = 2
+
+
+@dataclass(eq=False)
+class Client(threading.Thread):
+    """Searches until it is told to stop; a row for each answer: start, end (seconds), version, and whether it is right."""
+
+    port: int
+    texts: list[str]
+    ids: dict[str, frozenset[str]]
+    rows: list[tuple[float, float, str]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    mixed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__(daemon=True)
+        self.enough = threading.Event()
+
+    def run(self) -> None:
+        """Asks, one request after the other on one connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        for number in range(1 << 62):
+            if self.enough.is_set():
+                return
+            text = f"{self.texts[number % len(self.texts)]} {number // len(self.texts) or ''}"
+            started = time.perf_counter()
+            connection.request(
+                "POST", "/search", search_request(text).body, {"Content-Type": "application/json"}
+            )
+            response = connection.getresponse()
+            body = response.read()
+            ended = time.perf_counter()
+            if response.status != 200:
+                self.failed.append(f"{response.status} {body[:200]!r}")
+                continue
+            answer = json.loads(body)
+            version = answer["index"]["version"]
+            named = {version, response.headers["x-index-version"]}
+            self.mixed += len(named) > 1 or any(hit["id"] not in self.ids[version] for hit in answer["hits"])
+            self.rows.append((started, ended, version))
+
+
+def main(
+    index_root: Annotated[Path, typer.Option(help="Index root with two versions.")],
+    data: Annotated[list[Path], typer.Option(help="BEIR folder whose queries are asked.")],
+    version: Annotated[list[str] | None, typer.Option(help="The two versions; else the newest two.")] = None,
+    swaps: Annotated[int, typer.Option(help="How many.", min=2)] = 20,
+    rest_s: Annotated[float, typer.Option(help="Seconds at rest before.")] = 15.0,
+    pause_s: Annotated[float, typer.Option(help="Seconds between two swaps.")] = 1.0,
+    workers: Annotated[int, typer.Option(help="Processes that serve.")] = 1,
+    leak: Annotated[bool, typer.Option(help="Remove the release: the check must fail.")] = False,
+    cores: Annotated[str, typer.Option(help="Cores of the service.")] = "0,1",
+    flags: Annotated[str, typer.Option(help="More flags of the service.")] = "--cache-entries 0",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
+    markdown_file: Annotated[
+        Path | None, typer.Option("--markdown", help="Where to write the table.")
+    ] = None,
+) -> None:
+    """Swaps, and asks meanwhile; exit status 1 where a check comes out other than it should."""
+    names = version or IndexRoot(index_root).versions()[-2:]
+    if len(names) != 2:
+        raise typer.BadParameter(f"expected two versions in {index_root}, found {names}")
+    texts = query_texts(data)
+    with tempfile.TemporaryDirectory(dir=index_root.parent) as scratch:
+        folder = Path(scratch)
+        root = _linked(index_root, names, folder / "root")
+        ids = {name: _ids(root / name) for name in names}
+        options = ["--workers", str(workers), *flags.split()]
+        spec = _leaking(root) if leak else our_service(root, *options)
+        with running(spec, folder, cores) as server, _asking(server, texts, ids) as clients:
+            time.sleep(2.0)  # the first requests fill what is lazy
+            begun = time.perf_counter()
+            time.sleep(rest_s)
+            rest = (begun, time.perf_counter())
+            spans, memory = [], []
+            for number in range(swaps):
+                spans.append(_swap(server, root, names[(number + 1) % 2], wait_for_release=not leak))
+                memory.append(round(server.memory_mb(), 1))
+                time.sleep(pause_s)
+    report = _report(clients, rest, spans, memory, leak=leak)
+    emit(report, _markdown(report), json_file, markdown_file)
+    good = [row["holds"] for row in report["verdicts"]]
+    raise typer.Exit(int(good[-1]) if leak else int(not all(good)))
+
+
+def _linked(index_root: Path, names: list[str], target: Path) -> Path:
+    for name in names:
+        shutil.copytree(index_root / name, target / name, copy_function=os.link)
+    _point(target, names[0])
+    return target
+
+
+def _point(root: Path, name: str) -> None:
+    """As `publish`, without its checksums: they are the publisher's work, here on the machine that is measured."""
+    (root / ".CURRENT").write_text(f"{name}\n", encoding="utf-8")
+    (root / ".CURRENT").replace(root / "CURRENT")
+
+
+def _ids(folder: Path) -> frozenset[str]:
+    return frozenset(document.id for document in Index.open(folder).documents.scan())
+
+
+@contextmanager
+def _asking(server: Running, texts: list[str], ids: dict[str, frozenset[str]]) -> Iterator[list[Client]]:
+    part = len(texts) // CLIENTS
+    clients = [
+        Client(server.port, texts[start : start + part], ids) for start in range(0, part * CLIENTS, part)
+    ]
+    for client in clients:
+        client.start()
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.enough.set()
+        for client in clients:
+            client.join(60)
+
+
+def _swap(server: Running, root: Path, name: str, *, wait_for_release: bool) -> tuple[float, float]:
+    """Changes CURRENT; returns from when to when, until every worker serves it and holds no other version."""
+    started = time.perf_counter()
+    _point(root, name)
+    while time.perf_counter() - started < FOLLOW_WITHIN_S:
+        time.sleep(0.1)
+        status, body = call(server.port, Asked("/info"))
+        info = json.loads(body) if status == 200 else {"index": {"version": ""}}
+        if info["index"]["version"] == name and info["workers"]["following"] == info["workers"]["count"]:
+            followed = time.perf_counter()
+            while (
+                wait_for_release
+                and b"glow_index_versions_open 1.0" not in call(server.port, Asked("/metrics"))[1]
+            ):
+                time.sleep(0.1)
+            return started, followed
+    raise RuntimeError(f"{name} is not served after {FOLLOW_WITHIN_S:g} s")
+
+
+def _report(
+    clients: list[Client],
+    rest: tuple[float, float],
+    spans: list[tuple[float, float]],
+    memory: list[float],
+    *,
+    leak: bool,
+) -> dict[str, Any]:
+    times = np.array([row[:2] for client in clients for row in client.rows])
+    took_ms = (times[:, 1] - times[:, 0]) * 1_000
+
+    def between(start: float, end: float) -> np.ndarray:
+        return (times[:, 1] >= start) & (times[:, 0] <= end)
+
+    at_rest = percentiles(took_ms[between(*rest)])
+    within = np.logical_or.reduce([between(*span) for span in spans])
+    during = percentiles(took_ms[within])
+    whole = percentiles(took_ms[between(spans[0][0], spans[-1][1])])
+    failed = [text for client in clients for text in client.failed]
+    mixed = sum(client.mixed for client in clients)
+    slower = round((during["p99"] or 0.0) / (at_rest["p99"] or 1.0), 2)
+    growth = round(memory[-1] / memory[0], 3)
+    bar = f"memory after the last swap at most {MOST_GROWTH} times that after the first"
+    verdicts = [
+        verdict("no answer but 200", len(failed), not failed),
+        verdict("each answer names one version, and its hits exist in it", mixed, mixed == 0),
+        verdict(
+            f"p99 during swaps at most {MOST_SLOWER:g} times that at rest", slower, slower <= MOST_SLOWER
+        ),
+        verdict(f"{bar}, release removed: must fall short" if leak else bar, growth, growth <= MOST_GROWTH),
+    ]
+    return {
+        "swaps": len(spans),
+        "answers": len(times),
+        "follow_s": percentiles(np.array([end - start for start, end in spans])),
+        "at_rest_ms": at_rest,
+        "during_ms": {**during, "answers": int(within.sum())},
+        "whole_ms": whole,
+        "memory_mb": memory,
+        "failed": failed[:10],
+        "verdicts": verdicts,
+    }
+
+
+def _markdown(report: dict[str, Any]) -> str:
+    names = {"at_rest_ms": "at rest", "during_ms": "while swaps are under way", "whole_ms": "pauses included"}
+    rows = [[name, *(report[key][part] for part in ("p50", "p99", "max"))] for key, name in names.items()]
+    memory = report["memory_mb"]
+    more = [
+        ["seconds to follow", *(report["follow_s"][part] for part in ("p50", "p99", "max"))],
+        ["resident MB after first, last; most", memory[0], memory[-1], max(memory)],
+    ]
+    return table([f"{report['swaps']} swaps, milliseconds", "p50", "p99", "max"], [*rows, *more])
+
+
+def _leaking(root: Path) -> ServerSpec:
+    plain = our_service(root)
+    settings = Settings(index_root=root, access_log=False, page=False, log_level="warning", workers=1)
+    command = [sys.executable, "-m", "uvicorn", "swap_leak:leaking", "--factory", "--port", "{port}"]
+    return ServerSpec(
+        "leaking",
+        [*command, "--no-access-log", "--log-level", "warning"],
+        plain.ready,
+        {**settings.to_environment(), "GLOW_CACHE_ENTRIES": "0", "PYTHONPATH": f"{HERE}:{ROOT}"},
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,26 @@
+"""The service with the release of old versions removed: what `swap.py --leak` measures to show that it would see it."""
+
+from fastapi import FastAPI
+
+from service.app import from_environment
+from service.resources import OpenVersion, Resources
+
+__all__ = ["leaking"]
+
+
+class _Hoarding(Resources):
+    """Keeps every version that was ever live, as a forgotten list or a cache without a bound does."""
+
+    kept: list[OpenVersion] = []  # noqa: RUF012 - shared on purpose, and never emptied
+
+    def use(self, opened: OpenVersion) -> None:
+        """As ever, and keeps it."""
+        self.kept.append(opened)
+        super().use(opened)
+
+
+def leaking() -> FastAPI:
+    """The app of `python -m service`, hoarding; uvicorn's factory."""
+    app = from_environment()
+    app.state.service.resources.__class__ = _Hoarding
+    return app
