@@ -66,7 +66,7 @@ def test_vectors_are_those_of_all_shards_in_order(tmp_path: Path) -> None:
     assert vectors.shape == (40, 2)
     assert vectors[0:100][:, 0].tolist() == list(range(40))
     assert vectors[15:18][:, 0].tolist() == [15, 16, 17]
-    assert vectors[np.array([[39, 0], [17, 17]])][..., 0].tolist() == [[39, 0], [17, 17]]
+    assert vectors[np.array([[39, 0], [20, 17]])][..., 0].tolist() == [[39, 0], [20, 17]]
     assert sum(done) == 40
 
 
