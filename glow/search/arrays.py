@@ -1,5 +1,6 @@
 """Arrays that lie in files of an artefact: memory-mapped, and checked before anything relies on them."""
 
+import os
 import tokenize
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from glow.errors import FormatError
 
-__all__ = ["map_array", "map_bytes"]
+__all__ = ["allocate", "map_array", "map_bytes", "new_array"]
 
 
 def map_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
@@ -57,6 +58,31 @@ def map_bytes(path: Path) -> NDArray[np.uint8]:
         return np.memmap(path, np.uint8, "r").view(np.ndarray) if size else np.empty(0, np.uint8)
     except (OSError, ValueError) as error:
         raise FormatError(f"cannot read {_name(path)}: {error}; rebuild the index") from error
+
+
+def new_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
+    """A new `.npy` file of zeros, mapped to be written in any order; an empty one is an array in memory.
+
+    Raises:
+        OSError: the disk, now and not when it is written.
+    """
+    if length == 0:  # an empty file cannot be mapped
+        np.save(path, np.empty(0, kind), allow_pickle=False)
+        return np.empty(0, kind)
+    found: NDArray[Any] = np.lib.format.open_memmap(path, "w+", kind, (length,))
+    allocate(path, 0, path.stat().st_size)
+    return found
+
+
+def allocate(path: Path, start: int, size_bytes: int) -> None:
+    """Takes the room of bytes that are about to be written through a map: on a full disk, those would end the process.
+
+    Raises:
+        OSError: the disk has not that much.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), start, size_bytes)
 
 
 def _name(path: Path) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from glow.search.arrays import allocate
 from glow.search.columns_format import ArrayName, PartHeader, Place
 from glow.search.metadata import Scalar, ValueType
 
@@ -64,6 +65,7 @@ class ValuesFile:
         """Room for an array of zeros, to be filled in any order; length >= 1."""
         start = self._align()
         self._file.flush()
+        allocate(self._path, start, np.dtype(kind).itemsize * length)
         found: NDArray[Any] = np.memmap(self._path, kind, "r+", start, (length,))
         self._file.seek(0, 2)
         return Place(start=start, size_bytes=found.nbytes), found

@@ -8,11 +8,11 @@ counting alone tells.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.search.arrays import new_array
 from glow.search.fold import Kept
 from glow.search.impacts import ImpactIndex
 from glow.search.impacts_format import (
@@ -94,8 +94,8 @@ class _Part:
 
 def _write(parts: Sequence[_Part], starts: NDArray[np.int64], folder: Path) -> NDArray[np.float32]:
     """Puts every posting in its place; returns each word's largest impact, float32 [v]."""
-    all_rows = _array(folder / ROWS_FILE, np.uint32, int(starts[-1]))
-    all_impacts = _array(folder / VALUES_FILE, np.float32, int(starts[-1]))
+    all_rows = new_array(folder / ROWS_FILE, np.uint32, int(starts[-1]))
+    all_impacts = new_array(folder / VALUES_FILE, np.float32, int(starts[-1]))
     heads = starts[:-1].copy()  # where the next posting of each word goes
     maxima = np.zeros(len(heads), np.float32)
     for part in parts:
@@ -110,11 +110,3 @@ def _write(parts: Sequence[_Part], starts: NDArray[np.int64], folder: Path) -> N
             np.maximum.at(maxima, moved, impacts[stay])
             heads[there] += counts
     return maxima
-
-
-def _array(path: Path, kind: type[np.generic], length: int) -> NDArray[Any]:
-    """A new file of an array; an empty one cannot be mapped."""
-    if length == 0:
-        np.save(path, np.empty(0, kind))
-        return np.empty(0, kind)
-    return np.lib.format.open_memmap(path, "w+", kind, (length,))

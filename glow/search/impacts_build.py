@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.search.arrays import new_array
 from glow.search.impacts_format import (
     HEADER_FILE,
     MAXIMA_FILE,
@@ -107,8 +108,8 @@ class ImpactWriter:
 
     def _place(self, starts: NDArray[np.int64], postings: int, to_impacts: ToImpacts) -> NDArray[np.float32]:
         """Puts every posting in its place; returns each word's largest impact, float32 [v]."""
-        all_rows = self._array(ROWS_FILE, np.uint32, postings)
-        all_impacts = self._array(VALUES_FILE, np.float32, postings)
+        all_rows = new_array(self._folder / ROWS_FILE, np.uint32, postings)
+        all_impacts = new_array(self._folder / VALUES_FILE, np.float32, postings)
         if postings == 0:
             return np.empty(0, np.float32)
         heads = np.cumsum(self._counts) - self._counts  # where the next posting of each word goes
@@ -120,14 +121,6 @@ class ImpactWriter:
             heads[there] += counts
         maxima: NDArray[np.float32] = np.maximum.reduceat(all_impacts, starts[:-1])
         return maxima
-
-    def _array(self, name: str, kind: type[np.generic], length: int) -> NDArray[Any]:
-        """A new file of an array; an empty one cannot be mapped."""
-        path = self._folder / name
-        if length == 0:
-            np.save(path, np.empty(0, kind))
-            return np.empty(0, kind)
-        return np.lib.format.open_memmap(path, "w+", kind, (length,))
 
     def _flush(self) -> None:
         words = np.array(self._ids, np.uint32)

@@ -95,7 +95,7 @@ def _describe(index: Index) -> dict[str, Any]:
         "dimensions": index.dense.dimensions,
         "hashes": manifest.hashes,
         "parts": _parts(index),
-        "passages": None if index.passages is None else len(index.passages),
+        "passages": manifest.counts.get("passages"),
         "fusion": None if index.impacts is None else index.fusion.model_dump(),
         "columns": _columns(index),
     }

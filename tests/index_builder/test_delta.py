@@ -5,6 +5,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,34 @@ def test_two_at_once_wait_for_each_other_or_are_refused(upsert: Run, run: Run, r
     assert upsert([BEES], "--wait", 10).exit_code == 0
     holder.join()
     assert live(root).documents.count == 51
+
+
+@pytest.mark.parametrize("size_bytes", [1 << 10, 1 << 13, 20_000])
+def test_a_full_disk_leaves_the_live_version_and_the_command_can_be_run_again(
+    run: Run,
+    root: IndexRoot,
+    lines_file: LinesFile,
+    toy_model: Path,
+    disk_of: Callable[[int], AbstractContextManager[None]],
+    size_bytes: int,
+) -> None:
+    some = [{**BEES, "_id": f"new/{number}", "text": f"bees {number} " * 300} for number in range(5)]
+    fixed = ("--model", toy_model, "--output", root.path, "--threads", 1)
+    command = ("upsert", "--input", lines_file(some), *fixed)
+    base = root.current()
+    with disk_of(size_bytes):
+        done = run(*command)
+    assert done.exit_code == 4 and "the live index is unchanged" in done.stderr, done.stderr
+    assert root.current() == base and root.versions() == [base]
+    assert run(*command).exit_code == 0
+    version = root.current()
+    with disk_of(size_bytes):
+        done = run("compact", "--output", root.path)
+    assert done.exit_code == 4 and "the live index is unchanged" in done.stderr, done.stderr
+    assert root.current() == version
+    left = {path.name for path in root.path.iterdir()}
+    assert left == {".lock", "CURRENT", base, version}
+    assert run("compact", "--output", root.path).exit_code == 0 and live(root).documents.count == 55
 
 
 def test_verify_and_publish_see_a_damaged_delta(upsert: Run, run: Run, root: IndexRoot) -> None:

@@ -11,7 +11,7 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, FormatError, IntegrityError, MismatchError
 from glow.records import Document
-from glow.search import DocumentStore, DocumentWriter, Index, RowMask, build_dense
+from glow.search import DenseIndex, DocumentStore, DocumentWriter, Index, RowMask, build_dense
 from glow.search.delta import Delta, join
 from glow.search.delta_build import joined_order
 from glow.search.delta_format import DeltaHeader, read_tombstones
@@ -58,6 +58,9 @@ def opened(root: IndexRoot) -> Callable[..., Index]:
 
 def test_a_version_opened_like_another_shares_what_is_the_same(opened: Callable[..., Index]) -> None:
     base = opened(0)
+    assert (
+        type(base.dense) is DenseIndex and type(base.documents) is DocumentStore
+    )  # a plain index pays nothing
     first = opened(1, base)
     second = opened(2, first)
     assert base.parts is not None and second.parts is not None and base.delta is None

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError
+from glow.search.arrays import new_array
 from glow.search.impacts import ImpactIndex
 from glow.search.impacts_build import ImpactWriter
 from glow.search.impacts_format import IMPACTS_FILES
@@ -123,3 +124,10 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, fault: str) -> None:
     with pytest.raises(FormatError, match=name if name.endswith("/") else f"{name}|vocabulary") as error:
         ImpactIndex.open(folder)
     assert "impacts" in str(error.value)
+
+
+def test_a_new_array_has_its_room_on_the_disk_before_it_is_written(tmp_path: Path) -> None:
+    """Else a full disk would end the process by a signal."""
+    found = new_array(tmp_path / "a.npy", np.uint32, 1 << 20)
+    assert (tmp_path / "a.npy").stat().st_blocks * 512 >= 4 << 20
+    assert not found.any() and len(new_array(tmp_path / "b.npy", np.uint32, 0)) == 0
