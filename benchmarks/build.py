@@ -30,6 +30,7 @@ from glow.artifact import IndexRoot
 
 ROOT = Path(__file__).parent.parent
 WINDOW_WORDS = 110
+"""Fill the model's budget; `--words` makes them shorter, which makes encoding faster and nothing else smaller."""
 SAMPLE_S = 0.1
 STAGES = ("read", "terms", "encode", "columns", "lexical", "index", "recall", "check")
 MIB = 2**20
@@ -62,6 +63,7 @@ def main(
     index: Annotated[str, typer.Option(help="Kind of dense index.")] = "auto",
     threads: Annotated[int, typer.Option(help="Threads of a build of one worker, and of FAISS.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the times of the kills.")] = 0,
+    words: Annotated[int, typer.Option(help="Of each document.")] = WINDOW_WORDS,
     out: Annotated[Path | None, typer.Option(help="Write the tables to this file, too.")] = None,
 ) -> None:
     """Prints markdown tables."""
@@ -71,7 +73,7 @@ def main(
         folder = Path(scratch)
         for size in sizes:
             source = folder / f"{size}.jsonl"
-            _make_corpus(data / "corpus.jsonl", size, source)
+            _make_corpus(data / "corpus.jsonl", size, words, source)
             for count in counts:
                 options = ["--index", index, "--workers", str(count), "--threads", str(max(threads, count))]
                 root = folder / f"index-{size}-{count}"
@@ -86,7 +88,7 @@ def main(
             options = ["--index", index, "--workers", str(count), "--threads", str(max(threads, count))]
             killed = _build(folder / f"{size}.jsonl", folder / "killed", options, after)
     text = (
-        "\n".join([*_head(index), *_speed(found), *_memory(found), *_kills(found, sizes, counts, killed)])
+        "\n".join([*_head(index, words), *_speed(found), *_memory(found), *_kills(found, sizes, counts, killed)])
         + "\n"
     )
     sys.stdout.write(text)
@@ -94,35 +96,35 @@ def main(
         out.write_text(text, encoding="utf-8")
 
 
-def _make_corpus(corpus: Path, wanted: int, out: Path) -> None:
-    """Writes `wanted` windows of words, evenly over all bodies."""
+def _make_corpus(corpus: Path, wanted: int, length: int, out: Path) -> None:
+    """Writes `wanted` windows of `length` words, evenly over all bodies."""
     bodies = []
     with corpus.open("rb") as file:
         for line in file:
             document = json.loads(line)
             bodies.append((document.get("title", ""), document["text"].split()))
-    stride = float(WINDOW_WORDS)
-    while _count(bodies, stride) < wanted:
+    stride = float(length)
+    while _count(bodies, length, stride) < wanted:
         stride *= 0.95
-    spare = _count(bodies, stride) / wanted
+    spare = _count(bodies, length, stride) / wanted
     with out.open("w", encoding="utf-8") as file:
         number = written = 0
         for title, words in bodies:
-            for start in _starts(len(words), stride):
+            for start in _starts(len(words), length, stride):
                 if number >= written * spare and written < wanted:
-                    text = " ".join(words[start : start + WINDOW_WORDS])
+                    text = " ".join(words[start : start + length])
                     value = {"_id": f"w{written}", "title": title, "text": text, "words": len(words)}
                     file.write(json.dumps(value, ensure_ascii=False) + "\n")
                     written += 1
                 number += 1
 
 
-def _count(bodies: list[tuple[str, list[str]]], stride: float) -> int:
-    return sum(len(_starts(len(words), stride)) for _, words in bodies)
+def _count(bodies: list[tuple[str, list[str]]], length: int, stride: float) -> int:
+    return sum(len(_starts(len(words), length, stride)) for _, words in bodies)
 
 
-def _starts(words: int, stride: float) -> list[int]:
-    count = 1 + max(0, int((words - WINDOW_WORDS) / stride + 0.999)) if words else 0
+def _starts(words: int, length: int, stride: float) -> list[int]:
+    count = 1 + max(0, int((words - length) / stride + 0.999)) if words else 0
     return [int(place * stride) for place in range(count)]
 
 
@@ -167,9 +169,9 @@ def _tree_bytes(pid: int) -> int:
     return own + sum(_tree_bytes(int(child)) for child in children)
 
 
-def _head(index: str) -> list[str]:
+def _head(index: str, words: int) -> list[str]:
     facts = ", ".join(f"{key} {value}" for key, value in machine().items())
-    return [f"Windows of {WINDOW_WORDS} words of MedQuAD, `--index {index}`; {facts}.", ""]
+    return [f"Windows of {words} words of MedQuAD, `--index {index}`; {facts}.", ""]
 
 
 def _speed(found: dict[tuple[int, int], Built]) -> list[str]:
