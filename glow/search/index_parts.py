@@ -84,6 +84,14 @@ class Parts:
 
         return below(self.files) == below(files)
 
+    def holds(self, files: Mapping[str, tuple[FileKey, str]], path: str) -> bool:
+        """Whether another version's files below a path have the same content, be they the same files or copies."""
+
+        def below(found: Mapping[str, tuple[FileKey, str]]) -> dict[str, str]:
+            return {name: digest for name, (_, digest) in found.items() if name.startswith(path)}
+
+        return below(self.files) == below(files)
+
 
 def open_parts(
     folder: Path, manifest: Manifest, rows: Rows, device: Device, threads: int, like: Parts | None
@@ -110,8 +118,10 @@ def open_parts(
 
     model = same(f"{MODEL_FOLDER}/", f"{TERMS_FOLDER}/")
     _check_copies(manifest, QUERY_SIDE_FILES)
-    preprocessor = model.preprocessor if model else _open_preprocessor(folder, manifest)
-    encoder = model.encoder if model else _open_encoder(folder, preprocessor, device, threads)
+    # Of a rebuild by the same model: making a tower and its word pieces anew would hold up those who search meanwhile.
+    tower = old if old is not None and old.holds(files, f"{MODEL_FOLDER}/") else None
+    preprocessor = model.preprocessor if model else _open_preprocessor(folder, manifest, tower)
+    encoder = tower.encoder if tower else _open_encoder(folder, preprocessor, device, threads)
     found = same(DENSE_FILE)
     dense = found.dense if found else DenseIndex.load(folder / DENSE_FILE, device)
     found = same(DOCUMENTS_FILE)
@@ -153,14 +163,14 @@ def model_parent(manifest: Manifest) -> dict[str, Any]:
     return parent
 
 
-def _open_preprocessor(folder: Path, manifest: Manifest) -> Preprocessor:
+def _open_preprocessor(folder: Path, manifest: Manifest, like: Parts | None) -> Preprocessor:
     terms = TermTable.load(folder / TERMS_FOLDER)
     if terms.hash != manifest.hashes.get("terms"):
         raise MismatchError(
             f"term table of {folder.name} has hash {terms.hash[:12]}, "
             f"its manifest expects {manifest.hashes.get('terms', 'none')[:12]}; rebuild the index"
         )
-    return load_preprocessor(folder / MODEL_FOLDER, terms)
+    return load_preprocessor(folder / MODEL_FOLDER, terms, like.preprocessor.pieces if like else None)
 
 
 def _open_encoder(folder: Path, preprocessor: Preprocessor, device: Device, threads: int) -> Encoder:

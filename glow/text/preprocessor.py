@@ -179,12 +179,15 @@ def _words(document: Document, spec: FieldSpec, pieces: WordPieces) -> list[str]
     return [word for value in values for word in pieces.words(value)]
 
 
-def load_preprocessor(folder: Path, terms: TermTable | None = None) -> Preprocessor:
+def load_preprocessor(
+    folder: Path, terms: TermTable | None = None, pieces: WordPieces | None = None
+) -> Preprocessor:
     """The preprocessor of a model or checkpoint folder.
 
     Args:
         folder: holds `vocab.txt`, `schema.json`, `weighting.json` and, unless `terms` is given, `terms/`.
         terms: the table to use in place of the folder's own.
+        pieces: made of the same vocabulary, for the same weighting; shared in place of new ones, which take time.
 
     Raises:
         ConfigError: schema or weighting are not valid.
@@ -192,7 +195,7 @@ def load_preprocessor(folder: Path, terms: TermTable | None = None) -> Preproces
     """
     weighting = Weighting.load(folder / "weighting.json")
     return Preprocessor(
-        WordPieces(folder / VOCABULARY_FILE, weighting.unit),
+        pieces if pieces is not None else WordPieces(folder / VOCABULARY_FILE, weighting.unit),
         FieldSchema.load(folder / "schema.json"),
         weighting,
         terms if terms is not None else TermTable.load(folder / "terms"),

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from typer.testing import CliRunner
 
 from glow.artifact import MANIFEST_FILE, IndexRoot, read_manifest
+from glow.artifact.manifest import FileRecord
 from index_builder.cli import app as index_builder
 from service.app import create_app
 from service.settings import Settings
@@ -37,6 +38,20 @@ class Versions:
         """Makes a version of the kind that its name begins with, such as `b2`; returns its folder."""
         folder = Path(shutil.copytree(self.makers[name[0]], self.path / name))
         manifest = read_manifest(folder, "index").model_copy(update={"name": name})
+        (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes())
+        return folder
+
+    def add_of_another_model(self, name: str) -> Path:
+        """As `add`, of a model that differs by a blank in one of its files."""
+        folder = self.add(name)
+        path = folder / "model" / "weighting.json"
+        path.write_bytes(path.read_bytes() + b" ")
+        digest, manifest = hashlib.sha256(path.read_bytes()).hexdigest(), read_manifest(folder, "index")
+        model = manifest.parents["model"]
+        parents = {"model": {**model, "files": {**model["files"], path.name: digest}}}
+        record = FileRecord(size_bytes=path.stat().st_size, sha256=digest)
+        files = {**manifest.files, f"model/{path.name}": record}
+        manifest = manifest.model_copy(update={"parents": parents, "files": files})
         (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes())
         return folder
 

@@ -155,7 +155,7 @@ class SlowReader:
 def test_the_old_version_is_freed_when_its_last_reader_leaves_and_not_before(
     versions: Any, serve: Serve, until: Until, toy_model: Path
 ) -> None:
-    versions.add("b1")
+    versions.add_of_another_model("b1")
     with serve(document_model=str(toy_model)) as served:
         use_everything(served)
         with no_collector():
@@ -177,7 +177,7 @@ def test_the_old_version_is_freed_when_its_last_reader_leaves_and_not_before(
             assert b"other/" not in answer
             until(lambda: not any(part() for part in parts))
             until(lambda: not held_files(versions.path / "a1"))
-            assert encoder() is not None  # the model is the same, and so is its tower
+            assert encoder() is not None  # the same model hash: the document tower is kept
             until(lambda: served.metric("glow_index_versions_open") == 1)
             assert held_files(versions.path / "b1")
 
@@ -185,7 +185,7 @@ def test_the_old_version_is_freed_when_its_last_reader_leaves_and_not_before(
 def test_the_check_of_freeing_notices_one_who_keeps_the_old_version(
     versions: Any, serve: Serve, until: Until
 ) -> None:
-    versions.add("b1")
+    versions.add_of_another_model("b1")
     with serve() as served, no_collector():
         parts = parts_of(served.service.resources.live())
         kept = served.service.resources.live()
@@ -210,3 +210,17 @@ def test_a_version_that_is_kept_in_a_circle_is_collected_in_the_end(
         del circle
         versions.publish("b1")
         until(lambda: gone() is None)
+
+
+def test_a_version_of_the_same_model_takes_over_its_tower(versions: Any, serve: Serve, until: Until) -> None:
+    with serve() as served, no_collector():
+        live = served.service.resources.live()
+        tower, pieces, old = live.encoder, live.preprocessor.pieces, weakref.ref(live)
+        dense = weakref.ref(live.dense)
+        del live
+        versions.publish("b1")
+        until(lambda: served.live == "b1")
+        until(lambda: old() is dense() is None)
+        assert served.service.resources.live().encoder is tower
+        assert served.service.resources.live().preprocessor.pieces is pieces
+        assert is_of_one_version(served.search().json())
