@@ -174,7 +174,7 @@ class IndexRoot:
                     f"no version was live before {live}, or none is left; name one of "
                     f"{', '.join(self.versions())} with `python -m index_builder publish`"
                 )
-            manifest = verify(self.folder(before[0]), "index")
+            manifest = verify(self.folder(before[0]), "index", self._verified(before[0]))
             self._write_current(before)
         return manifest
 

@@ -182,6 +182,7 @@ query_log.WRITE_EVERY_S = 0.001
 path, name, size, files, count = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])
 settings = Settings(index_root=path.parent, query_log=str(path), query_log_bytes=size, query_log_files=files)
 metrics = Metrics()
+query_log.CLOSE_WITHIN_S = 50.0  # a busy machine must not cut the last lines short
 log = query_log.QueryLog(settings, metrics)
 print("ready", flush=True)
 sys.stdin.readline()
