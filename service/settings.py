@@ -196,6 +196,11 @@ class Settings(StrictModel):
         return self.search_threads or max(1, _cores() // self.processes)
 
     @property
+    def loaders(self) -> int:
+        """How many workers load another version at the same time; the others serve meanwhile."""
+        return max(1, _cores() // 2)
+
+    @property
     def batch_limit(self) -> int:
         """Most texts of one request: each takes a permit."""
         return min(self.max_batch_queries, self.max_in_flight)

@@ -55,7 +55,8 @@ def new_service(settings: Settings) -> Service:
         pool, metrics, settings.batch_tokens, settings.batch_wait_us, arriving=lambda: admission.taken
     )
     resources = Resources(settings, metrics)
-    swap, mates = Swap(settings, resources, metrics), Mates()
+    mates = Mates()
+    swap = Swap(settings, resources, metrics, mates)
     watcher = Watcher(settings, resources, swap, mates)
     return Service(
         settings=settings,

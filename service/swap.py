@@ -17,6 +17,7 @@ from glow.errors import ArtifactError, ArtifactNotFoundError, GlowError
 from service.metrics import Metrics
 from service.resources import OpenVersion, Resources
 from service.settings import Settings
+from service.workers import Mates
 
 __all__ = ["OUTCOMES", "Refusal", "Swap"]
 
@@ -62,12 +63,15 @@ class Swap:
         settings: where the index is.
         resources: what holds the live version; it must be loaded before `follow`.
         metrics: told how swaps end.
+        mates: the other workers, who take turns at loading.
 
     Attributes:
         refusal: of the version that CURRENT names; None where that is the live one, or is being opened.
     """
 
-    def __init__(self, settings: Settings, resources: Resources, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, resources: Resources, metrics: Metrics, mates: Mates) -> None:
+        self._mates = mates
+        self._loaders = settings.loaders
         self._root = IndexRoot(settings.index_root)
         self._resources = resources
         self._metrics = metrics
@@ -130,6 +134,10 @@ class Swap:
             return False
 
     def _try(self, version: str) -> None:
+        with self._mates.turn(self._loaders):
+            self._open(version)
+
+    def _open(self, version: str) -> None:
         started = time.perf_counter()
         try:
             opened = self._resources.open(version)

@@ -4,11 +4,14 @@ The folder is the one of their metrics (`service/exposition.py`); a service of o
 """
 
 import ctypes
+import fcntl
 import os
 import secrets
 import signal
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +23,7 @@ __all__ = ["Mates", "Standing", "end_with_parent", "note_loaded", "was_loaded"]
 
 _PR_SET_PDEATHSIG = 1
 _MARKER, _ASKED, _STANDING = "loaded", "asked", "live-{pid}.json"
+LONGEST_TURN_S, TURN_POLL_S = 600.0, 0.02
 _STARTED = 19
 """Where `/proc/PID/stat` has the start of a process, counted from behind its name and state."""
 
@@ -110,6 +114,34 @@ class Mates:
                 if standing.started == _started(standing.pid):
                     found.append(standing)
         return found
+
+    @contextmanager
+    def turn(self, most: int) -> Iterator[None]:
+        """Runs a block in no more than `most` workers at a time; the kernel takes back the turn of one that dies."""
+        descriptor = self._take_turn(most) if self._folder is not None else None
+        try:
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _take_turn(self, most: int) -> int | None:
+        """An open file whose lock is the turn; None where there are no locks, or a mate takes very long."""
+        until = time.monotonic() + LONGEST_TURN_S
+        while time.monotonic() < until:
+            for place in range(most):
+                try:
+                    descriptor = os.open(
+                        f"{self._folder}/turn-{place}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+                    )
+                except OSError:
+                    return None
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return descriptor
+                os.close(descriptor)
+            time.sleep(TURN_POLL_S)
+        return None
 
     def _write(self, name: str, content: bytes) -> None:
         if self._folder is None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -181,3 +182,24 @@ def test_workers_that_have_ended_have_no_standing(tmp_path: Path, monkeypatch: p
     ):
         (tmp_path / name).write_bytes(content)
     assert Mates().standings() == [standing]
+
+
+def test_workers_take_turns_and_one_that_is_over_is_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    inside, most = [], []
+
+    def load() -> None:
+        with Mates().turn(2):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.05)
+            inside.pop()
+
+    threads = [threading.Thread(target=load) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (len(most), max(most), inside) == (6, 2, [])

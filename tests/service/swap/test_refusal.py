@@ -14,6 +14,7 @@ from service.metrics import Metrics
 from service.resources import OpenVersion, Resources
 from service.settings import Settings
 from service.swap import Swap
+from service.workers import Mates
 
 Serve = Callable[..., AbstractContextManager[Any]]
 Until = Callable[..., None]
@@ -151,7 +152,7 @@ def parts(versions: Any) -> tuple[Interrupted, Swap, Metrics]:
     settings = Settings(index_root=versions.path, warmup_queries=0)
     resources = Interrupted(settings, metrics)
     resources.load()
-    return resources, Swap(settings, resources, metrics), metrics
+    return resources, Swap(settings, resources, metrics, Mates()), metrics
 
 
 def outcomes(metrics: Metrics) -> dict[str, int]:
