@@ -183,7 +183,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         documents = app.state.service.resources.live().documents
         # As if its disk were gone: the file cannot be opened, and open connections to it are lost.
         documents._uri = documents._uri.replace("documents.sqlite", "gone.sqlite")
-        documents._local = type(documents._local)()
+        documents._local, documents._spare = type(documents._local)(), None
         assert client.get("/readyz").status_code == 200  # an answer counts for a moment
         time.sleep(FRESH_S)
         refused = client.get("/readyz")
