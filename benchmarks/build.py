@@ -88,7 +88,9 @@ def main(
             options = ["--index", index, "--workers", str(count), "--threads", str(max(threads, count))]
             killed = _build(folder / f"{size}.jsonl", folder / "killed", options, after)
     text = (
-        "\n".join([*_head(index, words), *_speed(found), *_memory(found), *_kills(found, sizes, counts, killed)])
+        "\n".join(
+            [*_head(index, words), *_speed(found), *_memory(found), *_kills(found, sizes, counts, killed)]
+        )
         + "\n"
     )
     sys.stdout.write(text)
