@@ -91,7 +91,9 @@ ROOMS = {
     "demo": room(BASE, "", "standard library and glow's base; builder and service are started as commands"),
 }
 WITH_TORCH = ("glow.nn", "glow.training", "model_export")
-BLOCKED = "torch transformers safetensors onnx onnxscript ir_measures bm25s ray pymilvus pyarrow zstandard".split()
+BLOCKED = (
+    "torch transformers safetensors onnx onnxscript ir_measures bm25s ray pymilvus pyarrow zstandard".split()
+)
 """Extras: no torch-free module may need one of them to be imported."""
 
 
