@@ -1,0 +1,123 @@
+"""The manifests as a cluster would get them: the base as its files say, overlays and components as kustomize makes them.
+
+Without kustomize (or kubectl, which has it inside) the overlays are skipped, with the reason in pytest's summary;
+`tests/deploy/k8s/fetch-kustomize` fetches it.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+K8S = Path(__file__).parents[3] / "k8s"
+OVERLAYS = ("cpu", "gpu", "dev")
+COMPONENTS = ("monitoring", "snapshot")
+Document = dict[str, Any]
+
+
+class System(list[Document]):
+    """All documents of one base or overlay, with questions that many tests ask."""
+
+    def of(self, *kinds: str) -> list[Document]:
+        """The documents of some kinds."""
+        return [each for each in self if each["kind"] in kinds]
+
+    def get(self, kind: str, name: str) -> Document:
+        """The only document of a kind and a name."""
+        (found,) = (each for each in self.of(kind) if each["metadata"]["name"] == name)
+        return found
+
+    def templates(self) -> dict[str, Document]:
+        """Pod templates by the kind and name of what makes them."""
+        found = {
+            f"{each['kind']} {each['metadata']['name']}": each["spec"]["template"]
+            for each in self.of("Deployment")
+        }
+        for each in self.of("CronJob"):
+            found[f"CronJob {each['metadata']['name']}"] = each["spec"]["jobTemplate"]["spec"]["template"]
+        return found
+
+    def containers(self) -> Iterator[tuple[Document, Document]]:
+        """Every container, those that run first included, with the spec of its pod."""
+        for template in self.templates().values():
+            spec = template["spec"]
+            for container in (*spec.get("initContainers", ()), *spec["containers"]):
+                yield container, spec
+
+    def environment(self, container: Document) -> dict[str, str]:
+        """What a container finds in its environment."""
+        found: dict[str, str] = {}
+        for source in container.get("envFrom", ()):
+            if "configMapRef" in source:
+                found |= self.get("ConfigMap", source["configMapRef"]["name"])["data"]
+            else:
+                secret = self.get("Secret", source["secretRef"]["name"])
+                # kustomize writes base64 of what the file says; here the names alone count, and empty values
+                found |= dict.fromkeys(secret["data"], "")
+        return found | {each["name"]: each["value"] for each in container.get("env", ())}
+
+
+def read(path: Path) -> list[Document]:
+    return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each]
+
+
+def read_env(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def base() -> System:
+    """What the base's files say, with the generators' documents and the images' tags put in by hand."""
+    folder = K8S / "base"
+    (kustomization,) = read(folder / "kustomization.yaml")
+    found = System(each for name in kustomization["resources"] for each in read(folder / name))
+    for kind, rows in (("ConfigMap", "configMapGenerator"), ("Secret", "secretGenerator")):
+        for row in kustomization[rows]:
+            data = {key: value for name in row["envs"] for key, value in read_env(folder / name).items()}
+            found.append({"apiVersion": "v1", "kind": kind, "metadata": {"name": row["name"]}, "data": data})
+    tags = {row["name"]: row["newTag"] for row in kustomization["images"]}
+    for container, _ in found.containers():
+        container["image"] += ":" + tags[container["image"]]
+    return found
+
+
+def kustomize() -> list[str] | None:
+    """The command that builds a folder, where there is one; kubectl of before 2022 has a kustomize too old."""
+    if found := shutil.which("kustomize"):
+        return [found, "build"]
+    if found := shutil.which("kubectl"):
+        asked = subprocess.run([found, "version", "--client", "-o", "json"], capture_output=True, check=False)
+        if asked.returncode == 0 and "kustomizeVersion" in json.loads(asked.stdout):
+            return [found, "kustomize"]
+    return None
+
+
+def build(folder: Path) -> System:
+    command = kustomize()
+    if command is None:
+        pytest.skip("neither kustomize nor a current kubectl: overlays were not built")
+    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return System(yaml.safe_load_all(done.stdout))
+
+
+@pytest.fixture(scope="session", params=["base", *OVERLAYS, "cpu with components"])
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
+    """One base or overlay after the other."""
+    if request.param == "base":
+        return base()
+    if request.param in OVERLAYS:
+        return build(K8S / "overlays" / request.param)
+    folder = tmp_path_factory.mktemp("overlay").resolve()
+    parts = {
+        "resources": [os.path.relpath(K8S / "overlays" / "cpu", folder)],
+        "components": [os.path.relpath(K8S / "components" / name, folder) for name in COMPONENTS],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"kind": "Kustomization"} | parts))
+    return build(folder)
