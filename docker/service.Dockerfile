@@ -1,0 +1,61 @@
+# The service: no torch, no compiler, no model (an index brings the query side of its own), nothing fetched at start.
+#
+#     docker build --file docker/service.Dockerfile --tag glow-service .
+#     docker build --file docker/service.Dockerfile --tag glow-service:gpu --build-arg LOCK=service-gpu .
+#
+# With LOCK=service-gpu CUDA's libraries come from the lock file, too; of the host it needs the driver alone.
+# PYTHON_IMAGE may be any glibc image with Python 3.11 or newer under the same path in both stages.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+ARG LOCK=service
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends tini \
+    && rm -rf /var/lib/apt/lists/*
+COPY docker/requirements/build.txt docker/requirements/${LOCK}.txt /requirements/
+# Wheels first: what is built from source is built by the locked setuptools, not by one that pip looks for itself.
+RUN python -m venv /build \
+    && /build/bin/pip install --require-hashes --requirement /requirements/build.txt \
+    && /build/bin/pip wheel --require-hashes --no-deps --no-build-isolation --use-pep517 \
+        --wheel-dir /wheels --requirement /requirements/${LOCK}.txt \
+    && python -m venv --without-pip /opt/glow \
+    && /build/bin/pip --python /opt/glow/bin/python install --no-index --no-deps /wheels/*.whl \
+    && rm -rf /wheels
+# numpy's own tests, and the downloader of a hub that is never asked: 20 MB.
+RUN find /opt/glow/lib -type d -name tests -path '*/numpy/*' -prune -exec rm -rf {} + \
+    && rm -rf /opt/glow/lib/python3*/site-packages/hf_xet*
+COPY glow /app/glow
+COPY service /app/service
+COPY docker/ready.py /app/
+RUN rm -rf /app/glow/nn /app/glow/training /app/glow/evaluation \
+    && python -m compileall -q --invalidation-mode unchecked-hash /app
+
+FROM ${PYTHON_IMAGE}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="GLOW service" \
+      org.opencontainers.image.description="Search over an index version, on HTTP" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# /index belongs to the user, so that a new named volume that is mounted there does, too.
+RUN groupadd --gid 10001 glow \
+    && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin glow \
+    && install --directory --owner 10001 --group 10001 /index
+COPY --from=build /usr/bin/tini /usr/bin/tini
+COPY --from=build /opt/glow /opt/glow
+COPY --from=build /app /app
+ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONPATH=/app \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    GLOW_INDEX_ROOT=/index \
+    GLOW_HOST=0.0.0.0 \
+    GLOW_PORT=8080
+WORKDIR /app
+USER 10001:10001
+EXPOSE 8080
+HEALTHCHECK --interval=5s --timeout=6s --start-period=60s --retries=3 CMD ["python", "-I", "-S", "/app/ready.py"]
+ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "service"]

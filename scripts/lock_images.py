@@ -1,0 +1,88 @@
+"""Lock files of the container images: every package at one version, with the hashes of its files.
+
+    pip install uv
+    python -m scripts.lock_images [--upgrade] [--constraints FILE]
+
+Reads `pyproject.toml` and writes `docker/requirements/*.txt` with `uv pip compile`, which asks the package index for names,
+versions and hashes and installs nothing. Versions that a lock file has stay, unless `--upgrade` is given.
+"""
+
+import argparse
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["LOCKS", "requirements"]
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docker" / "requirements"
+LOCKS: dict[str, tuple[str, ...]] = {
+    "service": (),
+    "service-gpu": ("gpu",),
+    "builder": ("formats",),
+    "builder-gpu": ("formats", "gpu"),
+    "train": ("train", "export", "eval"),
+    "train-gpu": ("train", "export", "eval"),
+}
+"""Lock file -> extras of pyproject.toml that it holds beside the dependencies."""
+BUILD = ("pip", "setuptools")
+"""What builds the environments, and stays out of the images."""
+_REPLACED_BY_GPU = ("onnxruntime>", "faiss-cpu>")
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+
+
+def requirements(lock: str) -> list[str]:
+    """What a lock file must hold, as pyproject.toml says it.
+
+    Args:
+        lock: a key of `LOCKS`.
+
+    Returns:
+        Requirements; with the extra `gpu` without the two packages that it replaces.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = LOCKS[lock]
+    wanted = [
+        line
+        for line in project["dependencies"]
+        if "gpu" not in extras or not line.startswith(_REPLACED_BY_GPU)
+    ]
+    for extra in extras:
+        wanted += [line for line in project["optional-dependencies"][extra] if line not in wanted]
+    return wanted
+
+
+def _compile(lock: str, wanted: Sequence[str], options: argparse.Namespace) -> None:
+    command = [sys.executable, "-m", "uv", "pip", "compile", "-", "--quiet", "--generate-hashes"]
+    command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command"]
+    command += ["python -m scripts.lock_images", "--output-file", str(FOLDER / f"{lock}.txt")]
+    if lock == "train":  # the wheels for the CPU have a version of their own, elsewhere
+        wanted = [line.replace("torch==2.13.0", "torch==2.13.0+cpu") for line in wanted]
+        folder = Path(options.torch_index)
+        command += ["--find-links" if folder.is_dir() else "--extra-index-url", options.torch_index]
+        command += ["--index-strategy", "unsafe-best-match", "--python-platform", "x86_64-manylinux_2_28"]
+    else:
+        command += ["--universal"]
+    if options.upgrade:
+        command.append("--upgrade")
+    if options.constraints:
+        command += ["--constraints", str(options.constraints)]
+    subprocess.run(command, input="\n".join(wanted), text=True, check=True)
+
+
+def main() -> None:
+    """Writes the lock files."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.lock_images", description=__doc__)
+    parser.add_argument("--upgrade", action="store_true", help="take the newest versions that fit")
+    parser.add_argument("--constraints", type=Path, help="versions to keep to, such as those of .venv")
+    parser.add_argument("--torch-index", default=TORCH_INDEX, help="index or folder with torch for the CPU")
+    options = parser.parse_args()
+    _compile("build", BUILD, options)
+    for lock in LOCKS:
+        _compile(lock, requirements(lock), options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""The compose files and Dockerfiles agree with the code: settings, ports, paths, probes, commands, rights, lock files.
+
+Nothing here needs a container engine; `compose_up.py` beside this file runs the whole of it where there is one.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.lock_images import BUILD, LOCKS, requirements
+from service.api.routes import ROUTES
+from service.settings import Settings, settings_table
+
+ROOT = Path(__file__).parent.parent.parent
+DOCKER = ROOT / "docker"
+DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
+OUR_IMAGES = ("service", "builder", "train")
+COMPOSE_FILES = ("docker-compose.yml", "docker-compose.gpu.yml")
+OTHER_VARIABLES = {"FORWARDED_ALLOW_IPS", "INDEX_ROOT", "KEEP_VERSIONS", "BUILD_THREADS"}
+"""uvicorn's (docs/security.md), and those of docker/sample.sh and docker/rebuild.sh."""
+HEAVY = {"torch", "onnx", "scipy", "ir-measures", "bm25s"}
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+def compose(name: str = COMPOSE_FILES[0]) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+    return found
+
+
+SERVICES: dict[str, dict[str, Any]] = compose()["services"]
+REPLICAS = sorted(name for name in SERVICES if name.startswith("service-"))
+
+
+def by_default(value: Any) -> str:
+    """A value as compose makes it where no variable is set."""
+    return VARIABLE.sub(lambda found: found[2] or "", str(value))
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """A Dockerfile's instructions, continued lines joined."""
+    text = re.sub(r"(?m)^\s*#.*\n", "", path.read_text(encoding="utf-8")).replace("\\\n", " ")
+    lines = [line.split(None, 1) for line in text.splitlines() if line.strip()]
+    return [(name, value.strip()) for name, value in lines]
+
+
+def image_variables(path: Path) -> dict[str, str]:
+    words = [word for name, value in instructions(path) if name == "ENV" for word in value.split()]
+    return dict(word.split("=", 1) for word in words)
+
+
+def locked(name: str) -> dict[str, str]:
+    """Package -> its block in a lock file."""
+    text = (DOCKER / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+    blocks = re.split(r"(?m)^(?=[a-zA-Z0-9])", re.sub(r"(?m)^#.*\n", "", text))
+    return {plain_name(block): block for block in blocks if block.strip()}
+
+
+def plain_name(requirement: str) -> str:
+    return re.split(r"[\[=<>~! ;]", requirement.strip(), maxsplit=1)[0].lower().replace("_", "-")
+
+
+def test_every_variable_is_a_setting_and_its_value_is_valid() -> None:
+    known = {row.env for row in settings_table()}
+    assert len(REPLICAS) == 2
+    for name in REPLICAS:
+        overrides = compose(COMPOSE_FILES[1])["services"][name]["environment"]
+        given = SERVICES[name]["environment"] | overrides | image_variables(DOCKER / "service.Dockerfile")
+        values = {key: by_default(value) for key, value in given.items() if key.startswith("GLOW_")}
+        assert set(values) <= known
+        settings = Settings.from_environment(values)
+        assert (str(settings.index_root), settings.host, settings.device) == ("/index", "0.0.0.0", "cuda")  # noqa: S104
+    for name, service in SERVICES.items():
+        own = {key for key in service.get("environment", {}) if not key.startswith(("GF_", "GLOW_"))}
+        assert own <= OTHER_VARIABLES, name
+
+
+def test_every_setting_can_be_given_in_one_file() -> None:
+    for name in REPLICAS:
+        assert SERVICES[name]["env_file"] == [{"path": ".env", "required": False}]
+        for key, value in SERVICES[name]["environment"].items():
+            for variable in re.findall(r"\$\{(\w+)", value):
+                assert variable == key, f"{value} in {name}: .env has this setting under another name"
+
+
+def test_replicas_drain_longer_than_the_proxy_takes_to_see_it() -> None:
+    config = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
+    check = re.search(r"check inter (\d+)s fastinter (\d+)ms .* fall (\d+)", config)
+    assert check is not None
+    seen_s = int(check[1]) + int(check[2]) / 1000 * (int(check[3]) - 1)
+    for name in REPLICAS:
+        drain_s = float(SERVICES[name]["environment"]["GLOW_DRAIN_S"])
+        assert drain_s >= 2 * seen_s
+        settings = Settings.model_validate({"index_root": "/index", "drain_s": drain_s})
+        assert _seconds(SERVICES[name]["stop_grace_period"]) > drain_s + settings.shutdown_timeout_s
+
+
+def _seconds(text: str) -> float:
+    return float(text.removesuffix("s"))
+
+
+def test_the_proxy_waits_longer_and_holds_more_than_a_request_may_take() -> None:
+    config = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
+    settings = Settings.model_validate({"index_root": "/index"})
+    buffer = re.search(r"tune.bufsize (\d+)", config)
+    timeout = re.search(r"timeout server (\d+)s", config)
+    assert buffer is not None
+    assert timeout is not None
+    assert int(buffer[1]) >= settings.max_body_bytes + (16 << 10)
+    assert int(timeout[1]) * 1000 > settings.max_timeout_ms
+
+
+def test_ports_agree() -> None:
+    port = image_variables(DOCKER / "service.Dockerfile")["GLOW_PORT"]
+    assert ("EXPOSE", port) in instructions(DOCKER / "service.Dockerfile")
+    assert all(SERVICES[name]["environment"]["GLOW_PORT"] == port for name in REPLICAS)
+    targets = [f"{name}:{port}" for name in REPLICAS]
+    proxy = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
+    assert re.findall(r"(?m)^ +server \S+ (\S+)", proxy) == targets
+    scraped = yaml.safe_load((DOCKER / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    assert scraped[0]["static_configs"] == [{"targets": targets}]
+    assert f"127.0.0.1:${{PORT:-8080}}:{_bound(proxy)}" in SERVICES["proxy"]["ports"]
+    for service in SERVICES.values():
+        assert all(str(entry).startswith("127.0.0.1:") for entry in service.get("ports", []))
+        assert service.get("network_mode") == "none" or set(service["networks"]) <= set(compose()["networks"])
+
+
+def _bound(proxy: str) -> str:
+    found = re.search(r"bind :(\d+)", proxy)
+    assert found is not None
+    return found[1]
+
+
+def test_probes_ask_routes_that_are_there() -> None:
+    paths = {path for route in ROUTES for path in route.paths}
+    asked = re.findall(r"GET (/\w+) HTTP", (DOCKER / "ready.py").read_text(encoding="utf-8"))
+    proxy = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
+    asked += re.findall(r"http-check send meth GET uri (\S+)", proxy)
+    assert asked == ["/readyz", "/readyz"]
+    assert set(asked) <= paths
+    assert "GET /proxyz " in str(SERVICES["proxy"]["healthcheck"])
+    assert "monitor-uri /proxyz" in proxy
+    for name in REPLICAS:
+        assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "python", "-I", "-S", "/app/ready.py"]
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_what_a_dockerfile_copies_and_runs_is_there(path: Path) -> None:
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied: dict[str, Path] = {}
+    for name, value in instructions(path):
+        if name == "COPY" and not value.startswith("--from"):
+            *sources, target = value.split()
+            for source in sources:
+                place = ROOT / source.replace("${LOCK}", path.name.partition(".")[0])
+                assert place.exists(), source
+                assert Path(source).parts[0] in sent, f".dockerignore holds back {source}"
+                copied[f"{target}{place.name}" if target.endswith("/") else target] = place
+    entry = [value for name, value in instructions(path) if name == "ENTRYPOINT"]
+    commands = [yaml.safe_load(entry[-1])]
+    commands += [
+        service["entrypoint"]
+        for service in SERVICES.values()
+        if "entrypoint" in service and service["build"]["dockerfile"] == f"docker/{path.name}"
+    ]
+    for command in commands:
+        if "-m" in command:
+            module = command[command.index("-m") + 1].split(".")
+            assert ROOT.joinpath(*module, "__main__.py").exists()
+            assert f"/app/{module[0]}" in copied
+        for script in (word for word in command if word.startswith("/app/")):
+            assert copied[script].stat().st_mode & 0o111, f"{script} is not executable"
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_a_dockerfile_builds_with_any_builder_and_runs_as_nobody_special(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"(?m)^# *syntax|<<|--link|--mount|@sha256|:latest", text)
+    arguments = dict(value.split("=", 1) for name, value in instructions(path) if name == "ARG")
+    for name, value in instructions(path):
+        if name == "FROM":
+            image = value.split()[0]
+            assert re.fullmatch(r"\$\{\w+_IMAGE\}", image)
+            assert ":" in arguments[image[2:-1]]
+    assert [value for name, value in instructions(path) if name == "USER"] == ["10001:10001"]
+    labels = " ".join(value for name, value in instructions(path) if name == "LABEL")
+    assert "org.opencontainers.image.title" in labels
+    assert "org.opencontainers.image.licenses" in labels
+    if path.name.partition(".")[0] in OUR_IMAGES:
+        assert "--require-hashes" in text
+        assert image_variables(path).items() >= {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}.items()  # noqa: S108
+        assert '"/usr/bin/tini", "--", "python"' in text
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_has_few_rights_and_limits(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"]
+    assert service["cpus"]
+    assert service["pids_limit"]
+    assert not {"privileged", "cap_add", "devices"} & set(service)
+    image = by_default(service["image"])
+    assert "build" in service or (":" in image and not image.endswith(":latest"))
+
+
+def test_the_index_is_written_by_builders_alone() -> None:
+    for name, service in SERVICES.items():
+        mounted = [by_default(volume) for volume in service.get("volumes", []) if "index" in str(volume)]
+        if name in REPLICAS:
+            assert mounted == ["index:/index:ro"]
+        elif name in ("index", "rebuild"):
+            assert mounted == ["index:/index"]
+            assert service["network_mode"] == "none"
+
+
+def test_starts_are_ordered_by_health() -> None:
+    """A one-shot container fails `up --wait` unless a running service depends on its end."""
+    for name in REPLICAS:
+        conditions = {key: value["condition"] for key, value in SERVICES[name]["depends_on"].items()}
+        assert conditions == {"index": "service_completed_successfully", "redis": "service_healthy"}
+    assert sorted(SERVICES["proxy"]["depends_on"]) == REPLICAS
+    for name, service in SERVICES.items():
+        assert "healthcheck" in service or service["restart"] == "no", name
+
+
+def test_the_gpu_override_changes_services_that_are_there() -> None:
+    for name, service in compose(COMPOSE_FILES[1])["services"].items():
+        assert name in SERVICES
+        assert service["build"]["args"]["LOCK"] in LOCKS
+        assert service["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
+
+
+@pytest.mark.parametrize("name", [*LOCKS, "build"])
+def test_a_lock_file_pins_what_is_asked_for_with_hashes(name: str) -> None:
+    blocks = locked(name)
+    wanted = list(BUILD) if name == "build" else requirements(name)
+    assert {plain_name(line) for line in wanted} <= set(blocks)
+    for package, block in blocks.items():
+        assert re.match(r"[\w.-]+==\S+", block), package
+        assert "--hash=sha256:" in block, f"{package} in {name}.txt has no hash"
+        assert "://" not in block
+
+
+@pytest.mark.parametrize("name", [name for name in LOCKS if not name.startswith("train")])
+def test_what_serves_and_builds_holds_no_torch(name: str) -> None:
+    assert not HEAVY & set(locked(name))
+    both = {"onnxruntime", "onnxruntime-gpu"} & set(locked(name))
+    assert both == {"onnxruntime-gpu" if name.endswith("gpu") else "onnxruntime"}
