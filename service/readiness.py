@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from glow.search import Index
 from service.errors import NotReadyError
 from service.resources import Resources
+from service.workers import Mates
 
 __all__ = ["Readiness"]
 
@@ -20,10 +21,15 @@ class Readiness:
 
     Args:
         resources: what is checked.
+        mates: the other workers. Until all have loaded the index, no one is ready: whoever asks after a start reaches
+            any of them, and what he sends next another one.
+        processes: workers of the service.
     """
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, mates: Mates, processes: int) -> None:
         self._resources = resources
+        self._mates = mates
+        self._processes = processes
         self._executor = ThreadPoolExecutor(1, "readiness")
         # Why it is not ready, or None: neither an index nor an error, whose traceback holds one, may stay here.
         self._check: asyncio.Future[str | None] | None = None
@@ -54,6 +60,8 @@ class Readiness:
             self._resources.check()
         except NotReadyError as error:
             return str(error)
+        if self._processes > 1 and not self._mates.have_loaded(self._processes):
+            return "not all workers have loaded the index yet; try again in a moment"
         return None
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ def new_service(settings: Settings) -> Service:
         settings=settings,
         metrics=metrics,
         resources=resources,
-        readiness=Readiness(resources),
+        readiness=Readiness(resources, mates, settings.processes),
         pool=pool,
         admission=admission,
         batcher=batcher,

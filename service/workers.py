@@ -22,7 +22,7 @@ from service.exposition import FOLDER_VARIABLE
 __all__ = ["Mates", "Standing", "end_with_parent", "note_loaded", "was_loaded"]
 
 _PR_SET_PDEATHSIG = 1
-_MARKER, _ASKED, _STANDING = "loaded", "asked", "live-{pid}.json"
+_MARKER, _COMPLETE, _ASKED, _STANDING = "loaded", "complete", "asked", "live-{pid}.json"
 LONGEST_TURN_S, TURN_POLL_S = 600.0, 0.02
 _STARTED = 19
 """Where `/proc/PID/stat` has the start of a process, counted from behind its name and state."""
@@ -76,6 +76,7 @@ class Mates:
         folder = os.environ.get(FOLDER_VARIABLE)
         self._folder = Path(folder) if folder else None
         self._noted: Standing | None = None
+        self._is_complete = self._folder is None
         self._started = _started(os.getpid())
 
     @property
@@ -114,6 +115,15 @@ class Mates:
                 if standing.started == _started(standing.pid):
                     found.append(standing)
         return found
+
+    def have_loaded(self, processes: int) -> bool:
+        """Whether so many workers have had an index live at the same time; once true, it stays true, whoever dies."""
+        if not self._is_complete and self._folder is not None:
+            marker = self._folder / _COMPLETE
+            if not marker.exists() and len(self.standings()) >= processes:
+                self._write(_COMPLETE, b"")
+            self._is_complete = marker.exists()
+        return self._is_complete
 
     @contextmanager
     def turn(self, most: int) -> Iterator[None]:

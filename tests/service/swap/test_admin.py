@@ -1,6 +1,8 @@
 """`/admin/reload` and `/admin/rollback`: for whom, with which answers, for all workers, and on a root that is read-only."""
 
 import ctypes
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from service.api.admin_shapes import AdminResult
 from service.exposition import FOLDER_VARIABLE
 from service.workers import Mates
 
+ROOT = Path(__file__).parents[3]
 Serve = Callable[..., AbstractContextManager[Any]]
 Until = Callable[..., None]
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -182,6 +185,33 @@ def test_workers_that_have_ended_have_no_standing(tmp_path: Path, monkeypatch: p
     ):
         (tmp_path / name).write_bytes(content)
     assert Mates().standings() == [standing]
+
+
+NOTE = """
+import sys
+from service.workers import Mates
+Mates().note("v1", "", "")
+print("noted", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_all_have_loaded_once_each_has_noted_a_version_whoever_dies_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    mates = Mates()
+    mates.note("v1", "", "")
+    assert not mates.have_loaded(2)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", NOTE], cwd=ROOT, **pipes) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"noted\n"
+        assert mates.have_loaded(2)
+        other.kill()
+    assert len(mates.standings()) == 1
+    assert mates.have_loaded(2)
+    assert Mates().have_loaded(2)  # one that is started again is not alone, though a mate may be
 
 
 def test_workers_take_turns_and_one_that_is_over_is_the_next_ones(
