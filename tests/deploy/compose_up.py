@@ -1,0 +1,223 @@
+"""Runs the whole of `docker-compose.yml` with a real engine, from a fresh clone of HEAD, and checks what it promises.
+
+    python tests/deploy/compose_up.py [--no-sizes]
+
+It starts, answers, loses no request while a replica is killed, Redis is restarted and the index is rebuilt, refuses a bad
+index, and keeps the index over `down` and `up`. Takes some minutes, most of them for building images. `.ci/run` runs it
+where an engine answers. Exit status 1 where a promise is not kept.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from engine import Project, engine_answers, run, sizes_mb
+from load import Load, search
+
+CORPUS = Path(__file__).parents[1] / "data" / "toy-corpus.jsonl"
+BASE = "python:3.11-slim-bookworm"
+OFFICIAL_MB = (125.0, 45.0)
+"""The official base image, unpacked and packed: what stands in for it somewhere is another size."""
+MOST_MB, MOST_PACKED_MB, MOST_RSS_MB, MOST_READY_S = 430.0, 190.0, 400.0, 5.0
+ABSENT = (
+    "torch",
+    "onnx",
+    "scipy",
+    "ir_measures",
+    "bm25s",
+    "pip",
+    "index_builder",
+    "glow.training",
+    "glow.nn",
+)
+QUESTIONS = {"delete an entire directory tree": "shutil.rmtree", "compile a regular expression": "re.compile"}
+SETTLE_S = 5.0
+_RSS = """
+import pathlib
+lines = [line for path in pathlib.Path("/proc").glob("[0-9]*/status") for line in path.read_text().splitlines()]
+print(sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS")))
+"""
+_FIND = "import importlib.util as u, sys\nfor n in sys.argv[1:]:\n  try: print(n if u.find_spec(n) else '')\n  except ModuleNotFoundError: pass"
+
+
+class Checks:
+    """What was promised, what was found; a promise that is not kept does not keep the others from being looked at."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def note(self, kept: bool, promise: str, found: object) -> None:
+        """Prints one line for a promise."""
+        self.failed += not kept
+        sys.stdout.write(f"{'ok    ' if kept else 'FAILED'} {promise}: {found}\n")
+        sys.stdout.flush()
+
+
+def check_start(project: Project, checks: Checks) -> bool:
+    """`up --wait` ends healthy and right documents come."""
+    for arguments in (("config",), ("--profile", "*", "config")):
+        done = project.compose(*arguments, "--quiet")
+        checks.note(done.returncode == 0, "compose accepts its file", done.stderr.strip() or arguments)
+    files = ("--file", "docker-compose.yml", "--file", "docker-compose.gpu.yml")
+    done = project.compose(*files, "config", "--quiet")
+    checks.note(done.returncode == 0, "compose accepts the GPU override", done.stderr.strip() or "yes")
+    begin = time.monotonic()
+    done = project.compose("up", "--detach", "--wait", "--wait-timeout", "900")
+    found = f"{time.monotonic() - begin:.0f} s, images included"
+    checks.note(done.returncode == 0, "up --wait", found if done.returncode == 0 else done.stderr[-3000:])
+    if done.returncode != 0:
+        sys.stdout.write(project.compose("logs", "--tail", "30").stdout)
+        return False
+    for question, wanted in QUESTIONS.items():
+        status, answer, _ = search(project.port, question, 10)
+        hits = answer.get("hits")
+        ids = [hit["id"] for hit in hits] if isinstance(hits, list) else answer
+        checks.note(status == 200 and wanted in ids, f"{question!r} finds {wanted}", ids)
+    return True
+
+
+def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
+    """The service's image is small, its container has few rights and little memory, and is ready soon."""
+    image = project.image("service")
+    found = run("docker", "run", "--rm", "--entrypoint", "python", image, "-c", _FIND, *ABSENT)
+    checks.note(
+        found.returncode == 0 and not found.stdout.strip(), "absent from the image", found.stdout.split()
+    )
+    rights = "id -u; grep -E '^(CapEff|NoNewPrivs)' /proc/self/status; touch /app/x /index/x 2>&1 | grep -c -i read-only"
+    lines = project.inside("service-1", "sh", "-c", rights).stdout.split()
+    checks.note(lines == ["10001", "CapEff:", "0" * 16, "NoNewPrivs:", "1", "2"], "rights", lines)
+    rss_mb = int(project.inside("service-1", "python", "-c", _RSS).stdout) / 1e3
+    checks.note(rss_mb <= MOST_RSS_MB, f"memory at most {MOST_RSS_MB:.0f} MB", f"{rss_mb:.0f} MB")
+    project.compose("stop", "service-2")
+    begin = time.monotonic()
+    run("docker", "start", project.container("service-2"))
+    while project.inside("service-2", "python", "-I", "-S", "/app/ready.py").returncode != 0:
+        if time.monotonic() - begin > 60:
+            break
+        time.sleep(0.05)
+    ready_s = time.monotonic() - begin
+    checks.note(
+        ready_s <= MOST_READY_S, f"ready within {MOST_READY_S:.0f} s of its start", f"{ready_s:.1f} s"
+    )
+    if with_sizes:
+        pairs = zip(sizes_mb(image), sizes_mb(BASE), OFFICIAL_MB, strict=True)
+        unpacked, packed = (ours - base + official for ours, base, official in pairs)
+        checks.note(unpacked <= MOST_MB, f"at most {MOST_MB:.0f} MB unpacked", f"{unpacked:.0f} MB")
+        checks.note(packed <= MOST_PACKED_MB, f"at most {MOST_PACKED_MB:.0f} MB packed", f"{packed:.0f} MB")
+
+
+def under_load(project: Project, checks: Checks, what: str, act: Callable[[], None]) -> Load:
+    """Does something while clients ask; no request may be lost."""
+    with Load(project.port) as load:
+        time.sleep(SETTLE_S)
+        act()
+        time.sleep(SETTLE_S)
+    found = f"{len(load.lost)} of {load.answered + len(load.lost)}, slowest {load.slowest_s:.2f} s {load.lost[:3]}"
+    checks.note(load.answered > 0 and not load.lost, f"lost while {what}", found)
+    return load
+
+
+def kill_a_replica(project: Project) -> None:
+    """Kills one with SIGKILL, waits, and starts it again."""
+    run("docker", "kill", project.container("service-1"))
+    time.sleep(SETTLE_S)
+    run("docker", "start", project.container("service-1"))
+    _until(lambda: project.inside("service-1", "python", "-I", "-S", "/app/ready.py").returncode == 0)
+
+
+def stop_a_replica(project: Project) -> None:
+    """Exchanges one in order, as an upgrade does."""
+    project.compose("up", "--detach", "--wait", "--no-deps", "--force-recreate", "service-2")
+
+
+def check_rebuild(project: Project, checks: Checks) -> None:
+    """The job publishes what replicas then serve; what its gate refuses never goes live."""
+    before = search(project.port, "before")[2]
+    _write_input(project.input)
+    found: list[str] = []
+
+    def rebuild() -> None:
+        done = project.compose("run", "--rm", "-T", "rebuild", "--input", "/input/documents.jsonl")
+        checks.note(done.returncode == 0, "rebuild publishes", done.stderr[-500:])
+        asked = iter(range(10_000))
+        swapped = _until(
+            lambda: before not in {search(project.port, f"after {next(asked)}")[2] for _ in range(8)}
+        )
+        found.append(search(project.port, "which version")[2])
+        checks.note(swapped and found[0] != before, "replicas follow", found[0])
+
+    under_load(project, checks, "the index is rebuilt", rebuild)
+    few = (project.input / "documents.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:10]
+    (project.input / "few.jsonl").write_text("".join(few), encoding="utf-8")
+    done = project.compose(
+        "run", "--rm", "-T", "rebuild", "--input", "/input/few.jsonl", "--gate", "/input/judged"
+    )
+    reason = done.stderr.strip().splitlines()[-1:]
+    checks.note(
+        done.returncode == 6, "a gate that fails ends the job with status 6", (done.returncode, reason)
+    )
+    checks.note(
+        search(project.port, "after a refusal")[2] == found[0], "and leaves the live version", found[0]
+    )
+
+
+def _write_input(folder: Path) -> None:
+    """The toy corpus, and its titles as judged queries."""
+    (folder / "documents.jsonl").write_bytes(CORPUS.read_bytes())
+    documents = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
+    (folder / "judged" / "qrels").mkdir(parents=True)
+    queries = [json.dumps({"_id": f"q{n}", "text": each["title"]}) + "\n" for n, each in enumerate(documents)]
+    (folder / "judged" / "queries.jsonl").write_text("".join(queries), encoding="utf-8")
+    rows = [f"q{n}\t{each['_id']}\t1\n" for n, each in enumerate(documents)]
+    (folder / "judged" / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+
+
+def check_down_and_up(project: Project, checks: Checks) -> None:
+    """The index outlives its containers."""
+    version = search(project.port, "before down")[2]
+    project.compose("down")
+    done = project.compose("up", "--detach", "--wait", "--wait-timeout", "120")
+    found = search(project.port, "after up")[2]
+    checks.note(done.returncode == 0 and found == version, "down and up keep the index", found)
+
+
+def _until(happens: Callable[[], bool], limit_s: float = 60.0) -> bool:
+    end = time.monotonic() + limit_s
+    while not (happened := happens()) and time.monotonic() < end:
+        time.sleep(0.2)
+    return happened
+
+
+def main() -> int:
+    """Runs every check; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--no-sizes", action="store_true", help="do not pack images to weigh them")
+    options = parser.parse_args()
+    if not engine_answers():
+        sys.stderr.write("no container engine with compose v2 answers\n")
+        return 1
+    checks, project = Checks(), Project()
+    try:
+        if check_start(project, checks):
+            check_image(project, checks, with_sizes=not options.no_sizes)
+            under_load(project, checks, "a replica is killed", lambda: kill_a_replica(project))
+            under_load(project, checks, "a replica is exchanged", lambda: stop_a_replica(project))
+            under_load(
+                project, checks, "Redis is restarted", lambda: _ignore(project.compose("restart", "redis"))
+            )
+            check_rebuild(project, checks)
+            check_down_and_up(project, checks)
+    finally:
+        project.remove()
+    return 1 if checks.failed else 0
+
+
+def _ignore(_: object) -> None:
+    """An action's result that the load alone tells of."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
