@@ -55,7 +55,8 @@ def night(volumes: Path, toy_model: Path) -> Callable[[], subprocess.CompletedPr
         (container,) = pod["containers"]
         init, _, *command = (placed(each, volumes) for each in container["command"] if each != "-g")
         assert init == "tini"  # passes signals on; the test sends none
-        environment = {each["name"]: placed(each["value"], volumes) for each in container["env"]}
+        given = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+        environment = {name: placed(value, volumes) for name, value in given.items()}
         environment |= {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
         command += ["--model", str(toy_model), "--threads", "1"]
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -37,7 +37,7 @@ class System(list[Document]):
         """Pod templates by the kind and name of what makes them."""
         found = {
             f"{each['kind']} {each['metadata']['name']}": each["spec"]["template"]
-            for each in self.of("Deployment")
+            for each in self.of("Deployment", "Job")
         }
         for each in self.of("CronJob"):
             found[f"CronJob {each['metadata']['name']}"] = each["spec"]["jobTemplate"]["spec"]["template"]
@@ -60,7 +60,7 @@ class System(list[Document]):
                 secret = self.get("Secret", source["secretRef"]["name"])
                 # kustomize writes base64 of what the file says; here the names alone count, and empty values
                 found |= dict.fromkeys(secret["data"], "")
-        return found | {each["name"]: each["value"] for each in container.get("env", ())}
+        return found | {each["name"]: each.get("value", "") for each in container.get("env", ())}
 
 
 def read(path: Path) -> list[Document]:

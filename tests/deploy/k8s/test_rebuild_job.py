@@ -9,6 +9,7 @@ import typer
 
 from index_builder.cli import app
 
+VARIABLES = {"INDEX_ROOT", "KEEP_VERSIONS", "BUILD_THREADS"}
 DOCKER = Path(__file__).parents[3] / "docker"
 # Not where pods fetch snapshots: nothing is built there.
 pytestmark = pytest.mark.parametrize("system", ["base", "cpu", "gpu", "dev"], indirect=True, scope="session")
@@ -55,10 +56,11 @@ def test_the_job_builds_behind_a_gate_from_and_to_its_volumes(container: Any) ->
 def test_the_script_of_the_image_reads_the_variables_of_the_job(container: Any) -> None:
     """docker/rebuild.sh, which builder.Dockerfile puts into /app; keeping two or more leaves one to roll back to."""
     script = (DOCKER / "rebuild.sh").read_text()
-    given = {each["name"]: each["value"] for each in container["env"]}
+    given = {each["name"]: each.get("value", "") for each in container["env"]}
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert given["INDEX_ROOT"] == mounts["index"] and int(given["KEEP_VERSIONS"]) >= 2
-    assert all(f"${name}" in script or f"${{{name}" in script for name in ("INDEX_ROOT", "KEEP_VERSIONS"))
+    assert given.keys() - {"CUDA_CACHE_PATH"} == VARIABLES
+    assert all(f"${name}" in script or f"${{{name}" in script for name in VARIABLES)
     dockerfile = (DOCKER / "builder.Dockerfile").read_text()
     assert re.search(r"^COPY .*docker/rebuild\.sh .*/app/$", dockerfile, re.MULTILINE)
 
