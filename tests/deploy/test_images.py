@@ -48,6 +48,7 @@ def test_what_an_image_holds_is_enough_to_start(tmp_path: Path, name: str, modul
     # The editable install of this checkout must not lend what the image lacks.
     code = (
         f"import sys; sys.path[:] = [p for p in sys.path if p != {str(ROOT)!r}];"
+        "sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in repr(f).lower()];"
         f"import {module}.__main__, glow; assert glow.__file__.startswith({str(folder)!r})"
     )
     done = in_image(folder, "python", "-c", code)
