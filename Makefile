@@ -31,6 +31,7 @@ test: $(VENV)/.dev ## run the tests and name what was left out
 	$(BIN)/python -m pytest -m "not gpu and not slow" --durations=10
 	@echo; echo "Not run here:"
 	@$(BIN)/python -m pytest --collect-only -q -m "gpu or slow" 2>/dev/null | grep '::' | sed 's/^/  /' || echo "  nothing"
+	@echo "  containers (tests/deploy/compose_up.py, where a container engine answers)"
 	@echo "  benchmarks (make bench)"
 
 check: $(VENV)/.dev ## lint, format, types, import table, docs
