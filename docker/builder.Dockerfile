@@ -46,6 +46,7 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     HOME=/tmp \
     INDEX_ROOT=/index
 WORKDIR /app

@@ -50,6 +50,7 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     HOME=/tmp \
     GLOW_INDEX_ROOT=/index \
     GLOW_HOST=0.0.0.0 \

@@ -49,6 +49,7 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     HOME=/tmp
 WORKDIR /app
 USER 10001:10001

@@ -34,8 +34,13 @@ def image_folder(name: str, target: Path) -> Path:
 
 def in_image(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A command as the image runs it: with nothing but its own folder to import rooms from."""
-    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder)}
-    environment |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": "/nonexistent"}
+    environment |= {
+        "ORT_DISABLE_TELEMETRY": "1",
+        "PYTHONPATH": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **variables,
+    }
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
