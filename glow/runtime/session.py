@@ -1,7 +1,11 @@
 """ONNX Runtime sessions: the device that was asked for or an error, never a silent fall-back."""
 
+import os
 from pathlib import Path
 from typing import Literal
+
+# Read when it is loaded: what runs where, and for whom, is nobody else's business.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime
 

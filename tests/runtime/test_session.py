@@ -1,5 +1,8 @@
 """The device that was asked for, or an error; a model that can be read, or an error."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import onnxruntime
@@ -8,6 +11,7 @@ import pytest
 from glow.errors import DeviceError, FormatError
 from glow.runtime import open_session
 
+ROOT = Path(__file__).parents[2]
 HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
 
@@ -45,3 +49,22 @@ def test_a_model_without_its_word_table_is_refused(toy_model: Path, tmp_path: Pa
     (tmp_path / "query.onnx").write_bytes((toy_model / "query.onnx").read_bytes())
     with pytest.raises(FormatError):
         open_session(tmp_path / "query.onnx")
+
+
+def test_onnx_runtime_tells_nobody_and_leaves_nothing_behind(toy_model: Path, tmp_path: Path) -> None:
+    """It would keep the machine's number below HOME and send events, unless told not to before it is loaded."""
+    code = f"""
+import os
+import subprocess
+import sys
+from pathlib import Path
+from glow.runtime import Model
+model = Model.open(Path({str(toy_model)!r}))
+model.encoder("query").encode([model.preprocessor.query("bees")])
+import os
+assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, cwd=ROOT, env=environment | {"HOME": str(tmp_path)}, check=True)
+    assert not list(tmp_path.rglob("*"))
