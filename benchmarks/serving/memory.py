@@ -9,6 +9,7 @@ n processes as 1/n, after each has served.
 
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,10 +57,13 @@ def main(
             shared.append(workers_memory(our_service(index_root, *settings), number, texts, folder, cores))
     grown = round(samples[-1]["rss_mb"] - samples[len(samples) // 2]["rss_mb"], 1)
     failed = sum(sample["failed"] for sample in samples)
+    statuses = [status for sample in samples for status in sample.get("statuses", {})]
     bar = f"second half of {queries} queries grows < {MAX_GROWTH_MB:g} MB"
     verdicts = [
         verdict(f"{bar}, leak planted: must fall short" if leak else bar, grown, grown < MAX_GROWTH_MB),
-        verdict("no failed query", failed, failed == 0),
+        verdict(
+            f"no failed query{f' (status {sorted({*statuses})})' if failed else ''}", failed, failed == 0
+        ),
     ]
     report = {"leak": leak, "samples": samples, "growth_mb": grown, "workers": shared, "verdicts": verdicts}
     emit(report, _markdown(samples, shared), json_file, markdown_file)
@@ -78,9 +82,12 @@ def growth(
             part = map(search_request, texts[start : start + step])
             requests = write_requests(folder / "requests.txt", part)
             answers = generator.in_flight(server.port, requests, clients, step)
-            failed = int((answers.status != 200).sum())
+            statuses = Counter(answers.status[answers.status != 200].tolist())
+            failed = statuses.total()
             rss_mb = round(server.memory_mb(), 1)
-            samples.append({"queries": start + step, "rss_mb": rss_mb, "failed": failed})
+            samples.append(
+                {"queries": start + step, "rss_mb": rss_mb, "failed": failed, "statuses": dict(statuses)}
+            )
     return samples
 
 
