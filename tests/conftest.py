@@ -6,6 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine stops any example for a moment; tests that are about time measure it themselves.
+settings.register_profile("glow", deadline=None)
+settings.load_profile("glow")
 
 # Before torch or faiss is loaded: tests share few cores, and threads that wait by spinning starve each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
