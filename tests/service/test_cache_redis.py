@@ -28,7 +28,7 @@ from service.settings import Settings
 KEY = b"glow:1:page:abc"
 TIMEOUT_S = 0.05
 # The machine that runs the tests may be busy.
-SLACK_S = 0.75
+SLACK_S = 0.25
 
 
 def free_port() -> int:
@@ -521,10 +521,7 @@ def test_a_password_is_used_and_a_wrong_one_is_an_error_that_nobody_sees_in_the_
         right = server.url.replace("://", "://:s3cret@")
         assert await ask(right) == (b"value", {"hit": 10, "store": 1})
         for url in (server.url, server.url.replace("://", "://:hunter2@")):
-            value, found = await ask(url)
-            late = found.pop("timeout", 0)  # on a busy machine even a refusal may come late
-            assert late <= 1 and value is None
-            assert found == {"error": FAILURES_TO_OPEN + 1 - late, "skipped": 10 - FAILURES_TO_OPEN}
+            assert await ask(url) == (None, {"error": FAILURES_TO_OPEN + 1, "skipped": 10 - FAILURES_TO_OPEN})
 
     run(test())
     assert any("redis fails" in record.message for record in caplog.records)
