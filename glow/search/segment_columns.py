@@ -1,13 +1,13 @@
 """Metadata of a base and a delta as columns of both: masks and fields; `facets` counts over segments by itself."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.columns import Columns, Field
+from glow.search.columns import Columns, Field, Part
 from glow.search.filter_masks import FilterMasks, evaluate
+from glow.search.metadata import ValueType
 from glow.search.segments import Segments
 
 __all__ = ["SegmentedColumns", "join_columns", "segment_masks"]
@@ -60,10 +60,10 @@ def segment_masks(columns: SegmentedColumns, segments: Segments) -> FilterMasks:
 
 def _join(name: str, base: Field | None, delta: Field | None, gone: NDArray[np.int64]) -> Field:
     documents = sum(field.documents for field in (base, delta) if field is not None)
-    if base is None or delta is None:
-        parts: Mapping = (base or delta).parts  # type: ignore[union-attr, type-arg]
-    else:
-        parts = {**delta.parts, **base.parts}
+    parts: dict[ValueType, Part] = {}
+    for field in (delta, base):
+        if field is not None:
+            parts |= field.parts
     return Field(name, documents - (_holders(base, gone) if base else 0), dict(sorted(parts.items())))
 
 
