@@ -283,7 +283,7 @@ def test_a_full_redis_refuses_writes_and_still_reads(server: RedisServer) -> Non
     client.config_set("maxmemory", "1")
 
     async def test() -> None:
-        async with open_cache(server.url) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=500) as (cache, metrics):
             for number in range(20):
                 cache.put("page", b"new-%d" % number, b"value")
                 await asyncio.sleep(0.02)
@@ -509,7 +509,7 @@ def test_a_password_is_used_and_a_wrong_one_is_an_error_that_nobody_sees_in_the_
     server.client(password="s3cret").set(KEY, seal(KEY, b"value"))  # noqa: S106 (the test's own server)
 
     async def ask(url: str) -> tuple[bytes | None, dict[str, int]]:
-        async with open_cache(url) as (cache, metrics):
+        async with open_cache(url, redis_timeout_ms=500) as (cache, metrics):
             cache.put("page", b"other", b"value")
             value = None
             for _ in range(10):
@@ -622,13 +622,17 @@ def test_searches_go_on_while_redis_is_killed_stopped_poisoned_and_restarted(ser
     run(test())
 
 
-async def _disturb(server: RedisServer) -> None:
-    await asyncio.sleep(0.3)
+def _poison(server: RedisServer) -> None:
     client = server.client()
     for number in range(100):
         client.set(b"key %d" % number, b"poison")
+
+
+async def _disturb(server: RedisServer) -> None:
     await asyncio.sleep(0.3)
-    server.kill()
+    await asyncio.to_thread(_poison, server)  # here it would hold up the callers, and they are timed
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(server.kill)
     await asyncio.sleep(0.3)
     await asyncio.to_thread(server.start)
     await asyncio.sleep(0.8)
