@@ -9,6 +9,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && install --directory --owner 10001 --group 10001 /prometheus
 COPY docker/prometheus.yml monitoring/alerts.yml /etc/prometheus/
+COPY docker/ready.sh /
 USER 10001:10001
 EXPOSE 9090
 ENTRYPOINT ["prometheus", "--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus", "--storage.tsdb.retention.time=15d", "--web.listen-address=0.0.0.0:9090"]

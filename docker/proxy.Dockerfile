@@ -8,6 +8,7 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends haproxy \
     && rm -rf /var/lib/apt/lists/*
 COPY docker/haproxy.cfg /etc/haproxy/glow.cfg
+COPY docker/ready.sh /
 USER 10001:10001
 EXPOSE 8080
 # Ends once the requests in flight are answered.

@@ -94,7 +94,7 @@ def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
     project.compose("stop", "service-2")
     begin = time.monotonic()
     run("docker", "start", project.container("service-2"))
-    while project.inside("service-2", "python", "-I", "-S", "/app/ready.py").returncode != 0:
+    while project.inside("service-2", "bash", "/app/ready.sh").returncode != 0:
         if time.monotonic() - begin > 60:
             break
         time.sleep(0.05)
@@ -125,7 +125,7 @@ def kill_a_replica(project: Project) -> None:
     run("docker", "kill", project.container("service-1"))
     time.sleep(SETTLE_S)
     run("docker", "start", project.container("service-1"))
-    _until(lambda: project.inside("service-1", "python", "-I", "-S", "/app/ready.py").returncode == 0)
+    _until(lambda: project.inside("service-1", "bash", "/app/ready.sh").returncode == 0)
 
 
 def stop_a_replica(project: Project) -> None:

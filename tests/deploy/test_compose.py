@@ -136,15 +136,15 @@ def _bound(proxy: str) -> str:
 
 def test_probes_ask_routes_that_are_there() -> None:
     paths = {path for route in ROUTES for path in route.paths}
-    asked = re.findall(r"GET (/\w+) HTTP", (DOCKER / "ready.py").read_text(encoding="utf-8"))
+    asked = re.findall(r"path=\$\{1:-(/\w+)\}", (DOCKER / "ready.sh").read_text(encoding="utf-8"))
     proxy = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
     asked += re.findall(r"http-check send meth GET uri (\S+)", proxy)
     assert asked == ["/readyz", "/readyz"]
     assert set(asked) <= paths
-    assert "GET /proxyz " in str(SERVICES["proxy"]["healthcheck"])
+    assert SERVICES["proxy"]["healthcheck"]["test"] == ["CMD", "bash", "/ready.sh", "/proxyz", _bound(proxy)]
     assert "monitor-uri /proxyz" in proxy
     for name in REPLICAS:
-        assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "python", "-I", "-S", "/app/ready.py"]
+        assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "bash", "/app/ready.sh"]
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)

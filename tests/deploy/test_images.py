@@ -109,10 +109,10 @@ def answering() -> Callable[[int], int]:
 @pytest.mark.parametrize(("status", "expected"), [(200, 0), (503, 1)])
 def test_the_health_check_follows_readyz(answering: Callable[[int], int], status: int, expected: int) -> None:
     port = str(answering(status))
-    done = in_image(DOCKER, "python", "-I", "-S", str(DOCKER / "ready.py"), GLOW_PORT=port)
+    done = in_image(DOCKER, "bash", str(DOCKER / "ready.sh"), GLOW_PORT=port)
     assert done.returncode == expected, done.stderr
 
 
 def test_the_health_check_fails_where_nobody_listens() -> None:
-    done = in_image(DOCKER, "python", "-I", "-S", str(DOCKER / "ready.py"), GLOW_PORT="1")
+    done = in_image(DOCKER, "bash", str(DOCKER / "ready.sh"), GLOW_PORT="1")
     assert (done.returncode, done.stderr) == (1, "")
