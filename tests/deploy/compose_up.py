@@ -9,6 +9,7 @@ where an engine answers. Exit status 1 where a promise is not kept.
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -35,11 +36,12 @@ ABSENT = (
 )
 QUESTIONS = {"delete an entire directory tree": "shutil.rmtree", "compile a regular expression": "re.compile"}
 SETTLE_S = 5.0
-_RSS = """
+RSS = """
 import pathlib
 lines = [line for path in pathlib.Path("/proc").glob("[0-9]*/status") for line in path.read_text().splitlines()]
 print(sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS")))
 """
+"""Program that prints the resident kilobytes of all processes of a container."""
 _FIND = "import importlib.util as u, sys\nfor n in sys.argv[1:]:\n  try: print(n if u.find_spec(n) else '')\n  except ModuleNotFoundError: pass"
 
 
@@ -89,7 +91,7 @@ def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
     rights = "id -u; grep -E '^(CapEff|NoNewPrivs)' /proc/self/status; touch /app/x /index/x 2>&1 | grep -c -i read-only"
     lines = project.inside("service-1", "sh", "-c", rights).stdout.split()
     checks.note(lines == ["10001", "CapEff:", "0" * 16, "NoNewPrivs:", "1", "2"], "rights", lines)
-    rss_mb = int(project.inside("service-1", "python", "-c", _RSS).stdout) / 1e3
+    rss_mb = int(project.inside("service-1", "python", "-c", RSS).stdout) / 1e3
     checks.note(rss_mb <= MOST_RSS_MB, f"memory at most {MOST_RSS_MB:.0f} MB", f"{rss_mb:.0f} MB")
     project.compose("stop", "service-2")
     begin = time.monotonic()
@@ -107,6 +109,27 @@ def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
         unpacked, packed = (ours - base + official for ours, base, official in pairs)
         checks.note(unpacked <= MOST_MB, f"at most {MOST_MB:.0f} MB unpacked", f"{unpacked:.0f} MB")
         checks.note(packed <= MOST_PACKED_MB, f"at most {MOST_PACKED_MB:.0f} MB packed", f"{packed:.0f} MB")
+
+
+def check_monitoring(project: Project, checks: Checks) -> None:
+    """Prometheus takes its configuration and our alerts, and reaches both replicas."""
+    done = project.compose("--profile", "monitoring", "up", "--detach", "--wait", "--no-deps", "prometheus")
+    checks.note(done.returncode == 0, "Prometheus starts", done.stderr[-500:] if done.returncode else "yes")
+    done = project.inside("prometheus", "promtool", "check", "config", "/etc/prometheus/prometheus.yml")
+    checks.note(
+        done.returncode == 0,
+        "promtool accepts its configuration",
+        done.stdout.split("\n")[-2:] or done.stderr,
+    )
+
+    def up() -> list[str]:
+        answer = project.inside(
+            "prometheus", "promtool", "query", "instant", "http://127.0.0.1:9090", 'up{job="glow"} == 1'
+        )
+        return re.findall(r'instance="([^"]*)"', answer.stdout)
+
+    _until(lambda: len(up()) == 2)
+    checks.note(sorted(up()) == ["service-1:8080", "service-2:8080"], "it reaches both replicas", up())
 
 
 def under_load(project: Project, checks: Checks, what: str, act: Callable[[], None]) -> Load:
@@ -209,6 +232,7 @@ def main() -> int:
                 project, checks, "Redis is restarted", lambda: _ignore(project.compose("restart", "redis"))
             )
             check_rebuild(project, checks)
+            check_monitoring(project, checks)
             check_down_and_up(project, checks)
     finally:
         project.remove()
