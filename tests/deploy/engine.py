@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-__all__ = ["Project", "engine_answers", "free_port", "run", "sizes_mb"]
+__all__ = ["Project", "engine_answers", "free_port", "out_of_reach", "run", "sizes_mb"]
 
 ROOT = Path(__file__).parents[2]
 NAME = "glow-compose-up"
@@ -25,6 +25,12 @@ def engine_answers() -> bool:
     """Whether there is an engine, and compose v2."""
     asked = (("docker", "info"), ("docker", "compose", "version"))
     return shutil.which("docker") is not None and all(run(*command).returncode == 0 for command in asked)
+
+
+def out_of_reach(images: tuple[str, ...]) -> list[str]:
+    """Those of the images that are not here and cannot be pulled."""
+    commands = (("docker", "image", "inspect"), ("docker", "pull", "--quiet"))
+    return [image for image in images if all(run(*command, image).returncode for command in commands)]
 
 
 def free_port() -> int:
