@@ -3,23 +3,21 @@
     python tests/deploy/compose_up.py [--no-sizes]
 
 It starts, answers, loses no request while a replica is killed, Redis is restarted and the index is rebuilt, refuses a bad
-index, and keeps the index over `down` and `up`. Takes some minutes, most of them for building images. `.ci/run` runs it
+index, keeps the index over `down` and `up`, and brings it back from a backup. Takes some minutes, most of them for building images. `.ci/run` runs it
 where an engine answers. Exit status 1 where a promise is not kept, 77 where it cannot be tried: no engine with compose,
 or no base images.
 """
 
 import argparse
-import json
 import re
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 from engine import Project, engine_answers, out_of_reach, run, sizes_mb
-from load import Load, search
+from jobs import check_down_and_up, check_operations, check_rebuild
+from load import search
+from promises import SETTLE_S, Checks, under_load, until
 
-CORPUS = Path(__file__).parents[1] / "data" / "toy-corpus.jsonl"
 BASES = ("python:3.11-slim-bookworm", "debian:bookworm-slim", "redis:7-bookworm")
 NOT_RUN = 77
 OFFICIAL_MB = (125.0, 45.0)
@@ -37,7 +35,6 @@ ABSENT = (
     "glow.nn",
 )
 QUESTIONS = {"delete an entire directory tree": "shutil.rmtree", "compile a regular expression": "re.compile"}
-SETTLE_S = 5.0
 RSS = """
 import pathlib
 lines = [line for path in pathlib.Path("/proc").glob("[0-9]*/status") for line in path.read_text().splitlines()]
@@ -45,19 +42,6 @@ print(sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS")))
 """
 """Program that prints the resident kilobytes of all processes of a container."""
 _FIND = "import importlib.util as u, sys\nfor n in sys.argv[1:]:\n  try: print(n if u.find_spec(n) else '')\n  except ModuleNotFoundError: pass"
-
-
-class Checks:
-    """What was promised, what was found; a promise that is not kept does not keep the others from being looked at."""
-
-    def __init__(self) -> None:
-        self.failed = 0
-
-    def note(self, kept: bool, promise: str, found: object) -> None:
-        """Prints one line for a promise."""
-        self.failed += not kept
-        sys.stdout.write(f"{'ok    ' if kept else 'FAILED'} {promise}: {found}\n")
-        sys.stdout.flush()
 
 
 def check_start(project: Project, checks: Checks) -> bool:
@@ -130,19 +114,8 @@ def check_monitoring(project: Project, checks: Checks) -> None:
         )
         return re.findall(r'instance="([^"]*)"', answer.stdout)
 
-    _until(lambda: len(up()) == 2)
+    until(lambda: len(up()) == 2)
     checks.note(sorted(up()) == ["service-1:8080", "service-2:8080"], "it reaches both replicas", up())
-
-
-def under_load(project: Project, checks: Checks, what: str, act: Callable[[], None]) -> Load:
-    """Does something while clients ask; no request may be lost."""
-    with Load(project.port) as load:
-        time.sleep(SETTLE_S)
-        act()
-        time.sleep(SETTLE_S)
-    found = f"{len(load.lost)} of {load.answered + len(load.lost)}, slowest {load.slowest_s:.2f} s {load.lost[:3]}"
-    checks.note(load.answered > 0 and not load.lost, f"lost while {what}", found)
-    return load
 
 
 def kill_a_replica(project: Project) -> None:
@@ -150,70 +123,12 @@ def kill_a_replica(project: Project) -> None:
     run("docker", "kill", project.container("service-1"))
     time.sleep(SETTLE_S)
     run("docker", "start", project.container("service-1"))
-    _until(lambda: project.inside("service-1", "bash", "/app/ready.sh").returncode == 0)
+    until(lambda: project.inside("service-1", "bash", "/app/ready.sh").returncode == 0)
 
 
 def stop_a_replica(project: Project) -> None:
     """Exchanges one in order, as an upgrade does."""
     project.compose("up", "--detach", "--wait", "--no-deps", "--force-recreate", "service-2")
-
-
-def check_rebuild(project: Project, checks: Checks) -> None:
-    """The job publishes what replicas then serve; what its gate refuses never goes live."""
-    before = search(project.port, "before")[2]
-    _write_input(project.input)
-    found: list[str] = []
-
-    def rebuild() -> None:
-        done = project.compose("run", "--rm", "-T", "rebuild", "--input", "/input/documents.jsonl")
-        checks.note(done.returncode == 0, "rebuild publishes", done.stderr[-500:])
-        asked = iter(range(10_000))
-        swapped = _until(
-            lambda: before not in {search(project.port, f"after {next(asked)}")[2] for _ in range(8)}
-        )
-        found.append(search(project.port, "which version")[2])
-        checks.note(swapped and found[0] != before, "replicas follow", found[0])
-
-    under_load(project, checks, "the index is rebuilt", rebuild)
-    few = (project.input / "documents.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:10]
-    (project.input / "few.jsonl").write_text("".join(few), encoding="utf-8")
-    done = project.compose(
-        "run", "--rm", "-T", "rebuild", "--input", "/input/few.jsonl", "--gate", "/input/judged"
-    )
-    reason = done.stderr.strip().splitlines()[-1:]
-    checks.note(
-        done.returncode == 6, "a gate that fails ends the job with status 6", (done.returncode, reason)
-    )
-    checks.note(
-        search(project.port, "after a refusal")[2] == found[0], "and leaves the live version", found[0]
-    )
-
-
-def _write_input(folder: Path) -> None:
-    """The toy corpus, and its titles as judged queries."""
-    (folder / "documents.jsonl").write_bytes(CORPUS.read_bytes())
-    documents = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
-    (folder / "judged" / "qrels").mkdir(parents=True)
-    queries = [json.dumps({"_id": f"q{n}", "text": each["title"]}) + "\n" for n, each in enumerate(documents)]
-    (folder / "judged" / "queries.jsonl").write_text("".join(queries), encoding="utf-8")
-    rows = [f"q{n}\t{each['_id']}\t1\n" for n, each in enumerate(documents)]
-    (folder / "judged" / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
-
-
-def check_down_and_up(project: Project, checks: Checks) -> None:
-    """The index outlives its containers."""
-    version = search(project.port, "before down")[2]
-    project.compose("down")
-    done = project.compose("up", "--detach", "--wait", "--wait-timeout", "120")
-    found = search(project.port, "after up")[2]
-    checks.note(done.returncode == 0 and found == version, "down and up keep the index", found)
-
-
-def _until(happens: Callable[[], bool], limit_s: float = 60.0) -> bool:
-    end = time.monotonic() + limit_s
-    while not (happened := happens()) and time.monotonic() < end:
-        time.sleep(0.2)
-    return happened
 
 
 def main() -> int:
@@ -241,6 +156,7 @@ def main() -> int:
             check_rebuild(project, checks)
             check_monitoring(project, checks)
             check_down_and_up(project, checks)
+            check_operations(project, checks)
     finally:
         project.remove()
     return 1 if checks.failed else 0

@@ -73,6 +73,10 @@ class Project:
         """`docker compose …` in the clone."""
         return run("docker", "compose", *arguments, folder=self.folder, **self._variables)
 
+    def shell(self, line: str) -> subprocess.CompletedProcess[str]:
+        """A line of a shell in the clone."""
+        return run("bash", "-c", line, folder=self.folder, **self._variables)
+
     def container(self, service: str) -> str:
         """The id of a service's container, running or not."""
         return self.compose("ps", "--all", "--quiet", service).stdout.strip()
