@@ -73,6 +73,7 @@ async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str)
     Raises:
         ReadOnlyError: it cannot be written from here; the message has the command.
         SwapRefusedError: the version is missing or damaged, or there is none to go back to.
+        GateError: a gate refused the version that is named, and nobody forced it.
         BusyError: another process changes the root.
     """
     try:

@@ -95,6 +95,25 @@ def test_rollback_goes_back_or_to_the_version_that_is_named(
         assert served.live == IndexRoot(versions.path).current() == "a2"
 
 
+def test_a_version_that_a_gate_refused_is_a_409_that_openapi_declares(
+    versions: Any, serve: Serve, admin: dict[str, str]
+) -> None:
+    versions.add("b1")
+    record = {"status": "failed", "time": "now", "checks": [{"name": "nDCG@10 dense", "passed": False}]}
+    IndexRoot(versions.path).amend("b1", {"gate": record})
+    with serve(watch_s=0) as served:
+        refused = served.http.post("/admin/rollback", headers=admin, json={"version": "b1"})
+        assert (refused.status_code, refused.json()["code"]) == (409, "gate_refused")
+        assert all(word in refused.json()["detail"] for word in ("b1", "nDCG@10 dense", "--force"))
+        assert str(versions.path) not in refused.text
+        assert served.live == IndexRoot(versions.path).current() == "a1"
+        operation = served.http.get("/openapi.json").json()["paths"]["/admin/rollback"]["post"]
+        declared = operation["responses"]["409"]["description"]
+        assert all(
+            code in declared for code in ("swap_refused", "gate_refused", "index_busy", "index_read_only")
+        )
+
+
 def test_a_full_service_rolls_back_all_the_same(versions: Any, serve: Serve, admin: dict[str, str]) -> None:
     with serve(watch_s=0, max_in_flight=1) as served:
         versions.publish("b1")
