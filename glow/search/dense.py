@@ -289,7 +289,8 @@ def require_device(kind: str, device: str) -> None:
     devices = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
     if devices < 1:
         raise DeviceError(
-            "device 'cuda' was asked for, and this faiss sees no GPU; install the `gpu` extra or use --device cpu"
+            "device 'cuda' was asked for, and this faiss sees no GPU; exchange the packages as docs/install.md (GPU) "
+            "says, or use --device cpu"
         )
     if kind == "hnsw":
         raise DeviceError("an hnsw index cannot run on a GPU; choose flat, ivf-flat or ivf-pq")
