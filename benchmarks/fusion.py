@@ -24,6 +24,7 @@ from glow.evaluation import compare, evaluate, find_tasks
 from glow.evaluation.measures import grades_by_query
 from glow.records import Hit
 from glow.search import Fusion, FusionWeights, Index
+from glow.search.retrievers import DEFAULT_CANDIDATES
 from index_builder.tune import QUERIES_AT_ONCE, candidates_of, judged_rows
 
 MEASURES = ("RR@10", "nDCG@10", "R@100")
@@ -36,7 +37,7 @@ def main(
     data: Annotated[Path, typer.Option(help="Data folder.")],
     split: Annotated[str, typer.Option(help="Judgements, qrels/SPLIT.tsv.")] = "dev",
     rel: Annotated[int, typer.Option(help="Lowest relevant grade, for RR and R.")] = 1,
-    candidates: Annotated[int, typer.Option(help="Hits of each part that are fused.")] = 200,
+    candidates: Annotated[int, typer.Option(help="Hits of each part that are fused.")] = DEFAULT_CANDIDATES,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
 ) -> None:
     """Prints measures and the paired interval of the gain as JSON."""

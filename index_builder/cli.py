@@ -13,6 +13,7 @@ import typer
 from glow.artifact import IndexRoot, default_model
 from glow.errors import BuildError
 from glow.search import Index
+from glow.search.retrievers import DEFAULT_CANDIDATES
 from index_builder.build import BuildResult, build
 from index_builder.cli_delta import compact_command, delete_command, upsert_command
 from index_builder.cli_diff import diff_command
@@ -221,7 +222,9 @@ def tune_command(
     data: Annotated[Path, typer.Option(help="Data folder with queries.jsonl and qrels/SPLIT.tsv.")],
     split: Annotated[str, typer.Option(help="Judgements, qrels/SPLIT.tsv.")],
     version: Version = None,
-    candidates: Annotated[int, typer.Option(min=1, help="Hits of each part that are fused.")] = 200,
+    candidates: Annotated[
+        int, typer.Option(min=1, help="Hits of each part that are fused.")
+    ] = DEFAULT_CANDIDATES,
     publish: Annotated[bool, typer.Option(help="Make the new version the live one.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Of the folds and the bootstrap.")] = 0,
     json: Json = None,

@@ -13,10 +13,10 @@ from glow.errors import ConfigError, InputError, MismatchError
 from glow.evaluation.measures import grades_by_query
 from glow.evaluation.ndcg import dcg
 from glow.evaluation.task import Task, find_tasks
-from glow.search import Index, Ranking
+from glow.search import Index
 from glow.search.dense_scores import dense_scorer
 from glow.search.hybrid import FUSION_FILE
-from glow.search.passages_search import search_documents
+from glow.search.retrievers import DEFAULT_CANDIDATES, rank_dense
 from index_builder.derive import derive
 from index_builder.tuning import DEPTH, Candidates, Tuned, tune
 
@@ -34,7 +34,7 @@ class TuneOptions:
         version: version to tune; None: the live one.
         data: data folder with queries and judgements of documents in the index.
         split: judgements, `qrels/SPLIT.tsv`.
-        candidates: hits of each part that are fused, >= 1; as many as searches will ask for.
+        candidates: hits of each part that are fused, >= 1; as many as searches will gather.
         publish: whether the new version becomes the live one.
         seed: of the folds and the bootstrap.
     """
@@ -43,7 +43,7 @@ class TuneOptions:
     version: str | None
     data: Path
     split: str
-    candidates: int = 200
+    candidates: int = DEFAULT_CANDIDATES
     publish: bool = True
     seed: int = 0
 
@@ -170,7 +170,8 @@ def candidates_of(
     impacts = index.impacts
     assert impacts is not None  # noqa: S101 - `tune_index` refused an index without
     words = index.preprocessor.pieces.words(text)
-    dense = _dense(index, vector, k)
+    ranked = rank_dense(index, vector, k)
+    dense = ranked.scores, ranked.rows
     score_dense = dense_scorer(index.dense, index.passages, vector)
     lexical = impacts.search(words, k, None, index.order)
     union = np.union1d(dense[1], lexical[1])
@@ -186,15 +187,6 @@ def candidates_of(
         },
         ideal=dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:DEPTH]),
     )
-
-
-def _dense(index: Index, vector: NDArray[np.float32], k: int) -> Ranking:
-    if index.passages is not None:
-        scores, rows, _ = search_documents(index.dense, index.passages, vector[None], k)[0]
-        return scores, rows
-    found_scores, found = index.dense.search(vector[None], k, order=index.order)
-    held = found[0] >= 0
-    return found_scores[0][held], found[0][held]
 
 
 def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:

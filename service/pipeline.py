@@ -4,6 +4,7 @@ The functions block and are safe to run in many threads; `service/batcher.py` ke
 some microseconds, off the event loop.
 """
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +17,13 @@ from glow.records import Document
 from glow.search import FoundPassage, Fusion, Index, SearchParams
 from glow.search.facets import FacetCounts, FacetRequest, count_values
 from glow.search.filter_terms import Expression
+from glow.search.retrievers import Ranked, Retriever, rank_dense, rank_hybrid, rank_lexical
 from glow.search.row_mask import RowMask
 from glow.text import Preprocessor, WeightedTokens
 from glow.text.highlight import Highlighting
+from service.errors import DeadlineError
 from service.explain.reasons import Reasons, explain
 from service.hit_details import highlight_hits, passage_document
-from service.ranking import Ranked, Retriever, rank_dense, rank_hybrid, rank_lexical
 
 __all__ = [
     "ExplainCall",
@@ -136,17 +138,35 @@ class SearchAnswer:
 
 
 class StageClock:
-    """Measures stages that follow one another; starts when it is made."""
+    """Measures stages that follow one another, and ends a search whose time is over; starts when it is made.
 
-    def __init__(self) -> None:
+    A thread cannot be stopped from outside: without this it would work on for a client that has its 504 already, while
+    admission, which counts requests, lets the next one in.
+
+    Args:
+        deadline: `time.perf_counter()` after which nobody wants the answer.
+    """
+
+    def __init__(self, deadline: float = math.inf) -> None:
         self.timings_ms: dict[str, float] = {}
+        self._deadline = deadline
         self._last = time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """Ends a stage."""
+        """Ends a stage.
+
+        Raises:
+            DeadlineError: the deadline has passed.
+        """
         now = time.perf_counter()
         self.timings_ms[stage] = (now - self._last) * 1_000
         self._last = now
+        self.check()
+
+    def check(self) -> None:
+        """Raises DeadlineError where the deadline has passed; for long stages."""
+        if time.perf_counter() >= self._deadline:
+            raise DeadlineError("the deadline passed before the answer was made; ask for a later one")
 
     def set(self, **timings_ms: float) -> None:
         """Notes stages that were measured elsewhere, up to now."""
@@ -201,6 +221,9 @@ def retrieve(
         tokens: the query as the tower read it.
         vector: float32 [D], L2-normalised; None for a lexical search, which needs none.
         clock: its last lap ended with encoding; its stages go into the answer.
+
+    Raises:
+        DeadlineError: the clock's deadline passed; looked for after each stage, and while hits are explained.
     """
     allowed = _allowed(index, call, clock)
     ranked = _rank(index, call, vector, allowed)
@@ -211,7 +234,7 @@ def retrieve(
     shown = [passage_document(hit.document, hit.passage) for hit in hits] if call.explain else []
     reasons = None
     if call.explain is not None:
-        reasons = explain(index, call.text, shown, leave_one_out=call.explain.leave_one_out)
+        reasons = explain(index, call.text, shown, call.explain.leave_one_out, clock.check)
         clock.lap("explain")
     highlights: tuple[Mapping[str, list[str]], ...] = ()
     if call.highlight is not None:
@@ -250,8 +273,7 @@ def _rank(
     if vector is None:
         return rank_lexical(index, call.text, call.candidates, allowed)
     if call.retriever == "hybrid":
-        fusion = call.fusion or index.fusion
-        return rank_hybrid(index, call.text, vector, call.candidates, call.params, fusion, allowed)
+        return rank_hybrid(index, call.text, vector, call.candidates, call.params, call.fusion, allowed)
     # What an exact search finds first does not depend on how much more it was asked for.
     is_exact = index.dense.kind == "flat" or call.params.exact
     needed = call.offset + call.top_k if is_exact and not call.facets else call.candidates

@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from glow.errors import ConfigError
 from glow.runtime import Device
 from glow.schema import StrictModel
+from glow.search.retrievers import DEFAULT_CANDIDATES
 from service.cors import parse_origins
 from service.keys import check_keys
 from service.settings_table import ENV_PREFIX, Setting, describe, plain, rows_of
@@ -79,7 +80,11 @@ class Settings(StrictModel):
         1_000, "Most candidates that one search may gather.", "hits", ge=1, le=2_048
     )
     default_candidates: int = _setting(
-        100, "Candidates of a request that names none; pages inside them agree.", "hits", ge=1, le=2_048
+        DEFAULT_CANDIDATES,
+        "Candidates of a request that names none; pages inside them agree.",
+        "hits",
+        ge=1,
+        le=2_048,
     )
     max_batch_queries: int = _setting(
         64, "Most queries of one batch, or texts of one embeddings request.", "texts", ge=1, le=1_024

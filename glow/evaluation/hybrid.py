@@ -11,12 +11,10 @@ from glow.records import Hit, Query
 from glow.runtime import Model
 from glow.search import DEFAULT_FUSION, ImpactIndex, build_lexical, fuse_rankings
 from glow.search.dense_scores import dense_scorer
+from glow.search.retrievers import DEFAULT_CANDIDATES
 from glow.text.lexical import lexical_words
 
 __all__ = ["HybridRetriever"]
-
-LEAST_CANDIDATES = 100
-"""Of each part: what the service gathers unless it is asked for more."""
 
 
 class HybridRetriever:
@@ -48,7 +46,7 @@ class HybridRetriever:
         tokens = self._preprocessor.query(text)
         if not tokens.words:
             return []
-        candidates = max(k, LEAST_CANDIDATES)
+        candidates = max(k, DEFAULT_CANDIDATES)
         vector = self._dense.encoder.encode([tokens])[0]
         scores, rows = self._dense.index.search(vector[None], candidates, order=self._order)
         words = self._preprocessor.pieces.words(text)

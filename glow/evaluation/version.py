@@ -7,19 +7,16 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glow.search import Index, Ranking, SearchParams, fuse_rankings, search_documents
-from glow.search.dense_scores import dense_scorer
+from glow.search import Index, SearchParams
+from glow.search.retrievers import DEFAULT_CANDIDATES, rank_dense, rank_hybrid
 
-__all__ = ["CANDIDATES", "DEPTH", "Retriever", "VersionSearch", "mean_overlap"]
+__all__ = ["DEPTH", "Retriever", "VersionSearch", "mean_overlap"]
 
 Retriever = Literal["dense", "hybrid"]
 
 DEPTH = 10
 """Hits that people look at."""
-CANDIDATES = 100
-"""Of each part of a hybrid search: what a service gathers unless it is asked for more."""
 AT_ONCE = 64
 # Below this, scores of two products of the same vectors may differ by rounding.
 TIE = 1e-5
@@ -53,9 +50,11 @@ class VersionSearch:
         found: list[tuple[str, ...]] = [()] * len(self._texts)
         for place, vector in zip(self._asked, self._vectors, strict=True):
             if retriever == "dense":
-                rows = self._dense(vector, k)[1]
+                rows = rank_dense(self._index, vector, k).rows
             else:
-                rows = self._hybrid(self._texts[place], vector, max(k, CANDIDATES))[:k]
+                rows = rank_hybrid(self._index, self._texts[place], vector, max(k, DEFAULT_CANDIDATES)).rows[
+                    :k
+                ]
             found[place] = tuple(document.id for document in self._index.documents.rows(rows.tolist()))
         return found
 
@@ -73,30 +72,6 @@ class VersionSearch:
         found, _ = dense.search(self._vectors, k, order=None)
         least = exact[:, -1:] - TIE
         return float((found >= least).sum() / exact.size) if exact.size else 1.0
-
-    def _dense(self, vector: NDArray[np.float32], k: int) -> Ranking:
-        index = self._index
-        if index.passages is not None:
-            scores, rows, _ = search_documents(index.dense, index.passages, vector[None], k)[0]
-            return scores, rows
-        found_scores, found = index.dense.search(vector[None], k, order=index.order)
-        held = found[0] >= 0
-        return found_scores[0][held], found[0][held]
-
-    def _hybrid(self, text: str, vector: NDArray[np.float32], candidates: int) -> NDArray[np.int64]:
-        index = self._index
-        impacts = index.impacts
-        assert impacts is not None  # noqa: S101 - `retrievers` says whether it can be asked
-        words = index.preprocessor.pieces.words(text)
-        return fuse_rankings(
-            index.fusion,
-            self._dense(vector, candidates),
-            impacts.search(words, candidates, None, index.order),
-            index.order,
-            dense_scorer(index.dense, index.passages, vector),
-            lambda rows: impacts.score(words, rows),
-            impacts.largest,
-        ).rows
 
 
 def mean_overlap(a: Sequence[tuple[str, ...]], b: Sequence[tuple[str, ...]]) -> float | None:

@@ -8,7 +8,7 @@ towers with that output are opened on the first request, so that a service that 
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,8 +145,14 @@ class Explainer:
         """Explains one document; as `explain_documents`."""
         return self.explain_documents([document])[0]
 
-    def explain_documents(self, documents: Sequence[Document]) -> list[Explanation]:
+    def explain_documents(
+        self, documents: Sequence[Document], check: Callable[[], None] = lambda: None
+    ) -> list[Explanation]:
         """Explains documents (or passages, as documents of their own), in the order given.
+
+        Args:
+            documents: to encode, in batches of like lengths.
+            check: called before every batch; what it raises ends the work.
 
         Raises:
             ArtifactError: a graph cannot be opened.
@@ -155,6 +161,7 @@ class Explainer:
         sequences = [own.document(document) for document in documents]
         found: dict[int, Explanation] = {}
         for rows in batches_by_length([len(sequence) for sequence in sequences], MAX_BATCH_TOKENS):
+            check()
             vectors, attention = self._tower(DOCUMENT_TOWER).run([sequences[row] for row in rows])
             for row, vector, shares in zip(rows, vectors, attention, strict=True):
                 fields = field_words(documents[row], own.schema, own.pieces)

@@ -4,6 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import reduce
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +16,20 @@ from glow.search.row_mask import RowMask
 __all__ = ["FilterMasks", "evaluate"]
 
 DEFAULT_MAX_BYTES = 64 << 20
+KEY_BYTES = 16
+ENTRY_BYTES = 512
+"""What an entry takes beside its mask: the key and the mask's object."""
 Mask = NDArray[np.bool_]
 
 
 class FilterMasks:
     """The masks of an index's filters; safe to use from many threads.
 
+    A mask is kept under a digest of its expression, because a client chooses how long an expression is.
+
     Args:
         columns: the index's metadata, or a function that makes the mask of an expression.
-        max_bytes: what the kept masks may take; the one that was not used for longest goes first.
+        max_bytes: what the kept entries may take; the one that was not used for longest goes first.
     """
 
     def __init__(
@@ -31,26 +37,31 @@ class FilterMasks:
     ) -> None:
         self._make = _maker(columns) if isinstance(columns, Columns) else columns
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[Expression, RowMask] = OrderedDict()
+        self._kept: OrderedDict[bytes, RowMask] = OrderedDict()
         self._lock = threading.Lock()
         self.size_bytes = 0
 
     def mask(self, expression: Expression) -> RowMask:
         """The rows that an expression matches."""
+        key = blake2b(repr(expression).encode(), digest_size=KEY_BYTES).digest()
         with self._lock:
-            found = self._kept.get(expression)
+            found = self._kept.get(key)
             if found is not None:
-                self._kept.move_to_end(expression)
+                self._kept.move_to_end(key)
                 return found
         # Outside the lock: two threads that ask for the same at once both work, and nobody waits.
         made = self._make(expression)
         with self._lock:
-            if expression not in self._kept and made.size_bytes <= self._max_bytes:
-                self._kept[expression] = made
-                self.size_bytes += made.size_bytes
+            if key not in self._kept and _cost(made) <= self._max_bytes:
+                self._kept[key] = made
+                self.size_bytes += _cost(made)
             while self.size_bytes > self._max_bytes:
-                self.size_bytes -= self._kept.popitem(last=False)[1].size_bytes
+                self.size_bytes -= _cost(self._kept.popitem(last=False)[1])
         return made
+
+
+def _cost(mask: RowMask) -> int:
+    return mask.size_bytes + ENTRY_BYTES
 
 
 def _maker(columns: Columns) -> Callable[[Expression], RowMask]:

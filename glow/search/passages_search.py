@@ -50,7 +50,7 @@ def search_documents(
         most = min(most, GPU_MAX_HITS)
     found: dict[int, Folded] = {}
     waiting = list(range(len(vectors)))
-    fetched = ceil(k * len(passages) / passages.header.documents)
+    fetched = min(ceil(k * len(passages) / passages.header.documents), max(most, 1))
     while waiting:
         scores, rows = dense.search(vectors[waiting], fetched, params, allowed=mask, order=passages.order)
         for query, its_scores, its_rows in zip(waiting, scores, rows, strict=True):
@@ -58,5 +58,5 @@ def search_documents(
             if len(hits[1]) >= k or fetched >= most or (its_rows < 0).any():
                 found[query] = (hits[0][:k], hits[1][:k], hits[2][:k])
         waiting = [query for query in waiting if query not in found]
-        fetched *= 2
+        fetched = min(2 * fetched, most)
     return [found[query] for query in range(len(vectors))]

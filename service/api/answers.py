@@ -108,7 +108,7 @@ async def _search(
     service: Service, index: Index, checked: CheckedSearch, deadline: float, budget: RedisBudget
 ) -> tuple[SearchAnswer, bytes]:
     cache = service.cache
-    clock = StageClock()
+    clock = StageClock(deadline)
     text = checked.call.text
     if len(text) <= SHORT_CHARS:
         tokens = preprocess(index.preprocessor, text)

@@ -1,6 +1,6 @@
 """Reasons for a query's hits, from one index version."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,11 @@ def require_explainer(index: Index) -> Explainer:
 
 
 def explain(
-    index: Index, query: str, documents: Sequence[Document], *, leave_one_out: bool = False
+    index: Index,
+    query: str,
+    documents: Sequence[Document],
+    leave_one_out: bool = False,
+    check: Callable[[], None] = lambda: None,
 ) -> Reasons:
     """Explains a query and documents; blocks for about as long as it takes to encode them.
 
@@ -57,14 +61,16 @@ def explain(
         query: with at least one word.
         documents: hits; a passage as a document of its own.
         leave_one_out: whether to leave out each word of the query as well.
+        check: called before every batch; what it raises ends the work.
 
     Raises:
         NotAvailableError: the index was built without explain graphs.
         ArtifactError: a graph cannot be opened.
     """
     explainer = require_explainer(index)
-    asked, found = explainer.explain_query(query), explainer.explain_documents(documents)
+    asked, found = explainer.explain_query(query), explainer.explain_documents(documents, check)
     left_out: list[LeftOut] = []
     if leave_one_out and found:
+        check()
         left_out = explainer.leave_one_out(query, np.stack([explanation.vector for explanation in found]))
     return Reasons(asked, tuple(found), tuple(left_out))

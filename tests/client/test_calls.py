@@ -5,6 +5,7 @@ import base64
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,9 +22,11 @@ from glow.client import (
     SearchResult,
     WordDelta,
 )
+from glow.client.paging import LEAST_CANDIDATES
 from glow.client.retry import Retries
 from glow.errors import ConfigError
 from glow.records import Document
+from service.settings import Settings
 
 
 def test_options_are_sent_as_given_and_those_that_are_none_are_left_out(stub: Any, call: Any) -> None:
@@ -165,10 +168,10 @@ def test_pages_are_asked_for_out_of_the_same_candidates_until_one_is_not_full(
     stub: Any, call: Any, reply: Any, answer: Any
 ) -> None:
     stub.script = [reply(body=page_of(answer, offset, size)) for offset, size in ((0, 2), (2, 2), (4, 1))]
-    hits = call(stub.url, "search_hits", "bees", page_size=2, limit=50, fields=[])
+    hits = call(stub.url, "search_hits", "bees", page_size=2, limit=120, fields=[])
     assert [hit.id for hit in hits] == ["0", "1", "2", "3", "4"]
     sent = [(seen.body["offset"], seen.body["top_k"], seen.body["candidates"]) for seen in stub.seen]
-    assert sent == [(0, 2, 50), (2, 2, 50), (4, 2, 50)]
+    assert sent == [(0, 2, 120), (2, 2, 120), (4, 2, 120)]
     assert all(seen.body["fields"] == [] for seen in stub.seen)
 
 
@@ -179,9 +182,19 @@ def test_pages_end_at_the_limit_and_begin_at_the_offset(
     pages = call(stub.url, "search_pages", "bees", page_size=2, limit=3, offset=5)
     assert [[hit.id for hit in page.hits] for page in pages] == [["5", "6"], ["7"]]
     sent = [(seen.body["offset"], seen.body["top_k"], seen.body["candidates"]) for seen in stub.seen]
-    assert sent == [(5, 2, 8), (7, 1, 8)]
+    assert sent == [(5, 2, 100), (7, 1, 100)]
     with pytest.raises(ConfigError, match="page_size"):
         call(stub.url, "search_pages", "bees", page_size=0)
+
+
+def test_a_walk_ranks_as_a_plain_search_does(stub: Any, call: Any, reply: Any, answer: Any) -> None:
+    """Fewer candidates than the service's default would make another ranking of vectors and words."""
+    assert Settings(index_root=Path()).default_candidates == LEAST_CANDIDATES
+    stub.script = [reply(body=page_of(answer, 0, 5)), reply(body=page_of(answer, 0, 5))]
+    call(stub.url, "search_hits", "bees", page_size=10, limit=5)
+    assert "candidates" not in stub.seen[0].body
+    call(stub.url, "search_hits", "bees", page_size=10, limit=5, candidates=40)
+    assert stub.seen[1].body["candidates"] == 40
 
 
 def test_the_next_page_is_not_asked_for_before_it_is_wanted(stub: Any, reply: Any, answer: Any) -> None:

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.evaluation.version import CANDIDATES, VersionSearch
+from glow.evaluation.version import VersionSearch
 from glow.search import Index, SearchParams, build_dense
-from service.ranking import rank_dense, rank_hybrid
+from glow.search.retrievers import DEFAULT_CANDIDATES
+from service.pipeline import SearchCall
+from service.pipeline import search as serve
 from service.settings import Settings
 
 TEXTS = ["what about bees", "ants", "", "🐝", "water for rice", "the moon pulls tides"]
@@ -24,20 +26,16 @@ def index(toy_index: Path) -> Index:
 def test_hits_are_those_of_the_service(index: Index) -> None:
     search = VersionSearch(index, TEXTS)
     assert search.retrievers == ("dense", "hybrid")
-    assert Settings(index_root=Path()).default_candidates == CANDIDATES
+    assert Settings(index_root=Path()).default_candidates == DEFAULT_CANDIDATES
     found = {retriever: search.ids(retriever) for retriever in search.retrievers}
     for place, text in enumerate(TEXTS):
         tokens = index.preprocessor.query(text)
         if not tokens.words:
             assert found["dense"][place] == found["hybrid"][place] == ()
             continue
-        vector = index.encoder.encode([tokens])[0]
-        ranked = {
-            "dense": rank_dense(index, vector, 10, SearchParams()),
-            "hybrid": rank_hybrid(index, text, vector, CANDIDATES, SearchParams(), index.fusion),
-        }
-        for retriever, expected in ranked.items():
-            ids = tuple(document.id for document in index.documents.rows(expected.rows[:10].tolist()))
+        for retriever in search.retrievers:
+            call = SearchCall(text, 10, 0, DEFAULT_CANDIDATES, SearchParams(), retriever)
+            ids = tuple(hit.document.id for hit in serve(index, call).hits)
             assert (retriever, found[retriever][place]) == (retriever, ids)
 
 

@@ -1,6 +1,7 @@
 """The filter language matches what a plain reading of it matches, and refuses what is no filter with its place."""
 
 import random
+import tracemalloc
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -343,6 +344,18 @@ def test_masks_are_kept_within_a_bound_and_the_oldest_goes(columns: Columns) -> 
     assert masks.mask(terms[0]) is not first
     assert masks.mask(terms[-1]) is masks.mask(terms[-1])
     assert FilterMasks(columns, 10).mask(terms[0]).count == first.count  # too large to keep, not to answer
+
+
+def test_long_filters_take_no_more_memory_than_short_ones(columns: Columns) -> None:
+    """What a client sends is not kept: 400 filters of 40 KB each would be 16 MB."""
+    masks = FilterMasks(columns)
+    tracemalloc.start()
+    for number in range(400):
+        values = [f"{number}-{at}-{'x' * 60}" for at in range(600)]
+        masks.mask(parse_filter({"field": "tags", "in": values}, columns))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held <= masks.size_bytes + 400_000
 
 
 def test_threads_get_the_same_masks(columns: Columns) -> None:

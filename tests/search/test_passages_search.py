@@ -1,5 +1,7 @@
 """A search of passages finds the documents of the best ones: exactly, stably, and as many as were asked for."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glow.search import DenseIndex, PassageMap, SearchParams, build_dense
+from glow.search.dense import GPU_MAX_HITS
 from glow.search.passages import PassagesHeader
 from glow.search.passages_search import search_documents
 from glow.search.row_mask import RowMask
@@ -64,6 +67,26 @@ def test_a_search_finds_the_documents_of_the_best_passages(counts: list[int], da
             for (scores, documents, best), wanted, query in zip(found, expected, queries, strict=True):
                 assert list(zip(documents.tolist(), best.tolist(), strict=True)) == wanted[:k]
                 np.testing.assert_array_equal(scores, vectors[best] @ query)
+
+
+@pytest.mark.parametrize("k", [700, 1_000])
+def test_a_gpu_is_never_asked_for_more_than_it_can_find(k: int) -> None:
+    """1,500 documents with three passages each; only one document's are near, so that the search looks further."""
+
+    class OnGpu:
+        device = "cuda"
+        asked: ClassVar[list[int]] = []
+
+        def search(
+            self, vectors: Vectors, k: int, *_: object, **__: object
+        ) -> tuple[Vectors, NDArray[np.int64]]:
+            self.asked.append(k)
+            return np.ones((len(vectors), k), np.float32), np.tile(np.arange(k) % 3, (len(vectors), 1))
+
+    dense = OnGpu()
+    ((_, documents, _),) = search_documents(dense, mapped([3] * 1_500), np.ones((1, 2), np.float32), k)  # type: ignore[arg-type]
+    assert documents.tolist() == [0]
+    assert max(dense.asked) == GPU_MAX_HITS
 
 
 def test_one_document_of_many_near_passages_does_not_hide_the_others() -> None:

@@ -1,7 +1,7 @@
 """Which documents answer a query, best first: by vectors, by words, or by both.
 
-The retrievers live in `glow/search`; this says which of them a request needs, how much each gathers, and which
-scores are known of what they found.
+What a service answers with, and what evaluation and tuning must therefore measure: which parts of an index a retriever
+needs, how much each gathers, and which scores are known of what they found.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,20 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search import Fusion, Index, SearchParams, fuse_rankings
+from glow.search.dense import SearchParams
 from glow.search.dense_scores import dense_scorer
+from glow.search.hybrid import Fusion, fuse_rankings
+from glow.search.index import Index
 from glow.search.passages_search import search_documents
 from glow.search.row_mask import RowMask
 from glow.search.segments import ImpactsView
 
-__all__ = ["Ranked", "Retriever", "rank_dense", "rank_hybrid", "rank_lexical"]
+__all__ = ["DEFAULT_CANDIDATES", "Ranked", "Retriever", "rank_dense", "rank_hybrid", "rank_lexical"]
 
 Retriever = Literal["dense", "lexical", "hybrid"]
+DEFAULT_CANDIDATES = 100
+"""Hits that a search gathers, of each part where there are two, unless it is asked for more."""
+DEFAULT_PARAMS = SearchParams()
 Vector = NDArray[np.float32]
 
 
@@ -41,7 +46,11 @@ class Ranked:
 
 
 def rank_dense(
-    index: Index, vector: Vector, k: int, params: SearchParams, allowed: RowMask | None = None
+    index: Index,
+    vector: Vector,
+    k: int,
+    params: SearchParams = DEFAULT_PARAMS,
+    allowed: RowMask | None = None,
 ) -> Ranked:
     """The k documents nearest to a query; fewer where an approximate search meets fewer.
 
@@ -75,16 +84,19 @@ def rank_hybrid(
     text: str,
     vector: Vector,
     k: int,
-    params: SearchParams,
-    fusion: Fusion,
+    params: SearchParams = DEFAULT_PARAMS,
+    fusion: Fusion | None = None,
     allowed: RowMask | None = None,
 ) -> Ranked:
-    """Both rankings, k documents of each, fused; the k best of them. Needs `index.impacts`; arguments as above."""
+    """Both rankings, k documents of each, fused; the k best of them. Needs `index.impacts`.
+
+    Arguments as for `rank_dense`, and `fusion`: how to make one ranking of two; None: as the index says.
+    """
     dense = rank_dense(index, vector, k, params, allowed)
     words = index.preprocessor.pieces.words(text)
     impacts = _impacts(index)
     fused = fuse_rankings(
-        fusion,
+        fusion or index.fusion,
         (dense.scores, dense.rows),
         impacts.search(words, k, allowed, index.order),
         index.order,
