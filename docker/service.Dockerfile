@@ -39,10 +39,10 @@ LABEL org.opencontainers.image.title="GLOW service" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# /index belongs to the user, so that a new named volume that is mounted there does, too.
+# The folders belong to the user, so that new named volumes that are mounted there do, too.
 RUN groupadd --gid 10001 glow \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin glow \
-    && install --directory --owner 10001 --group 10001 /index
+    && install --directory --owner 10001 --group 10001 /index /logs
 COPY --from=build /usr/bin/tini /usr/bin/tini
 COPY --from=build /opt/glow /opt/glow
 COPY --from=build /app /app

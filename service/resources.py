@@ -117,6 +117,11 @@ class Resources:
             raise NotReadyError("the index is still loading; try again in a moment")
         return self._live
 
+    @property
+    def draining(self) -> bool:
+        """Whether the service is about to end."""
+        return self._draining
+
     def drain(self) -> None:
         """Says through `/readyz` that no new requests should come; those that come are still answered."""
         self._draining = True

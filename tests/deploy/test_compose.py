@@ -13,6 +13,7 @@ import yaml
 from glow import __version__
 from scripts.lock_images import BUILD, LOCKS, requirements
 from service.api.routes import ROUTES
+from service.readiness import LONGEST_S
 from service.settings import Settings, settings_table
 
 ROOT = Path(__file__).parent.parent.parent
@@ -109,6 +110,10 @@ def test_the_proxy_waits_longer_and_holds_more_than_a_request_may_take() -> None
     timeout = re.search(r"timeout server (\d+)s", config)
     assert buffer is not None
     assert timeout is not None
+    check = re.search(r"timeout check (\d+)s", config)
+    assert check is not None
+    assert int(check[1]) > LONGEST_S, "a slow /readyz is not an unready one"
+    assert all(int(SERVICES[name]["environment"]["GLOW_KEEP_ALIVE_S"]) > 60 for name in REPLICAS)
     assert int(buffer[1]) >= settings.max_body_bytes + (16 << 10)
     assert int(timeout[1]) * 1000 > settings.max_timeout_ms
 
@@ -234,8 +239,23 @@ def test_starts_are_ordered_by_health() -> None:
 def test_the_gpu_override_changes_services_that_are_there() -> None:
     for name, service in compose(COMPOSE_FILES[1])["services"].items():
         assert name in SERVICES
-        assert service["build"]["args"]["LOCK"] in LOCKS
+        builds = [each["build"]["args"]["LOCK"] for each in _sharing(service["image"]) if "build" in each]
+        assert builds and set(builds) <= set(LOCKS)
         assert service["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
+
+
+def _sharing(image: str) -> list[dict[str, Any]]:
+    override = compose(COMPOSE_FILES[1])["services"].values()
+    return [service for service in override if service["image"] == image]
+
+
+def test_an_image_is_built_by_one_service_of_those_that_start() -> None:
+    """Engines that keep images in containerd fail where one build writes a tag twice."""
+    started = [service for service in SERVICES.values() if "profiles" not in service]
+    built = [service["image"] for service in started if "build" in service]
+    assert len(built) == len(set(built))
+    ours = {service["image"] for service in SERVICES.values() if "glow-" in service["image"]}
+    assert set(built) | {SERVICES["prometheus"]["image"]} == ours
 
 
 @pytest.mark.parametrize("name", [*LOCKS, "build"])

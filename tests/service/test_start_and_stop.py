@@ -142,10 +142,12 @@ def test_two_workers_serve_and_stop_together(toy_index: Path, run_server: Callab
 def test_while_draining_it_answers_and_is_not_ready(toy_index: Path, run_server: Callable[..., Any]) -> None:
     with run_server("--index-root", toy_index, "--drain-s", "1.5") as server:
         with httpx.Client(base_url=server.url) as client:
+            assert "connection" not in client.get("/healthz").headers
             os.kill(server.process.pid, signal.SIGTERM)
             deadline = time.monotonic() + 1
             while client.get("/readyz").status_code == 200:
                 assert time.monotonic() < deadline
+            assert client.get("/healthz").headers["connection"] == "close"
             refused = client.get("/readyz")
             assert (refused.status_code, refused.json()["code"]) == (503, "draining")
             assert client.get("/healthz").status_code == 200
