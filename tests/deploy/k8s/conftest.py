@@ -1,11 +1,13 @@
-"""The manifests as a cluster would get them: the base as its files say, overlays and components as kustomize makes them.
+"""The manifests as a cluster would get them: the base as its files say, overlays as kustomize makes them.
+
+Components come with the overlays that docs/kubernetes.md shows.
 
 Without kustomize (or kubectl, which has it inside) the overlays are skipped, with the reason in pytest's summary;
 `tests/deploy/k8s/fetch-kustomize` fetches it.
 """
 
 import json
-import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -16,8 +18,14 @@ import pytest
 import yaml
 
 K8S = Path(__file__).parents[3] / "k8s"
+PAGE = K8S.parent / "docs" / "kubernetes.md"
 OVERLAYS = ("cpu", "gpu", "dev")
-COMPONENTS = ("monitoring", "snapshot")
+COMPONENTS = ("monitoring", "snapshot", "query-log")
+GPU_LOG = """
+kind: Kustomization
+resources: [../glow/k8s/overlays/gpu]
+components: [../glow/k8s/components/query-log]
+"""
 Document = dict[str, Any]
 
 
@@ -61,6 +69,22 @@ class System(list[Document]):
                 # kustomize writes base64 of what the file says; here the names alone count, and empty values
                 found |= dict.fromkeys(secret["data"], "")
         return found | {each["name"]: each.get("value", "") for each in container.get("env", ())}
+
+
+def shown() -> list[str]:
+    """The manifests that docs/kubernetes.md shows."""
+    return re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def shown_overlays() -> dict[str, str]:
+    """The overlays among them, by the component that they take."""
+    documents = {text: yaml.safe_load(text) for text in shown()}
+    return {
+        Path(component).name: text
+        for text, document in documents.items()
+        if document["kind"] == "Kustomization"
+        for component in document["components"]
+    }
 
 
 def read(path: Path) -> list[Document]:
@@ -107,17 +131,25 @@ def build(folder: Path) -> System:
     return System(yaml.safe_load_all(done.stdout))
 
 
-@pytest.fixture(scope="session", params=["base", *OVERLAYS, "cpu with components"])
+def build_own(text: str, folder: Path) -> System:
+    """An overlay in the place that the page's are written for: beside a checkout `glow`, with a file of keys."""
+    (folder / "glow").symlink_to(K8S.parent)
+    own = folder / "own"
+    own.mkdir()
+    (own / "kustomization.yaml").write_text(text, encoding="utf-8")
+    shutil.copy(K8S / "base" / "keys.env", own)
+    return build(own)
+
+
+@pytest.fixture(
+    scope="session",
+    params=["base", *OVERLAYS, *(f"docs: {name}" for name in COMPONENTS), "gpu with a query log"],
+)
 def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
-    """One base or overlay after the other."""
+    """One base, overlay or example of the page after the other."""
     if request.param == "base":
         return base()
     if request.param in OVERLAYS:
         return build(K8S / "overlays" / request.param)
-    folder = tmp_path_factory.mktemp("overlay").resolve()
-    parts = {
-        "resources": [os.path.relpath(K8S / "overlays" / "cpu", folder)],
-        "components": [os.path.relpath(K8S / "components" / name, folder) for name in COMPONENTS],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"kind": "Kustomization"} | parts))
-    return build(folder)
+    text = shown_overlays()[request.param.removeprefix("docs: ")] if "docs: " in request.param else GPU_LOG
+    return build_own(text, tmp_path_factory.mktemp("overlay"))

@@ -81,9 +81,15 @@ def test_volumes_claims_settings_and_secrets_are_there(system: Any) -> None:
 def test_images_are_ours_and_have_the_version_that_they_are_built_from(system: Any) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     for container, _ in system.containers():
-        name, _, tag = container["image"].partition(":")
+        name, _, tag = container["image"].rpartition("/")[2].partition(":")
         assert name in IMAGES
         assert tag in ({"7-bookworm"} if name == "redis" else {version, f"{version}-gpu"}), container["image"]
+
+
+def test_our_images_are_of_one_build(system: Any) -> None:
+    """What a component adds or sets is not of another one."""
+    ours = {container["image"] for container, _ in system.containers()} - {"redis:7-bookworm"}
+    assert len({image.rpartition(":")[2] for image in ours}) == 1, ours
 
 
 def test_everything_carries_the_labels(system: Any) -> None:

@@ -8,6 +8,7 @@ import yaml
 
 from service.app import create_app
 from service.metrics import Metrics
+from service.readiness import LONGEST_S
 from service.settings import ENV_PREFIX, Settings, settings_table
 
 ROOT = Path(__file__).parents[3]
@@ -81,9 +82,18 @@ def test_a_rollout_never_has_fewer_pods_and_no_pod_is_killed_in_its_requests(
     assert (
         pod["terminationGracePeriodSeconds"] >= int(seconds) + settings.drain_s + settings.shutdown_timeout_s
     )
-    # What is told by /readyz in that time is heard.
+    # What is told by /readyz in that time is heard: a service that drains answers at once, whatever else it does.
     readiness = container["readinessProbe"]
     assert settings.drain_s > readiness["periodSeconds"] * readiness["failureThreshold"]
+
+
+def test_a_service_that_is_slow_counts_as_ready(container: Any) -> None:
+    assert container["readinessProbe"]["timeoutSeconds"] > LONGEST_S
+
+
+def test_proxies_close_idle_connections_before_the_service_does(settings: Settings) -> None:
+    """A request that meets the service's end of a connection is lost; ALB and ingress-nginx keep one for 60 s."""
+    assert settings.keep_alive_s > 60
 
 
 def test_scaling_and_scraping_ask_for_metrics_that_the_service_has(system: Any) -> None:
@@ -107,9 +117,3 @@ def test_scaling_and_scraping_ask_for_metrics_that_the_service_has(system: Any) 
         assert [each for each in system.of("Service") if wanted <= each["metadata"]["labels"].items()] == [
             service
         ]
-
-
-def test_the_job_of_the_alerts_is_the_name_that_the_operator_gives(system: Any) -> None:
-    """Without `jobLabel`, the Prometheus operator names the job after the Service."""
-    alerts = (ROOT / "monitoring" / "alerts.yml").read_text()
-    assert f'job="{system.get("Service", "glow")["metadata"]["name"]}"' in alerts
