@@ -34,7 +34,7 @@ def test_every_document_is_valid(system: Any, version: str) -> None:
             _valid.add((text, version))
 
 
-@pytest.mark.parametrize("system", ["cpu with components"], indirect=True)
+@pytest.mark.parametrize("system", ["docs: monitoring"], indirect=True)
 @pytest.mark.parametrize(
     ("kind", "path", "value"),
     [
@@ -42,6 +42,8 @@ def test_every_document_is_valid(system: Any, version: str) -> None:
         ("Deployment", ("spec", "template", "spec", "terminationGracePeriodSeconds"), "long"),
         ("HorizontalPodAutoscaler", ("spec", "maxReplica"), 3),
         ("ServiceMonitor", ("spec", "endpoints", 0, "pth"), "/metrics"),
+        ("PrometheusRule", ("spec", "groups", 0, "rules", 0, "four"), "5m"),
+        ("PrometheusRule", ("spec", "groups", 0, "rules", 0, "for"), "5 minutes"),
     ],
 )
 def test_a_mistake_is_found(system: Any, kind: str, path: tuple[Any, ...], value: object) -> None:
