@@ -17,8 +17,15 @@ ROOT = Path(__file__).parent.parent
 MONITORING = ROOT / "monitoring"
 TARGET_LABELS = frozenset({"job", "instance"})
 """What Prometheus adds to every series."""
-SELECTOR = re.compile(r"\b(glow_\w+|up)\b(?:\{([^}]*)\})?")
-GROUPING = re.compile(r"\bby \(([^)]*)\)")
+OF_OTHERS = {
+    "up": TARGET_LABELS,
+    "kube_job_failed": TARGET_LABELS | {"namespace", "job_name", "condition"},
+    "kube_job_status_start_time": TARGET_LABELS | {"namespace", "job_name"},
+    "kube_cronjob_status_last_successful_time": TARGET_LABELS | {"namespace", "cronjob"},
+}
+"""Series of Prometheus itself, and of kube-state-metrics (docs/metrics/workload in its repository)."""
+SELECTOR = re.compile(r"\b((?:glow|kube)_\w+|up)\b(?:\{([^}]*)\})?")
+GROUPING = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 
 
 def series() -> dict[str, frozenset[str]]:
@@ -34,7 +41,7 @@ def series() -> dict[str, frozenset[str]]:
         sample.name: frozenset(sample.labels) | TARGET_LABELS
         for family in text_string_to_metric_families(metrics.text().decode())
         for sample in family.samples
-    } | {"up": TARGET_LABELS}
+    } | OF_OTHERS
 
 
 def faults(expression: str, known: dict[str, frozenset[str]]) -> Iterator[str]:
@@ -122,6 +129,17 @@ def test_the_docs_list_every_alert_and_no_other(alerts: Any) -> None:
     assert set(re.findall(r"^\| `(Glow\w+)` \|", page, re.MULTILINE)) == {rule["alert"] for rule in alerts}
 
 
+def test_the_runbook_says_what_to_do_about_every_alert_and_no_other(alerts: Any) -> None:
+    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^## What each alarm means\n(.*?)^##", page, re.MULTILINE | re.DOTALL)
+    names = [
+        name
+        for row in re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    ]
+    assert sorted(names) == sorted(rule["alert"] for rule in alerts)
+
+
 def test_the_example_of_scraping_loads_the_rules_and_names_the_job_of_the_alerts(alerts: Any) -> None:
     example = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))
     assert all((MONITORING / name).is_file() for name in example["rule_files"])
@@ -137,6 +155,7 @@ def test_the_example_of_scraping_loads_the_rules_and_names_the_job_of_the_alerts
         ("rate(glow_request_total[5m])", "no metric glow_request_total"),
         ('glow_requests_total{statu="200"}', "glow_requests_total has no label statu"),
         ("sum by (stage, le) (rate(glow_request_seconds_bucket[5m]))", "no label stage"),
+        ("kube_job_failed unless on (job_nam) kube_job_failed", "no label job_nam"),
         ("1 + 1", "no metric in"),
     ],
 )
