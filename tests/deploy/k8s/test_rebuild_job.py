@@ -45,12 +45,16 @@ def options(command: list[str]) -> dict[str, str]:
 def test_the_job_builds_behind_a_gate_from_and_to_its_volumes(container: Any) -> None:
     asked = options(container["command"])
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
-    assert asked.keys() - {"--device"} == {"--input", "--gate"}
+    assert asked.keys() - {"--device", "--model"} == {"--input", "--gate"}
     assert asked["--input"].startswith(mounts["input"]["mountPath"] + "/") and mounts["input"]["readOnly"]
     assert asked["--gate"].startswith(mounts["input"]["mountPath"] + "/")
     assert not mounts["index"].get("readOnly")
     wants_gpu = "nvidia.com/gpu" in container["resources"]["limits"]
     assert wants_gpu == (asked.get("--device") == "cuda") == container["image"].endswith("-gpu")
+    # The int8 towers of the default model run on CPUs only.
+    assert asked.get("--model") == ("/app/models/glow-mini-fp16" if wants_gpu else None)
+    assert "models/glow-mini-fp16" in (DOCKER.parent / "docs" / "kubernetes.md").read_text()
+    assert "\nCOPY models /app/models\n" in (DOCKER / "builder.Dockerfile").read_text()
 
 
 def test_the_script_of_the_image_reads_the_variables_of_the_job(container: Any) -> None:
