@@ -19,8 +19,8 @@ __all__ = ["LOCKS", "requirements"]
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docker" / "requirements"
 LOCKS: dict[str, tuple[str, ...]] = {
-    "service": (),
-    "service-gpu": ("gpu",),
+    "service": ("otel",),
+    "service-gpu": ("gpu", "otel"),
     "builder": ("formats",),
     "builder-gpu": ("formats", "gpu"),
     "train": ("train", "export", "eval"),

@@ -62,7 +62,6 @@ class Metrics:
         self._requests = _Children(self.requests)
         self._request_seconds = _Children(self.request_seconds)
         self._stage_seconds = _Children(self.stage_seconds)
-        self._rejected = _Children(self.rejected)
         self._truncated = _Children(self.truncated)
         self._live: tuple[str, str] | None = None
 
@@ -182,10 +181,6 @@ class Metrics:
         """Observes the stages of one search, given in milliseconds."""
         for stage, milliseconds in timings_ms.items():
             self._stage_seconds[(stage,)].observe(milliseconds / 1_000)
-
-    def reject(self, reason: str) -> None:
-        """Counts a refused request by the code of its error."""
-        self._rejected[(reason,)].inc()
 
     def truncate(self, field: str) -> None:
         """Counts a text that lost words to its token budget."""

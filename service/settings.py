@@ -167,7 +167,7 @@ class Settings(StrictModel):
     shutdown_timeout_s: int = _setting(
         10, "How long requests in flight may take to finish at shutdown.", "seconds", ge=1, le=600
     )
-    keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=600)
+    keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=3_600)
     page: bool = _setting(True, "Serve the search page at /.")
     access_log: bool = _setting(True, "Log a line for each request.")
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Least level to log.")

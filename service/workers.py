@@ -79,11 +79,6 @@ class Mates:
         self._is_complete = self._folder is None
         self._started = _started(os.getpid())
 
-    @property
-    def are_there(self) -> bool:
-        """Whether there may be others."""
-        return self._folder is not None
-
     def ask(self) -> str:
         """Asks every worker to look at CURRENT, this one too; returns the request's name."""
         request = secrets.token_hex(8)

@@ -5,6 +5,5 @@ from service.cache.facade import Cache
 from service.cache.keys import Keys
 from service.cache.link import check_redis_url
 from service.cache.shared import RedisBudget
-from service.cache.single_flight import Personal
 
-__all__ = ["EVENTS", "Cache", "Keys", "Kind", "Personal", "RedisBudget", "check_redis_url"]
+__all__ = ["EVENTS", "Cache", "Keys", "Kind", "RedisBudget", "check_redis_url"]

@@ -8,7 +8,7 @@ from service.cache.events import KINDS, Kind, TierEvents
 from service.cache.keys import Keys
 from service.cache.local import LocalCache
 from service.cache.shared import RedisBudget, RedisCache
-from service.cache.single_flight import Personal, SingleFlight
+from service.cache.single_flight import SingleFlight
 from service.metrics import Metrics
 from service.settings import Settings
 
@@ -73,9 +73,7 @@ class Cache:
         return await self._get_shared(self._redis, kind, key, budget)
 
     def put(self, kind: Kind, key: bytes, value: bytes) -> None:
-        """Keeps a value, soon in Redis too; a `Personal` one is not kept."""
-        if isinstance(value, Personal):
-            return
+        """Keeps a value, soon in Redis too."""
         self._put_local(kind, key, value)
         if self._redis is not None:
             self._redis.put(kind, key, value)

@@ -6,23 +6,19 @@ from collections.abc import Awaitable, Callable
 
 from service.errors import DeadlineError
 
-__all__ = ["Make", "Personal", "SingleFlight"]
+__all__ = ["Make", "SingleFlight"]
 
 Make = Callable[[], Awaitable[tuple[bytes, bool]]]
 """Makes a value, and says whether it was found rather than made."""
 _Turn = asyncio.Future[tuple[bytes, bool] | None]
 
 
-class Personal(bytes):
-    """A value for the one request that made it, such as a partial answer at its deadline: neither kept nor shared."""
-
-
 class SingleFlight:
     """The first to ask leads and makes the value; the others follow.
 
-    The leader runs in its caller's own task. If it is cancelled, runs into its own deadline, or makes a `Personal`
-    value, the follower that waited longest leads in its place; any other error is the followers' error too. A
-    follower's own deadline is its caller's `asyncio.timeout`: leaving the line harms nobody.
+    The leader runs in its caller's own task. If it is cancelled or runs into its own deadline, the follower that waited
+    longest leads in its place; any other error is the followers' error too. A follower's own deadline is its caller's
+    `asyncio.timeout`: leaving the line harms nobody.
     """
 
     def __init__(self) -> None:
@@ -42,7 +38,7 @@ class SingleFlight:
             the value, and whether this caller was spared making it.
 
         Raises:
-            Exception: whatever `make` raised here or, where it is not personal, in the leader.
+            Exception: whatever `make` raised here or in the leader.
         """
         line = self._flights.get(key)
         if line is None:
@@ -78,9 +74,6 @@ class SingleFlight:
         except BaseException:  # cancelled, or the process is about to end
             self._hand_over(key)
             raise
-        if isinstance(made[0], Personal):
-            self._hand_over(key)
-            return made
         for turn in self._end(key):
             turn.set_result((made[0], True))
         return made

@@ -74,6 +74,9 @@ def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
     checks.note(
         found.returncode == 0 and not found.stdout.strip(), "absent from the image", found.stdout.split()
     )
+    exporter = "import opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http.trace_exporter"
+    done = project.inside("service-1", "python", "-c", exporter)
+    checks.note(done.returncode == 0, "traces can be sent", done.stderr[-300:] or "yes")
     rights = "id -u; grep -E '^(CapEff|NoNewPrivs)' /proc/self/status; touch /app/x /index/x 2>&1 | grep -c -i read-only"
     lines = project.inside("service-1", "sh", "-c", rights).stdout.split()
     checks.note(lines == ["10001", "CapEff:", "0" * 16, "NoNewPrivs:", "1", "2"], "rights", lines)

@@ -11,7 +11,7 @@ import pytest
 
 from glow.errors import ConfigError
 from glow.search import Index
-from service.cache import EVENTS, Cache, Personal, check_redis_url
+from service.cache import EVENTS, Cache, check_redis_url
 from service.errors import OverloadedError
 from service.metrics import Metrics
 from service.settings import Settings
@@ -118,7 +118,7 @@ def test_a_vector_can_be_made_inside_the_making_of_a_page_of_the_same_key() -> N
     asyncio.run(test())
 
 
-def test_errors_and_personal_values_are_not_kept() -> None:
+def test_errors_are_not_kept() -> None:
     cache, metrics = make()
 
     async def fails() -> bytes:
@@ -127,12 +127,10 @@ def test_errors_and_personal_values_are_not_kept() -> None:
     async def test() -> None:
         with pytest.raises(OverloadedError):
             await cache.get_or_make("page", KEY, fails)
-        assert await cache.get_or_make("page", KEY, maker(Personal(b"part"))) == (b"part", False)
-        cache.put("page", KEY, Personal(b"part"))
         assert await cache.get_or_make("page", KEY, maker(b"whole")) == (b"whole", False)
 
     asyncio.run(test())
-    assert counts(metrics, "local") == {"miss": 3, "store": 1}
+    assert counts(metrics, "local") == {"miss": 2, "store": 1}
 
 
 def test_settings_bound_entries_and_time() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from service.cache import Personal
 from service.cache.single_flight import SingleFlight
 from service.errors import DeadlineError, OverloadedError
 
@@ -128,16 +127,6 @@ def test_the_leaders_own_deadline_is_not_the_followers(error: Exception) -> None
         maker.gate.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert found == [error, (b"value", False), (b"value", True)]
-
-    run(test())
-
-
-def test_a_personal_value_stays_with_its_maker() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(Personal(b"part"), b"whole")
-        tasks = await start(flight, maker, 3)
-        maker.gate.set()
-        assert await asyncio.gather(*tasks) == [(b"part", False), (b"whole", False), (b"whole", True)]
 
     run(test())
 
