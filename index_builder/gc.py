@@ -1,6 +1,6 @@
 """Removing old versions, and what killed commands left behind.
 
-Kept are the live version and the pinned ones always; then, up to a number, those that were live before, newest first, since a
+Kept are the live version, the pinned ones, and those that a roll-back left, until another is published, always; then, up to a number, those that were live before, newest first, since a
 roll-back goes there; then the others, newest first. A version that was never live and is younger than an hour stays as well:
 the build that made it may be about to publish it. A version is taken away by one rename, and only then removed file by file.
 """
@@ -35,7 +35,7 @@ class Collected:
 
     Attributes:
         removed: versions, oldest name first.
-        kept: version -> why it stays: `live`, `pinned`, `rollback`, `kept` or `fresh`.
+        kept: version -> why it stays: `live`, `pinned`, `left`, `rollback`, `kept` or `fresh`.
         leftovers: names of folders and files that killed commands left.
         freed_bytes: bytes of files that no other version shares, of the versions and folders.
         dry_run: nothing was removed.
@@ -109,6 +109,8 @@ def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
     kept = dict.fromkeys(live, "live")
     for version in [*live, *before, *rest][:keep]:
         kept.setdefault(version, "rollback" if version in before else "kept")
+    for version in root.left():  # it may be the newest data there is, and workers may still serve it
+        kept.setdefault(version, "left")
     for version in root.pinned():
         kept.setdefault(version, "pinned")
     for version in rest:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
-from glow.errors import ConfigError, InputError, MismatchError
+from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation.measures import grades_by_query
 from glow.evaluation.ndcg import dcg
 from glow.evaluation.task import Task, find_tasks
@@ -94,6 +94,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
     Raises:
         ArtifactError: the version is missing, damaged, or holds no lexical index.
         InputError: queries or judgements cannot be read or used.
+        BusyError: another version was published meanwhile, or the root is being changed.
         BuildError: the disk.
     """
     root = IndexRoot(options.output)
@@ -110,9 +111,15 @@ def tune_index(options: TuneOptions) -> TuneResult:
         "split": task.split,
         "queries": tuned.queries,
     }
-    version = derive(root, source, {}, {"tuning": told}, lambda folder: _store(folder, tuned))
-    if options.publish:
-        root.publish(version)
+    with root.locked():
+        if options.version is None and root.current() != source:
+            raise BusyError(
+                f"{root.current()} was published in place of {source} while its fusion was fitted, and what is in it would be "
+                "lost; nothing was changed: tune again"
+            )
+        version = derive(root, source, {}, {"tuning": told}, lambda folder: _store(folder, tuned))
+        if options.publish:
+            root.publish(version)
     return TuneResult(source, version, tuned)
 
 

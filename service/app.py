@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.errors import GlowError
+from service.api.draining import DrainMiddleware
 from service.api.middleware import RequestMiddleware
 from service.api.routes import add_routes
 from service.cors import cors_options
@@ -59,9 +60,10 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
             await service.channel.close()
         service.readiness.close()
         await service.cache.close()
-        service.pool.close()
+        # What waits to be written goes first: a search thread may work on until its request's deadline.
         await asyncio.to_thread(service.query_log.close)
         await asyncio.to_thread(service.tracer.close)
+        await asyncio.to_thread(service.pool.close)
 
     app = FastAPI(
         title="GLOW",
@@ -74,7 +76,8 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
     add_routes(app, page=settings.page)
     app.add_middleware(RequestMiddleware, service=service)
     if options := cors_options(settings.cors_origins):
-        app.add_middleware(CORSMiddleware, **options)  # outermost: refusals need its headers, too
+        app.add_middleware(CORSMiddleware, **options)  # around it: refusals need its headers, too
+    app.add_middleware(DrainMiddleware, resources=service.resources)
     return app
 
 

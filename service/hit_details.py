@@ -1,6 +1,6 @@
 """What is said of hits beside their scores: snippets and reasons."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from glow.records import Document
 from glow.search import FoundPassage, Index
@@ -24,6 +24,7 @@ def highlight_hits(
     fields: Sequence[str],
     options: Highlighting,
     reasons: Reasons | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[Mapping[str, list[str]], ...]:
     """Snippets of each hit.
 
@@ -34,6 +35,7 @@ def highlight_hits(
         fields: to look into.
         options: how much to show.
         reasons: where they are known, each document's most attended words are marked as well.
+        check: called before every hit; what it raises ends the work.
 
     Returns:
         For each document field -> snippets as HTML, without fields that it lacks.
@@ -41,6 +43,7 @@ def highlight_hits(
     highlighter = Highlighter(index.preprocessor)
     found = []
     for place, document in enumerate(documents):
+        check()
         attended = reasons.documents[place].attended_words() if reasons else ()
         fragments = highlighter.document(document, text, fields, attended, options)
         found.append({name: [markup(fragment) for fragment in each] for name, each in fragments.items()})

@@ -6,7 +6,7 @@ some microseconds, off the event loop.
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,10 +145,14 @@ class StageClock:
 
     Args:
         deadline: `time.perf_counter()` after which nobody wants the answer.
+
+    Attributes:
+        gone: whether the client has left.
     """
 
     def __init__(self, deadline: float = math.inf) -> None:
         self.timings_ms: dict[str, float] = {}
+        self.gone: Callable[[], bool] = lambda: False
         self._deadline = deadline
         self._last = time.perf_counter()
 
@@ -156,7 +160,7 @@ class StageClock:
         """Ends a stage.
 
         Raises:
-            DeadlineError: the deadline has passed.
+            DeadlineError: the deadline has passed, or the client has left.
         """
         now = time.perf_counter()
         self.timings_ms[stage] = (now - self._last) * 1_000
@@ -164,8 +168,8 @@ class StageClock:
         self.check()
 
     def check(self) -> None:
-        """Raises DeadlineError where the deadline has passed; for long stages."""
-        if time.perf_counter() >= self._deadline:
+        """Raises DeadlineError where the deadline has passed or the client has left; for long stages."""
+        if self.gone() or time.perf_counter() >= self._deadline:
             raise DeadlineError("the deadline passed before the answer was made; ask for a later one")
 
     def set(self, **timings_ms: float) -> None:
@@ -240,7 +244,8 @@ def retrieve(
     if call.highlight is not None:
         documents = [hit.document for hit in hits]
         wanted = call.highlight
-        highlights = highlight_hits(index, call.text, documents, wanted.fields, wanted.options, reasons)
+        fields, options = wanted.fields, wanted.options
+        highlights = highlight_hits(index, call.text, documents, fields, options, reasons, clock.check)
         clock.lap("highlight")
     terms = _terms(index.preprocessor, tokens)
     return SearchAnswer(
@@ -261,7 +266,7 @@ def _terms(preprocessor: Preprocessor, tokens: WeightedTokens) -> tuple[Term, ..
 def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | None:
     if call.filter is None or index.masks is None:
         return None
-    allowed = index.masks.mask(call.filter)
+    allowed = index.masks.mask(call.filter, clock.check)
     clock.lap("filter")
     return allowed
 

@@ -102,6 +102,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._stop_head_timer()
         self._head_bytes = 0
+        if self.parser.get_method() == b"CONNECT":  # it asks for a tunnel, which ends the parsing of HTTP
+            raise ValueError("CONNECT is for proxies")
         if len(self.pipeline) >= MAX_AHEAD:
             raise ValueError("too many requests at once on one connection")  # the parser makes it a 400
         super().on_headers_complete()

@@ -211,6 +211,11 @@ class Settings(StrictModel):
         return min(self.max_batch_queries, self.max_in_flight)
 
     @property
+    def max_items(self) -> int:
+        """Longest list of a body; one that is only a little too long gets the message of who reads it."""
+        return 2 * max(self.max_filter_terms, self.batch_limit, 500)
+
+    @property
     def batch_bytes(self) -> int:
         """Largest body of a request with several texts."""
         return min(self.max_body_bytes * self.batch_limit, MOST_BATCH_BYTES)

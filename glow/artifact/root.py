@@ -1,7 +1,8 @@
 """An index root: version folders, and a `CURRENT` file that names the live one.
 
 CURRENT's first line is the live version; the lines below it, newest first, are those that were live before, so that
-publishing and rolling back are each one atomic write, and a history can never say other than what happened.
+publishing and rolling back are each one atomic write, and a history can never say other than what happened. Lines that begin
+with "left " name versions that a roll-back left since something was published last.
 """
 
 import os
@@ -30,6 +31,7 @@ from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError
 __all__ = ["CURRENT_FILE", "IndexRoot"]
 
 CURRENT_FILE = "CURRENT"
+LEFT = "left "
 HISTORY = 20
 """Versions that CURRENT remembers beside the live one."""
 WAIT_S = 60.0
@@ -118,12 +120,21 @@ class IndexRoot:
 
     def history(self) -> list[str]:
         """The versions that were live before this one and are still there, newest first."""
+        there = set(self.versions())
+        return [line for line in self._below() if line in there]
+
+    def left(self) -> list[str]:
+        """The versions that were live until a roll-back, newest last, and are still there; publishing any forgets them."""
+        there = set(self.versions())
+        names = [line.removeprefix(LEFT) for line in self._below() if line.startswith(LEFT)]
+        return [name for name in names if name in there]
+
+    def _below(self) -> list[str]:
+        """CURRENT's lines but for the first."""
         try:
-            lines = (self.path / CURRENT_FILE).read_text(encoding="utf-8").split("\n")[1:]
+            return (self.path / CURRENT_FILE).read_text(encoding="utf-8").split("\n")[1:]
         except (OSError, UnicodeDecodeError):
             return []
-        there = set(self.versions())
-        return [line for line in lines if line in there]
 
     def publish(self, version: str) -> Manifest:
         """Makes a version the live one, after verifying it whole.
@@ -159,7 +170,7 @@ class IndexRoot:
             return {}
 
     def rollback(self) -> Manifest:
-        """Makes the version live that was so before the live one; what is left behind leaves the history.
+        """Makes the version live that was so before the live one; what is left behind leaves the history for `left`.
 
         Raises:
             ArtifactNotFoundError: no version was live before, or none of them is left.
@@ -175,7 +186,8 @@ class IndexRoot:
                     f"{', '.join(self.versions())} with `python -m index_builder publish`"
                 )
             manifest = verify(self.folder(before[0]), "index", self._verified(before[0]))
-            self._write_current(before)
+            left = [version for version in (*self.left(), live) if version not in before]
+            self._write_current(before, left)
         return manifest
 
     def pinned(self) -> list[str]:
@@ -246,11 +258,12 @@ class IndexRoot:
             self._replace(self.folder(version) / MANIFEST_FILE, amended.to_bytes())
         return amended
 
-    def _write_current(self, versions: list[str]) -> None:
-        self._write(self.path / CURRENT_FILE, versions[: HISTORY + 1])
+    def _write_current(self, versions: list[str], left: list[str] | None = None) -> None:
+        lines = [*versions[: HISTORY + 1], *(LEFT + version for version in (left or [])[-HISTORY:])]
+        self._write(self.path / CURRENT_FILE, lines)
 
-    def _write(self, path: Path, versions: list[str]) -> None:
-        self._replace(path, "".join(f"{each}\n" for each in versions).encode())
+    def _write(self, path: Path, lines: list[str]) -> None:
+        self._replace(path, "".join(f"{each}\n" for each in lines).encode())
 
     def _replace(self, path: Path, content: bytes) -> None:
         """Writes a file of the root or of a version in one step; a kill leaves a dot-file in the root, at most."""

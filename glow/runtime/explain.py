@@ -127,8 +127,8 @@ class Explainer:
 
     @property
     def is_open(self) -> bool:
-        """Whether a tower has been opened, which the first request does."""
-        return bool(self._towers)
+        """Whether both towers have been opened, which the first request does: nothing is read from the folder any more."""
+        return len(self._towers) == len(EXPLAIN_TOWERS)
 
     def explain_query(self, text: str) -> Explanation:
         """Explains a query; one without a word has no terms.

@@ -20,6 +20,11 @@ KEY_BYTES = 16
 ENTRY_BYTES = 512
 """What an entry takes beside its mask: the key and the mask's object."""
 Mask = NDArray[np.bool_]
+Check = Callable[[], None]
+
+
+def nothing() -> None:
+    """Lets work go on."""
 
 
 class FilterMasks:
@@ -33,7 +38,7 @@ class FilterMasks:
     """
 
     def __init__(
-        self, columns: Columns | Callable[[Expression], RowMask], max_bytes: int = DEFAULT_MAX_BYTES
+        self, columns: Columns | Callable[[Expression, Check], RowMask], max_bytes: int = DEFAULT_MAX_BYTES
     ) -> None:
         self._make = _maker(columns) if isinstance(columns, Columns) else columns
         self._max_bytes = max_bytes
@@ -41,8 +46,8 @@ class FilterMasks:
         self._lock = threading.Lock()
         self.size_bytes = 0
 
-    def mask(self, expression: Expression) -> RowMask:
-        """The rows that an expression matches."""
+    def mask(self, expression: Expression, check: Check = nothing) -> RowMask:
+        """The rows that an expression matches; `check` is called before each of its terms, and what it raises ends the work."""
         key = blake2b(repr(expression).encode(), digest_size=KEY_BYTES).digest()
         with self._lock:
             found = self._kept.get(key)
@@ -50,7 +55,7 @@ class FilterMasks:
                 self._kept.move_to_end(key)
                 return found
         # Outside the lock: two threads that ask for the same at once both work, and nobody waits.
-        made = self._make(expression)
+        made = self._make(expression, check)
         with self._lock:
             if key not in self._kept and _cost(made) <= self._max_bytes:
                 self._kept[key] = made
@@ -64,28 +69,34 @@ def _cost(mask: RowMask) -> int:
     return mask.size_bytes + ENTRY_BYTES
 
 
-def _maker(columns: Columns) -> Callable[[Expression], RowMask]:
-    return lambda expression: RowMask(evaluate(expression, columns))
+def _maker(columns: Columns) -> Callable[[Expression, Check], RowMask]:
+    return lambda expression, check: RowMask(evaluate(expression, columns, check))
 
 
-def evaluate(expression: Expression, columns: Columns) -> Mask:
+def evaluate(expression: Expression, columns: Columns, check: Check = nothing) -> Mask:
     """The documents that an expression matches, bool [n], a new array.
 
     Args:
         expression: checked against these columns, or those of an index that they are a segment of.
         columns: n documents.
+        check: called before each term; what it raises ends the work.
     """
+    check()
     if isinstance(expression, Not):
-        return ~evaluate(expression.term, columns)
+        return ~evaluate(expression.term, columns, check)
     if isinstance(expression, And):
         every = np.ones(columns.documents, np.bool_)
         return reduce(
-            lambda mask, term: np.logical_and(mask, evaluate(term, columns), mask), expression.terms, every
+            lambda mask, term: np.logical_and(mask, evaluate(term, columns, check), mask),
+            expression.terms,
+            every,
         )
     if isinstance(expression, Or):
         none = np.zeros(columns.documents, np.bool_)
         return reduce(
-            lambda mask, term: np.logical_or(mask, evaluate(term, columns), mask), expression.terms, none
+            lambda mask, term: np.logical_or(mask, evaluate(term, columns, check), mask),
+            expression.terms,
+            none,
         )
     field = columns.fields.get(expression.field)
     if field is None:  # a segment in which no document has it

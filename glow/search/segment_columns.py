@@ -52,8 +52,8 @@ def join_columns(
 def segment_masks(columns: SegmentedColumns, segments: Segments) -> FilterMasks:
     """The masks of filters over both: complements and all, rows that are gone are in none."""
     return FilterMasks(
-        lambda expression: segments.join(
-            evaluate(expression, columns.base), evaluate(expression, columns.delta)
+        lambda expression, check: segments.join(
+            evaluate(expression, columns.base, check), evaluate(expression, columns.delta, check)
         )
     )
 

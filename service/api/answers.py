@@ -1,6 +1,7 @@
 """From a checked search to the bytes of its answer, by way of the caches and the batcher; shared by every search route."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -75,6 +76,7 @@ async def find(service: Service, index: Index, checked: CheckedSearch, deadline:
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
+        service.metrics.rejected.labels(error.code).inc()  # an answer that holds nothing counts as late
         return Answer(_nothing(index, checked), ("timeout",), timings)
     if not timings:  # from the cache, or made by another request that asked the same just before
         clock.lap("cache")
@@ -116,21 +118,40 @@ async def _search(
         tokens = await service.pool.run_by(deadline, preprocess, index.preprocessor, text)
     clock.lap("preprocess")
     if checked.call.retriever == "lexical":  # no vector is needed, so no batch either
-        return await service.pool.run_by(deadline, _finish, index, checked, tokens, None, clock)
+        return await _finish_by(service, deadline, index, checked, tokens, None, clock)
     key = cache.keys(index).vector(checked.call.text) if cache.enabled else b""
     known = await cache.get("vector", key, budget) if key else None
     if known is not None and len(known) == 4 * index.dense.dimensions:
         vector = np.frombuffer(known, np.float32)
-        return await service.pool.run_by(deadline, _finish, index, checked, tokens, vector, clock)
+        return await _finish_by(service, deadline, index, checked, tokens, vector, clock)
 
     def then(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, bytes, bytes]:
         clock.set(queue=job.queue_ms, encode=job.encode_ms)
+        clock.gone = job.future.done
         return *_finish(index, checked, tokens, vector, clock), vector.tobytes() if key else b""
 
     answer, page, made = await service.batcher.run(index.encoder, tokens, then, deadline)
     if key:
         cache.put("vector", key, made)
     return answer, page
+
+
+async def _finish_by(
+    service: Service,
+    deadline: float,
+    index: Index,
+    checked: CheckedSearch,
+    tokens: WeightedTokens,
+    vector: Vector | None,
+    clock: StageClock,
+) -> tuple[SearchAnswer, bytes]:
+    """`_finish` in a search thread, which is told when nobody waits for it any more."""
+    gone = threading.Event()
+    clock.gone = gone.is_set
+    try:
+        return await service.pool.run_by(deadline, _finish, index, checked, tokens, vector, clock)
+    finally:
+        gone.set()
 
 
 def _finish(

@@ -20,7 +20,7 @@ from service.api.problems import problem_body
 from service.api.responses import json_answer
 from service.api.schemas import BatchBody
 from service.api.search import rounded
-from service.errors import Fault, RequestError
+from service.errors import DeadlineError, Fault, RequestError
 from service.state import Service, service_of
 
 __all__ = ["post_batch"]
@@ -34,8 +34,9 @@ async def post_batch(request: Request) -> Response:
     context = context_of(request.scope)
     index = service.resources.live()
     context.index_version = index.version
-    limit = service.settings.batch_bytes
-    body = _parse(await read_object(request, limit, context.deadline), service.settings.batch_limit)
+    limits = service.settings
+    value = await read_object(request, limits.batch_bytes, context.deadline, limits.max_items)
+    body = _parse(value, limits.batch_limit)
     more = len(body.searches) - 1  # the request itself holds the first one's permit
     service.admission.enter(more)
     context.permits += more
@@ -72,6 +73,8 @@ async def _one(
             fields = {"request_id": context.request_id, "path": f"/searches/{place}"}
             _logger.error("unexpected error", exc_info=error, extra={"fields": fields})
             error = GlowError()
+        if isinstance(error, DeadlineError):
+            service.metrics.rejected.labels(error.code).inc()  # as the middleware counts whole requests
         instance = f"/searches/{place}"
         problem = problem_body(error, request_id=context.request_id, instance=instance)
         return b"".join((b'{"status":%d,"problem":' % problem["status"], orjson.dumps(problem), b"}"))

@@ -24,17 +24,31 @@ SMALL_BYTES = 64 << 10
 _CHARSETS = ("", "utf-8", "utf8")
 
 
-async def read_object(request: Request, max_bytes: int, deadline: float = math.inf) -> dict[str, Any]:
+MAX_MEMBERS = 100
+"""No object that any route reads has more; each one too many costs microseconds to say so."""
+MAX_ITEMS = 1_000
+
+
+async def read_object(
+    request: Request, max_bytes: int, deadline: float = math.inf, max_items: int = MAX_ITEMS
+) -> dict[str, Any]:
     """Reads the body as a JSON object; no more than `max_bytes` of it are ever held.
 
-    A key that comes twice takes its last value, as in most JSON readers.
+    A key that comes twice takes its last value, as in most JSON readers. Objects of very many members and very long lists
+    are refused here, because checking each of their members would hold up every other request.
+
+    Args:
+        request: whose body is read.
+        max_bytes: the longest body.
+        deadline: of `time.perf_counter()`.
+        max_items: of any list.
 
     Raises:
         MediaTypeError: not declared as `application/json` in UTF-8, or compressed.
         BodyTooLargeError: longer than `max_bytes`, declared or real.
         MalformedJsonError: not JSON; NaN, Infinity and lone surrogates are none either.
-        RequestError: JSON, but no object.
-        DeadlineError: the body was not there by `deadline` (of `time.perf_counter()`).
+        RequestError: JSON, but no object, or one with too many members or too long a list.
+        DeadlineError: the body was not there by `deadline`.
     """
     _check_declaration(request)
     try:
@@ -45,8 +59,9 @@ async def read_object(request: Request, max_bytes: int, deadline: float = math.i
     except TimeoutError as error:
         raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error
     try:
-        value = (
-            orjson.loads(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(orjson.loads, body)
+        is_small = len(body) <= SMALL_BYTES
+        value, oversized = (
+            _parse(body, max_items) if is_small else await asyncio.to_thread(_parse, body, max_items)
         )
     except orjson.JSONDecodeError as error:
         detail = f"{error.msg} at character {error.pos}"
@@ -54,7 +69,26 @@ async def read_object(request: Request, max_bytes: int, deadline: float = math.i
     if not isinstance(value, dict):
         detail = f'expected an object such as {{"query": "…"}}, found {_json_type(value)}'
         raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])
+    if oversized:
+        raise RequestError(f"the body is not valid: {oversized}", [Fault("", oversized)])
     return value
+
+
+def _parse(body: bytes, max_items: int) -> tuple[Any, str]:
+    """The value, and what in it is too large to be looked at; "" for nothing."""
+    value = orjson.loads(body)
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is dict:
+            if len(item) > MAX_MEMBERS:
+                return value, f"expected objects of at most {MAX_MEMBERS} members, found one of {len(item)}"
+            waiting += [each for each in item.values() if type(each) is dict or type(each) is list]
+        elif type(item) is list:
+            if len(item) > max_items:
+                return value, f"expected lists of at most {max_items} items, found one of {len(item)}"
+            waiting += [each for each in item if type(each) is dict or type(each) is list]
+    return value, ""
 
 
 def _check_declaration(request: Request) -> None:

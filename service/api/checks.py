@@ -1,5 +1,6 @@
 """From a JSON object to a search call that can be served, or to every fault that stands against it."""
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from service.settings import Settings
 __all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]
 
 MAX_FAULTS = 20
+_SHORT = reprlib.Repr()
+"""What was found, without writing out all of it first."""
+_SHORT.maxstring = _SHORT.maxother = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def _detail(fault: Mapping[str, Any]) -> str:
         return "required, and absent"
     if fault["type"] == "extra_forbidden":
         return "unknown field; /openapi.json lists the known ones"
-    return f"{fault['msg']}, found {fault['input']!r:.80}"
+    return f"{fault['msg']}, found {_SHORT.repr(fault['input']):.80}"
 
 
 def _sentence(faults: list[Fault]) -> str:

@@ -21,7 +21,7 @@ from service.api.context import context_of, leaving_cancels
 from service.api.responses import json_response
 from service.api.schemas import EmbeddingsBody
 from service.errors import Fault, NotAvailableError, RequestError
-from service.pipeline import preprocess
+from service.pipeline import StageClock, preprocess
 from service.resources import OpenVersion
 from service.settings import Settings
 from service.state import Service, service_of
@@ -40,13 +40,15 @@ async def post_embeddings(request: Request) -> Response:
     context.index_version = index.version
     settings = service.settings
     limit = settings.batch_bytes
-    body = _parse(await read_object(request, limit, context.deadline), settings, index)
+    body = _parse(await read_object(request, limit, context.deadline, settings.max_items), settings, index)
     texts = [body.input] if isinstance(body.input, str) else body.input
     service.admission.enter(len(texts) - 1)
     context.permits += len(texts) - 1
     encoder = _encoder(version, body.input_type)
     with leaving_cancels(context):
-        sequences = await service.pool.run_by(context.deadline, _sequences, index, texts, body.input_type)
+        sequences = await service.pool.run_by(
+            context.deadline, _sequences, index, texts, body.input_type, StageClock(context.deadline)
+        )
         for _ in filter(None, (tokens.truncated for tokens in sequences)):
             service.metrics.truncate(body.input_type)
         vectors = await _encode(service, encoder, sequences, context.deadline)
@@ -102,11 +104,16 @@ def _encoder(version: OpenVersion, input_type: str) -> Encoder:
     return version.document_encoder
 
 
-def _sequences(index: Index, texts: list[str], input_type: str) -> list[WeightedTokens]:
-    if input_type == "query":
-        return [_query(index, text, place) for place, text in enumerate(texts)]
+def _sequences(index: Index, texts: list[str], input_type: str, clock: StageClock) -> list[WeightedTokens]:
     body = max(index.preprocessor.schema.fields, key=lambda spec: spec.tokens).name
-    return [index.preprocessor.document(Document("", {body: (text,)}, {})) for text in texts]
+    found = []
+    for place, text in enumerate(texts):
+        clock.check()
+        if input_type == "query":
+            found.append(_query(index, text, place))
+        else:
+            found.append(index.preprocessor.document(Document("", {body: (text,)}, {})))
+    return found
 
 
 def _query(index: Index, text: str, place: int) -> WeightedTokens:

@@ -59,7 +59,6 @@ class RequestMiddleware:
         self._gate = service.gate
         self._tracer = service.tracer
         self._admission = service.admission
-        self._resources = service.resources
         self._access_log = service.settings.access_log
         # The gate counts its own refusals.
         self._refusals = {
@@ -81,9 +80,6 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
                 message["headers"] = [*message["headers"], *_headers(context, message)]
-                if self._resources.draining and not _closes(message):
-                    # Whoever keeps connections open goes elsewhere, and meets no connection that closes under a request.
-                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         with self._metrics.in_flight.track_inprogress():
@@ -199,10 +195,6 @@ def _headers(context: RequestContext, message: Message) -> list[tuple[bytes, byt
     if context.index_version:
         headers.append((b"x-index-version", context.index_version.encode()))
     return headers
-
-
-def _closes(message: Message) -> bool:
-    return any(name == b"connection" for name, _ in message["headers"])
 
 
 def _named(error: HTTPException, scope: Scope) -> GlowError:

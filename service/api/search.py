@@ -20,7 +20,9 @@ async def post_search(request: Request) -> Response:
     context = context_of(request.scope)
     index = service.resources.live()
     context.index_version = index.version
-    body = await read_object(request, service.settings.max_body_bytes, context.deadline)
+    body = await read_object(
+        request, service.settings.max_body_bytes, context.deadline, service.settings.max_items
+    )
     checked = check_search(body, service.settings, index)
     context.deadline = context.started + checked.timeout_ms / 1_000
     with leaving_cancels(context):

@@ -59,6 +59,14 @@ def test_those_that_a_rollback_goes_to_stay_first(
     assert not list(root.path.glob(".removed*"))
 
 
+def test_what_a_rollback_left_stays_until_something_is_published(root: IndexRoot, later: float) -> None:
+    """It may hold the newest data, and publishing it again must be possible the morning after."""
+    root.rollback()
+    assert collect(root, 1, now=later).kept == {"v3": "live", "v4": "left"}
+    root.publish("v4")
+    assert collect(root, 1, now=later).kept == {"v4": "live"}
+
+
 def test_pinned_versions_stay_beside_the_others(root: IndexRoot, later: float) -> None:
     for version in ("v2", "v4"):
         root.pin(version)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import index_builder.tune
 from glow.artifact import IndexRoot, verify
 from glow.search import Fusion, Index
 
@@ -56,6 +57,33 @@ def test_a_tuned_version_shares_its_files_and_is_published(
     for name in ("vectors.faiss", "impacts/rows.npy"):
         old, new = (root.folder(some) / name for some in (source, version))
         assert old.stat().st_ino == new.stat().st_ino
+
+
+def test_what_is_published_while_a_fusion_is_fitted_stays_live(
+    build: Invoke,
+    run: Invoke,
+    output: Path,
+    toy_corpus: Path,
+    judged: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deletion that was published meanwhile must not be undone by a version made of the one before it."""
+    assert build(toy_corpus).exit_code == 0
+    root = IndexRoot(output)
+    source = root.current()
+
+    def fit(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        assert build(toy_corpus).exit_code == 0
+        return tune(*arguments)
+
+    tune = index_builder.tune.tune
+    monkeypatch.setattr(index_builder.tune, "tune", fit)
+    done = run("tune", "--output", output, "--data", judged, "--split", "dev")
+    assert done.exit_code == 4, done.output
+    assert "tune again" in done.output
+    assert len(root.versions()) == 2
+    assert root.current() != source
 
 
 def test_tuning_again_leaves_the_older_fusion_as_it_was(

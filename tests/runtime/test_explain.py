@@ -161,6 +161,8 @@ def test_towers_are_opened_on_the_first_request_once(model: Model) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    assert not lazy.is_open, "the other tower still lies in the folder alone"
+    lazy.explain_document(Document("d", {"title": ("bees",)}))
     assert lazy.is_open
     assert len(found) == 8
     assert all(np.array_equal(one.vector, found[0].vector) for one in found)

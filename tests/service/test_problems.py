@@ -121,7 +121,7 @@ def test_an_unknown_field_name_is_answered_with_the_known_ones(http: httpx.Clien
 
 
 def test_many_faults_are_counted_not_listed(http: httpx.Client) -> None:
-    response = http.post("/search", json={"query": "bees", **{f"x{i}": i for i in range(3_000)}})
+    response = http.post("/search", json={"query": "bees", **{f"x{i}": i for i in range(90)}})
     assert len(assert_problem(response, 422, "invalid_request").errors) == 20
     assert len(response.content) < 10_000
 

@@ -112,6 +112,15 @@ def test_a_client_that_never_reads_loses_its_permit(
         connection.close()
 
 
+@pytest.mark.parametrize("target", [b"http://h/search", b"h:443", b"*"])
+def test_a_tunnel_is_refused(client: httpx.Client, target: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with connect(client) as connection:
+        connection.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answers(connection, 1) == [400]
+        assert connection.recv(1) == b""
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_requests_far_ahead_of_their_answers_are_refused(client: httpx.Client) -> None:
     with connect(client) as connection:
         connection.sendall(GET * 30)

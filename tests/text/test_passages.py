@@ -186,9 +186,12 @@ def test_a_hostile_body_takes_linear_time(make: Make, hostile: str) -> None:
 
     def seconds(length: int) -> float:
         whole = document((hostile * length)[:length])
-        started = time.process_time()
-        cutter.cut(whole)
-        return time.process_time() - started
+        took = []
+        for _ in range(3):  # the least of them: a collection of garbage belongs to nobody
+            started = time.process_time()
+            cutter.cut(whole)
+            took.append(time.process_time() - started)
+        return min(took)
 
     seconds(1000)
     assert seconds(40_000) < 40 * max(seconds(5_000), 0.01)
