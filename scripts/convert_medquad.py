@@ -15,8 +15,8 @@ Formats read:
 Answers become documents: focus and question type as title, synonyms (8 at most) as anchors. Questions of one text are
 one query with every answer as relevant, in train, dev or test (80, 10 and 10 of 100) by a hash of the text. A judged
 answer `SOURCE_DOCUMENT_SecN` that is the Nth question of a document is that document; others are added as
-`x_SOURCE_DOCUMENT_SecN`. Judgements 1 to 4 become grades 0 to 3; a hash puts half of the questions into
-`liveqa-dev`, half into `liveqa-test`.
+`x_SOURCE_DOCUMENT_SecN`. Judgements 1 to 4 become grades 0 to 3; a hash of the summary puts half of the questions
+into `liveqa-dev`, half into `liveqa-test`.
 """
 
 import csv
@@ -239,11 +239,12 @@ def _judge(text: str, questions: dict[str, str], documents: dict[str, str], fold
         elif (key := row[2].removesuffix(".txt")) not in documents:
             reason = "no answer has this id"
         else:
-            query = f"liveqa-{row[0]}"
+            query, question = f"liveqa-{row[0]}", questions[row[0]]
             if query not in asked:
-                folder.add_query(query, questions[row[0]])
+                folder.add_query(query, question)
                 asked.add(query)
-            folder.judge(split_of(query, LIVEQA_SPLITS), query, documents[key], int(grade[1]) - 1)
+            split = split_of(question.casefold(), LIVEQA_SPLITS)
+            folder.judge(split, query, documents[key], int(grade[1]) - 1)
             continue
         if row:
             folder.reject("judgements", f"line {place}", reason, line)

@@ -8,7 +8,8 @@ Translations (`pages.de`) are left alone, and so are pages that only point to an
 A page becomes a document: its address, title, `See also` names as anchors, description and commands as text. Intents
 are what people want to do: a fifth of them are kept as the page's clicked queries, the others are queries. An intent
 that stands on up to three pages has them all as relevant; one on more pages, or of one word, is no query. The splits
-train, dev and test (75, 12.5 and 12.5 of 100) and the fifth are chosen by a hash of the intent and of its place.
+train, dev and test (75, 12.5 and 12.5 of 100) and the fifth are chosen by hashes of the intent alone: one that stands
+on several pages is a clicked query of them all or of none, so no page shows the words of a query that it answers.
 """
 
 import re
@@ -137,7 +138,7 @@ def _write(pages: list[Page], folder: DataFolder) -> None:
         for place, intent in enumerate(page.intents):
             identifier = f"tldr-{page.id}-{place}"
             relevant = pages_of[intent.casefold()]
-            if share(f"clicked:{identifier}") < CLICKED_SHARE:
+            if share(f"clicked:{intent.casefold()}") < CLICKED_SHARE:
                 clicked.append(intent)
             elif len(intent.split()) >= MIN_WORDS and len(relevant) <= MAX_PAGES:
                 folder.add_query(identifier, intent)

@@ -200,6 +200,23 @@ def test_judged_questions_have_their_summary_and_grades_from_0(out: Path) -> Non
     }
 
 
+def test_judged_questions_of_one_text_are_in_one_split(source: Path, liveqa: Path, tmp_path: Path) -> None:
+    """Eight questions, case aside the same one: numbers would spread them over both splits."""
+    template = '<NLM-QUESTION qid="TQ{0}"><NLM-Summary>{1}</NLM-Summary></NLM-QUESTION>'
+    asked = [
+        template.format(number, "Is it Aarskog?" if number % 2 else "is it AARSKOG?") for number in range(8)
+    ]
+    liveqa.write_text(f"<TREC>{''.join(asked)}</TREC>", encoding="utf-8")
+    with zipfile.ZipFile(source / f"{JUDGED}.zip", "w") as archive:
+        lines = "".join(f"{number} 4-Excellent GHR_0000001_Sec1.txt\n" for number in range(8))
+        archive.writestr(f"{JUDGED}/All-qrels.txt", lines)
+        archive.writestr(f"{JUDGED}/answers.csv", judged_csv())
+    done = run(source, liveqa, tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    found = [judgements(tmp_path / "out", [name]) for name, _ in LIVEQA_SPLITS]
+    assert sorted(map(len, found)) == [0, 8]
+
+
 def test_what_cannot_be_used_is_kept_aside(out: Path) -> None:
     rejects = read(out / "rejects.jsonl")
     assert [(reject["file"], reject["place"]) for reject in rejects] == [

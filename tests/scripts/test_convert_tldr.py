@@ -139,6 +139,24 @@ def test_an_intent_is_a_clicked_query_or_a_query_and_never_both(source: Path, tm
     assert 16 <= clicked <= 48, "a fifth of 163"
 
 
+def test_no_page_has_a_query_that_it_answers_among_its_clicked_queries(source: Path, tmp_path: Path) -> None:
+    """An intent of several pages, however it is capitalised, is a clicked query of all of them or of none."""
+    for path in sorted((source / "pages" / "linux").glob("c*.md"))[::2]:
+        path.write_text(path.read_text(encoding="utf-8").replace("List", "LIST"), encoding="utf-8")
+    convert(source, tmp_path / "out")
+    out = tmp_path / "out"
+    texts = {query.id: query.text.casefold() for query in read_queries(out / "queries.jsonl")}
+    clicked = {
+        document["_id"]: {text.casefold() for text in document["clicked_queries"]}
+        for document in read(out / "corpus.jsonl")
+    }
+    judged = [qrel for split, _ in SPLITS for qrel in read_qrels(out / "qrels" / f"{split}.tsv")]
+    shared = [qrel for qrel in judged if texts[qrel.query_id].startswith("list item")]
+    assert shared
+    assert any(text.startswith("list item") for found in clicked.values() for text in found)
+    assert not [qrel for qrel in judged if texts[qrel.query_id] in clicked[qrel.document_id]]
+
+
 def test_an_intent_has_all_its_pages_up_to_three_and_is_dropped_above(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "out")
     out = tmp_path / "out"
