@@ -19,7 +19,6 @@ __all__ = [
     "list_loss",
     "margin_loss",
     "pairwise_loss",
-    "ranknet_loss",
     "sample_negatives",
     "softmax_loss",
 ]
@@ -100,14 +99,16 @@ class BceObjective(nn.Module):
         """The whole loss, a scalar; `labels` float [B] of the given pairs default to 1.
 
         Mined negatives are given pairs of label 0, with as much weight in all as the positives: the papers
-        over-sample positives until there are as many (docs/papers.md 1.6).
+        over-sample positives until there are as many. The draw leaves out those of the query itself and of
+        pairs that are blocked for it, as the released code does with the rows of a like query (docs/papers.md 1.6).
         """
         given = cosines.diagonal()
         positive = self.pairs(given, torch.ones_like(given) if labels is None else labels)
         mined = _mined(cosines, blocked)
         if len(mined):
             positive = 0.5 * (positive + self.pairs(mined, torch.zeros_like(mined)))
-        columns, legal = sample_negatives(cosines, blocked, self.inverse_temperature, generator)
+        undrawn = _undrawn(blocked)
+        columns, legal = sample_negatives(cosines, undrawn, self.inverse_temperature, generator)
         if not bool(legal.any()):
             return positive
         drawn = cosines.gather(1, columns[:, None]).squeeze(1)[legal]
@@ -123,6 +124,18 @@ def _mined(cosines: Tensor, blocked: Tensor) -> Tensor:
     return cosines.gather(1, own)[~blocked.gather(1, own)]
 
 
+def _undrawn(blocked: Tensor) -> Tensor:
+    """What the draw leaves out, bool [B, M]: where pair j is blocked, so are the documents mined for it.
+
+    In the released code a mined negative is a row of its own, masked by its query like every other row. Without this
+    a draw that is nearly argmax takes the query's own mined negative each time, and counts it twice.
+    """
+    pairs, documents = blocked.shape
+    of_pairs = blocked[:, :pairs]
+    mined = of_pairs.repeat_interleave((documents - pairs) // pairs, dim=1)
+    return blocked | torch.cat([of_pairs, mined], dim=1)
+
+
 def softmax_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor:
     """Cross-entropy of each pair against the batch's other documents, mean over the queries.
 
@@ -136,7 +149,7 @@ def softmax_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor
 
 
 def pairwise_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor:
-    """Logistic loss of each pair against each legal document of the batch, mean over these couples.
+    """Logistic loss of each pair against each legal document of the batch (RankNet's), mean over these couples.
 
     Args:
         cosines, blocked: [B, M].
@@ -144,12 +157,6 @@ def pairwise_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tenso
     """
     differences = (cosines.diagonal()[:, None] - cosines)[~blocked] / temperature
     return functional.softplus(-differences).mean() if len(differences) else cosines.sum() * 0.0
-
-
-def ranknet_loss(scores: Tensor, grades: Tensor) -> Tensor:
-    """RankNet: mean of log(1 + exp(s_j - s_i)) over all i, j with grade i > grade j (G6); both float [n]."""
-    better = grades[:, None] > grades[None, :]
-    return functional.softplus(scores[None, :] - scores[:, None])[better].mean()
 
 
 def embedding_loss(vectors: Tensor, wanted: Tensor) -> Tensor:

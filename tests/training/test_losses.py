@@ -11,7 +11,6 @@ from glow.training.losses import (
     list_loss,
     margin_loss,
     pairwise_loss,
-    ranknet_loss,
     sample_negatives,
     softmax_loss,
 )
@@ -123,21 +122,60 @@ def test_mined_negatives_count_as_much_as_positives_in_the_bce() -> None:
     assert loss.item() == pytest.approx(0.5 * (positives.item() + mined.item()))
 
 
+NEAR = torch.tensor([[1.0, 0.95, 0.2], [0.95, 1.0, 0.2], [0.2, 0.2, 1.0]])
+WITH_MINED = torch.tensor(
+    [[0.8, 0.1, 0.3, 0.9, 0.7, 0.2], [0.1, 0.8, 0.1, 0.7, 0.9, 0.3], [0.2, 0.1, 0.8, 0.6, 0.1, 0.9]]
+)
+"""Columns 3 to 5 were mined for queries 0 to 2."""
+
+
+def test_a_draw_takes_no_document_mined_for_the_query_or_one_like_it() -> None:
+    """Rows 0 and 1 are one question: columns 0, 1, 3 and 4 are out. Row 2 may draw column 3, mined for row 0."""
+    bce = objective(nce_weight=1.0)
+    blocked = blocked_negatives(torch.zeros(3, 6, dtype=torch.bool), NEAR, 0.9)
+    drawn = bce.pairs(torch.tensor([0.3, 0.3, 0.6]), torch.zeros(3))
+    assert bce(WITH_MINED, blocked).item() == pytest.approx(drawn.item())
+
+
+def test_several_mined_documents_of_a_pair_are_masked_together() -> None:
+    """Two a query, so columns 2 and 3 are query 0's and columns 4 and 5 query 1's."""
+    cosines = torch.tensor([[0.9, 0.1, 0.8, 0.8, 0.2, 0.5], [0.1, 0.9, 0.2, 0.4, 0.8, 0.8]])
+    bce = objective(nce_weight=1.0)
+    loss = bce(cosines, blocked_negatives(torch.zeros(2, 6, dtype=torch.bool), torch.eye(2), 0.9))
+    assert loss.item() == pytest.approx(bce.pairs(torch.tensor([0.5, 0.4]), torch.zeros(2)).item())
+
+
+def test_a_single_pair_with_a_mined_document_has_nothing_to_draw() -> None:
+    bce = objective()
+    cosines = torch.tensor([[0.8, 0.6]])
+    loss = bce(cosines, blocked_negatives(torch.zeros(1, 2, dtype=torch.bool), torch.ones(1, 1), 0.9))
+    given = [bce.pairs(torch.tensor([c]), torch.tensor([y])).item() for c, y in ((0.8, 1.0), (0.6, 0.0))]
+    assert loss.item() == pytest.approx(sum(given) / 2)
+
+
+def test_softmax_and_pairwise_loss_see_a_query_s_own_mined_documents() -> None:
+    blocked = blocked_negatives(torch.zeros(3, 6, dtype=torch.bool), torch.eye(3), 0.9)
+    assert not blocked[:, 3:].any()
+    changed = WITH_MINED.clone()
+    changed[0, 3] = 0.0
+    for loss in (softmax_loss, pairwise_loss):
+        assert loss(changed, blocked, 0.1).item() < loss(WITH_MINED, blocked, 0.1).item()
+
+
 def test_g6_ranknet() -> None:
-    """G6: s = [2, 1, 0, .5], y = [2, 1, 0, 0]: five pairs, .285787."""
-    loss = ranknet_loss(torch.tensor([2.0, 1, 0, 0.5]), torch.tensor([2.0, 1, 0, 0]))
-    assert loss.item() == pytest.approx(0.285787, abs=2e-6)
+    """G6: s = [2, 1, 0, .5], y = [2, 1, 0, 0]: five couples, .285787; row i holds those of document i."""
+    scores = torch.tensor([2.0, 1, 0, 0.5]).expand(2, 4)
+    blocked = torch.tensor([[True, False, False, False], [True, True, False, False]])
+    assert pairwise_loss(scores, blocked, 1.0).item() == pytest.approx(0.285787, abs=2e-6)
 
 
-def test_pairwise_loss_is_ranknet_of_each_query_with_what_is_not_blocked() -> None:
+def test_pairwise_loss_is_the_mean_over_what_is_not_blocked() -> None:
     cosines = torch.tensor([[0.9, 0.5, 0.1], [0.2, 0.8, 0.7], [0.3, 0.3, 0.6]])
     blocked = torch.eye(3, dtype=torch.bool)
-    rows = [ranknet_loss(row / 0.1, torch.eye(3)[number]) for number, row in enumerate(cosines)]
-    assert pairwise_loss(cosines, blocked, 0.1).item() == pytest.approx(torch.stack(rows).mean().item())
+    couples = torch.nn.functional.softplus(-torch.tensor([4.0, 8.0, 6.0, 1.0, 3.0, 3.0]))
+    assert pairwise_loss(cosines, blocked, 0.1).item() == pytest.approx(couples.mean().item())
     blocked[0, 1] = True
-    assert pairwise_loss(cosines, blocked, 0.1).item() == pytest.approx(
-        (2 * torch.stack(rows).sum() - torch.nn.functional.softplus(torch.tensor(-4.0))).item() / 5
-    )
+    assert pairwise_loss(cosines, blocked, 0.1).item() == pytest.approx(couples[1:].mean().item())
     assert pairwise_loss(cosines, torch.ones(3, 3, dtype=torch.bool), 0.1).item() == 0.0
 
 
