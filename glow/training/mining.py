@@ -190,12 +190,12 @@ class _Miner:
             _Candidate(rank, source, number, score)
             for source, ranking in rankings.items()
             for rank, (number, score) in enumerate(ranking, start=1)
-            if rank >= self.options.first
         ]
         once: dict[int, _Candidate] = {}
         for candidate in sorted(found):
             once.setdefault(candidate.number, candidate)
-        return list(once.values())
+        # Only now: what one retriever ranks above the range must not come back at the other's lower rank.
+        return [candidate for candidate in once.values() if candidate.rank >= self.options.first]
 
     def _without_positives(self, query: int, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         """Leaves out relevant documents and those equal in text to one."""

@@ -175,6 +175,21 @@ def test_a_document_that_both_found_comes_once_at_its_better_rank(
     assert shared
 
 
+def test_a_document_above_the_range_in_one_ranking_does_not_come_back_from_the_other(
+    collection: Collection, dense: EncodedCorpus
+) -> None:
+    """Dense rank 1 and BM25 rank 11, mined from rank 4 on: its better rank is out of the range."""
+    everything = mined(collection, replace(ALL, retriever="both"), dense)
+    found = mined(collection, replace(ALL, retriever="both", first=4), dense)
+    words = mined(collection, replace(ALL, retriever="lexical", first=4), dense)
+    left_out = 0
+    for query_id, line in found.items():
+        assert list(line.negatives) == [n for n in everything[query_id].negatives if n.rank >= 4]
+        above = {n.id for n in everything[query_id].negatives if n.rank < 4}
+        left_out += sum(n.id in above for n in words[query_id].negatives)
+    assert left_out
+
+
 def test_a_random_choice_depends_on_seed_and_query_alone(
     collection: Collection, dense: EncodedCorpus
 ) -> None:
