@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glow.errors import DependencyError
 from glow.evaluation.runs import Run
@@ -51,25 +52,34 @@ class LexicalRetriever:
         if self._index is None or not queries:
             return {query.id: [] for query in queries}
         tokens = self._tokens([query.text for query in queries])
-        rows, scores = self._index.retrieve(
-            tokens, k=min(k, len(self.ids)), show_progress=False, backend_selection="numpy"
-        )
-        order = np.lexsort((rows, -scores), axis=-1)
-        rows, scores = np.take_along_axis(rows, order, -1), np.take_along_axis(scores, order, -1)
-        return {
-            query.id: [
-                Hit(self.ids[row], score)
-                for row, score in zip(rows[i].tolist(), scores[i].tolist(), strict=True)
-                if score > 0.0
-            ]
-            for i, query in enumerate(queries)
-        }
+        return {query.id: self._hits(words, k) for query, words in zip(queries, tokens, strict=True)}
+
+    def _hits(self, words: list[str], k: int) -> list[Hit]:
+        if not words or self._index is None:
+            return []
+        scores = self._index.get_scores(words)
+        rows = _best(scores, k)
+        return [
+            Hit(self.ids[row], score) for row, score in zip(rows.tolist(), scores[rows].tolist(), strict=True)
+        ]
 
     def _tokens(self, texts: list[str]) -> list[list[str]]:
         tokens: list[list[str]] = self._library.tokenize(
             texts, stopwords="en", return_ids=False, show_progress=False
         )
         return tokens
+
+
+def _best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Places of the k largest scores above 0, largest first, ties by place.
+
+    The library's own choice is arbitrary among the documents that tie with the k-th.
+    """
+    rows = np.flatnonzero(scores > 0.0)
+    if 0 < k < len(rows):
+        found = scores[rows]
+        rows = rows[found >= np.partition(found, -k)[-k]]
+    return rows[np.argsort(-scores[rows], kind="stable")[:k]]
 
 
 def _bm25s() -> Any:

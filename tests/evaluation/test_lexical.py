@@ -56,6 +56,28 @@ def test_ties_go_to_the_earlier_document() -> None:
     assert found(LexicalRetriever(corpus, FIELDS), "same words") == ["z", "m", "a"]
 
 
+@pytest.mark.parametrize("k", [1, 2, 5, 38, 40, 100])
+def test_ties_at_the_cut_off_go_to_the_earlier_documents(k: int) -> None:
+    """Forty documents, two of them better, the others equal."""
+    corpus = [document(f"d{number}", "bees and honey") for number in range(40)]
+    for number in (17, 30):
+        corpus[number] = document(f"d{number}", "bees bees bees")
+    retriever = LexicalRetriever(corpus, FIELDS)
+    others = [f"d{number}" for number in range(40) if number not in (17, 30)]
+    assert found(retriever, "bees", k) == ["d17", "d30", *others][:k]
+
+
+def test_queries_without_words_stand_among_the_others() -> None:
+    queries = [Query("a", ""), Query("b", "honey"), Query("c", "zebra"), Query("d", "tax")]
+    run = LexicalRetriever(CORPUS, FIELDS).search(queries, 1)
+    assert {name: [hit.document_id for hit in hits] for name, hits in run.items()} == {
+        "a": [],
+        "b": ["honey"],
+        "c": [],
+        "d": ["tax"],
+    }
+
+
 def test_scores_are_those_of_bm25_with_k1_1_2_and_b_0_75() -> None:
     """Robertson's formula by hand, idf as Lucene has it: ln(1 + (N - df + 0.5) / (df + 0.5))."""
     corpus = [
