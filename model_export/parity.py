@@ -3,7 +3,7 @@
 n   texts       D   dimensions
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -59,12 +59,15 @@ def check_parity(
         pad_id: of the vocabulary.
 
     Raises:
-        ExportError: a difference is over its threshold; the figures are in the message.
+        ExportError: a vector holds NaN or infinity, or a difference is over its threshold; the figures are in the
+            message.
     """
     reference = torch_vectors(tower, sequences, pad_id)
     plain = Encoder(float_path, pad_id).encode(sequences)
     shipped = Encoder(shipped_path, pad_id)
-    cosines = (shipped.encode(sequences) * plain).sum(1)
+    vectors = shipped.encode(sequences)
+    _check_finite(shipped_path.name, {"torch": reference, "float ONNX": plain, "the shipped ONNX": vectors})
+    cosines = (vectors * plain).sum(1)
     parity = TowerParity(
         texts=len(sequences),
         max_difference=float(np.abs(plain - reference).max()),
@@ -78,6 +81,18 @@ def check_parity(
             f"(at most {MAX_DIFFERENCE:.0e}), mean cosine {parity.mean_cosine:.5f} (at least {MIN_COSINE})"
         )
     return parity
+
+
+def _check_finite(name: str, vectors: Mapping[str, NDArray[np.float32]]) -> None:
+    """NaN would pass every threshold, since it is neither above nor below one."""
+    counts = {side: int((~np.isfinite(found)).any(1).sum()) for side, found in vectors.items()}
+    if any(counts.values()):
+        found = ", ".join(f"{count} from {side}" for side, count in counts.items() if count)
+        texts = len(next(iter(vectors.values())))
+        raise ExportError(
+            f"{name}: vectors of {texts} texts that hold NaN or infinity: {found}; expected finite numbers. If torch's "
+            "do, the trained tower is broken; if only the shipped ones do, choose another precision"
+        )
 
 
 def invariance(encoder: Encoder, sequences: Sequence[WeightedTokens]) -> float:
