@@ -36,7 +36,9 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         config.save(self.path / CONFIG_FILE)
         kept = [json.dumps(row) + "\n" for row in read_metrics(self.path) if row["step"] <= step]
-        (self.path / METRICS_FILE).write_text("".join(kept), encoding="utf-8")
+        temporary = self.path / f".{METRICS_FILE}"
+        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.replace(self.path / METRICS_FILE)
 
     def record(self, progress: Progress, loss: float, rate: float, figures: dict[str, float]) -> None:
         """Appends one line: step, loss, learning rate, speed, weighted cosines, dev RR@10 where it was measured."""
@@ -65,11 +67,15 @@ class RunFolder:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics file, [] where there is none."""
+    """The lines of a run's metrics file, [] where there is none.
+
+    What follows the last newline is left out: a process was killed while it wrote.
+    """
     path = folder / METRICS_FILE
     if not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    *lines, _ = path.read_bytes().split(b"\n")
+    return [json.loads(line) for line in lines]
 
 
 def _tensors(towers: TwoTowers) -> dict[str, Tensor]:
