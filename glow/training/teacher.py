@@ -10,15 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from glow.artifact.manifest import file_sha256
+from glow.errors import ConfigError
 from glow.nn.bert import bert_config, init_tower, load_weights
 from glow.nn.towers import Tower
 from glow.records import Document
 from glow.text import WordPieces
 from glow.text.batch import batches_by_length
 
-__all__ = ["joined_text", "teacher_vectors"]
+__all__ = ["joined_text", "teacher_hash", "teacher_vectors"]
 
 MAX_TOKENS = 128
+_FILES = ("model.safetensors", "config.json")
 BATCH_TOKENS = 8192
 
 
@@ -26,6 +29,21 @@ def joined_text(document: Document) -> str:
     """A document as single-text encoders are given it: its fields but the url, in order, as one text."""
     parts = [text for name, values in document.fields.items() if name != "url" for text in values]
     return ". ".join(parts)
+
+
+def teacher_hash(folder: Path, pieces: WordPieces) -> str:
+    """SHA-256, as hexadecimal digits, of all that decides a text's vector: weights, shape, vocabulary, length.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    digest = hashlib.sha256(str(MAX_TOKENS).encode())
+    for path in (*(folder / name for name in _FILES), pieces.vocabulary):
+        try:
+            digest.update(file_sha256(path).encode())
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    return digest.hexdigest()
 
 
 def teacher_vectors(
@@ -46,8 +64,11 @@ def teacher_vectors(
 
     Returns:
         float32 [texts, H], L2-normalised.
+
+    Raises:
+        ConfigError: the teacher's files cannot be read.
     """
-    file = cache / f"{_key(texts, folder)}.npy" if cache else None
+    file = cache / f"{_key(texts, teacher_hash(folder, pieces))}.npy" if cache else None
     if file and file.exists():
         found: NDArray[np.float32] = np.load(file, allow_pickle=False)
         return found
@@ -90,9 +111,8 @@ def _ids(text: str, pieces: WordPieces) -> list[int]:
     return [pieces.cls_id, *found[: MAX_TOKENS - 2], pieces.sep_id]
 
 
-def _key(texts: Sequence[str], folder: Path) -> str:
-    digest = hashlib.sha256(str((folder / "model.safetensors").stat().st_size).encode())
-    digest.update((folder / "config.json").read_bytes())
+def _key(texts: Sequence[str], teacher: str) -> str:
+    digest = hashlib.sha256(teacher.encode())
     for text in texts:
         digest.update(text.encode("utf-8", "replace") + b"\0")
     return digest.hexdigest()[:24]
