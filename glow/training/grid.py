@@ -17,13 +17,14 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field, ValidationError
 
-from glow.errors import ConfigError, MismatchError
+from glow.artifact.manifest import file_sha256
+from glow.errors import ConfigError, InputError, MismatchError
 from glow.schema import StrictModel, describe
 from glow.text import Preprocessor, TermStats, WordPieces
 from glow.training.config import OptimiserConfig, TrainConfig, WatchConfig
 from glow.training.data import PairBatches, count_terms, read_collection
 from glow.training.grid_measure import DevTask, measure
-from glow.training.grid_results import Key, append, finished
+from glow.training.grid_results import Key, append, finished, same_data
 from glow.training.loop import Trainer
 from glow.training.progress import Progress
 from glow.training.train import initial_towers
@@ -146,13 +147,14 @@ def run(
 
     Raises:
         ConfigError: as `planned`; or two dev folders share a name, or the grid bounds one that is not there.
+        InputError: a file of the data cannot be read.
         MismatchError: results that are there were measured on other data or from other initial weights.
     """
     options, runs = GridConfig.load_toml(grid), planned(grid)
     source = _source(options, data, dev, init)
     done = finished(results)
     for key in (item.key for item in runs):
-        if key in done and done[key]["data"] != source:
+        if key in done and not same_data(done[key]["data"], source):
             raise MismatchError(
                 f"{results.name} holds runs of this grid on {done[key]['data']}, this call is on {source}; "
                 "choose another --out"
@@ -166,7 +168,7 @@ def run(
 
 
 def _source(options: GridConfig, data: Path, dev: Sequence[Path], init: Path) -> dict[str, Any]:
-    """What all runs of a results file share: names of the data, bounds of the dev folders, the initial weights."""
+    """What all runs of a results file share: names and files of the data, bounds of the dev folders, initial weights."""
     names = [folder.resolve().name for folder in dev]
     if len(set(names)) < len(names):
         raise ConfigError(f"two --dev folders share a name ({', '.join(names)}); results go by names")
@@ -175,12 +177,29 @@ def _source(options: GridConfig, data: Path, dev: Sequence[Path], init: Path) ->
             f"[documents] of the grid names {', '.join(sorted(unknown))}, which is no --dev folder"
         )
     try:
-        with (init / INIT_FILE).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+        digest = file_sha256(init / INIT_FILE)[:12]
     except OSError as error:
         raise ConfigError(f"cannot read {init / INIT_FILE}: {error.strerror}") from error
     bounds = {name: options.documents.get(name, 0) for name in names}
-    return {"train": data.resolve().name, "dev": bounds, "init": digest}
+    files = {"train": _files_digest(data, "train")} | {
+        f"dev {name}": _files_digest(folder, "dev") for name, folder in zip(names, dev, strict=True)
+    }
+    return {"train": data.resolve().name, "dev": bounds, "init": digest, "files": files}
+
+
+def _files_digest(folder: Path, split: str) -> str:
+    """Of the files that `read_collection` reads.
+
+    Raises:
+        InputError: one cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"):
+        try:
+            digest.update(file_sha256(path).encode())
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
+    return digest.hexdigest()[:12]
 
 
 def _result(

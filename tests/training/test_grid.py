@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from glow.errors import ConfigError, InputError, MismatchError
 from glow.training.__main__ import app
 from glow.training.grid import planned, run
 from glow.training.grid_report import grid_tables, interval, share_of_steps
-from glow.training.grid_results import append, finished
+from glow.training.grid_results import append, finished, same_data
 
 MakeGrid = Callable[..., Path]
 PLAIN = '[weighting]\nformula = "none"\n[towers]\ninit_layers = [0, 1]\n'
@@ -100,6 +101,43 @@ def test_results_on_other_data_are_refused(
         next(run(grid, collection_folder, [collection_folder], bert_folder, out))
     with pytest.raises(ConfigError, match="cannot read"):
         next(run(make_grid(), collection_folder, [collection_folder], tmp_path / "nowhere", out))
+
+
+def test_results_on_files_that_changed_are_refused(
+    make_grid: MakeGrid,
+    collection_folder: Path,
+    bert_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a run computes does not matter here; its name and configuration are those of the plan."""
+    monkeypatch.setattr(
+        "glow.training.grid._result",
+        lambda item, *rest: result(variant=item.variant, seed=item.key[0], config=item.key[1]),
+    )
+    data, out = tmp_path / "toy", tmp_path / "results.jsonl"
+    shutil.copytree(collection_folder, data)
+    call = (make_grid(), data, [data], bert_folder, out)
+    first = next(run(*call))
+    with (data / "qrels" / "dev.tsv").open("a", encoding="utf-8") as file:
+        file.write("nobody\tnothing\t1\n")
+    with pytest.raises(MismatchError, match="choose another --out"):
+        next(run(*call))
+    # A line of before files were hashed goes by names.
+    old = {name: value for name, value in first["data"].items() if name != "files"}
+    out.write_text(json.dumps(first | {"data": old}) + "\n", encoding="utf-8")
+    assert len(list(run(*call))) == 1
+    assert grid_tables(call[0], out).startswith("2 of 2 runs are done.")
+    (data / "queries.jsonl").unlink()
+    with pytest.raises(InputError, match=r"cannot read .*queries\.jsonl"):
+        next(run(*call))
+
+
+def test_the_shipped_results_go_by_names_and_initial_weights() -> None:
+    rows = finished(Path(__file__).parents[2] / "docs" / "results" / "grid.jsonl").values()
+    data = next(iter(rows))["data"]
+    assert all(same_data(row["data"], data | {"files": {"train": "x"}}) for row in rows)
+    assert not any(same_data(row["data"], data | {"init": "x"}) for row in rows)
 
 
 def test_shards_do_every_run_exactly_once(
@@ -318,6 +356,17 @@ def test_tables_of_runs_on_different_data_are_refused(make_grid: MakeGrid) -> No
     grid = make_grid()
     results_of(grid, {("plain", 0): 0.5})
     out = results_of(grid, {("warm", 0): 0.5}, data={"train": "other"})
+    with pytest.raises(MismatchError, match="do not compare"):
+        grid_tables(grid, out)
+
+
+def test_an_old_line_does_not_join_runs_on_different_files(make_grid: MakeGrid) -> None:
+    grid = make_grid("seeds = 2")
+    results_of(grid, {("plain", 0): 0.5})
+    results_of(grid, {("warm", 0): 0.5}, data={"train": "toy", "files": {"train": "a"}})
+    out = results_of(grid, {("warm", 1): 0.5}, data={"train": "toy", "files": {"train": "a"}})
+    assert grid_tables(grid, out).startswith("3 of 4 runs are done.")
+    out = results_of(grid, {("plain", 1): 0.5}, data={"train": "toy", "files": {"train": "b"}})
     with pytest.raises(MismatchError, match="do not compare"):
         grid_tables(grid, out)
 
