@@ -4,7 +4,6 @@ Of several processes (`accelerate launch` on GPUs, `torchrun` on a CPU) every on
 are averaged, as the released code does with Horovod; negatives come from a process's own batch.
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -22,6 +21,7 @@ from glow.errors import ConfigError
 from glow.nn.towers import TwoTowers
 from glow.training.config import OptimiserConfig, TrainConfig
 from glow.training.data import PairBatch, PairBatches
+from glow.training.fingerprint import fingerprint, parameters_hash
 from glow.training.objective import Objective, Targets
 from glow.training.progress import Position, Progress
 from glow.training.run_folder import RunFolder
@@ -55,6 +55,12 @@ class Trainer:
         watch: dev retrieval, where it is watched.
         device: `auto` takes a GPU where there is one.
         on_progress: called after every step.
+        origins: hashes of what decides the run beside configuration, pairs and towers: term table, vocabulary,
+            teacher. A state of others is refused.
+
+    Attributes:
+        position: where the run stands.
+        fingerprint: of all that decides its weights, "" before it runs.
 
     Raises:
         ConfigError: the device is not there, or cannot compute in the configured precision; or there are fewer
@@ -71,12 +77,16 @@ class Trainer:
         watch: Watch | None = None,
         device: TrainingDevice = "auto",
         on_progress: Callable[[Progress], None] = lambda progress: None,
+        origins: Sequence[str] = (),
     ) -> None:
         self.config = config
         self.batches = batches
         self.targets = targets
         self.watch = watch
         self.on_progress = on_progress
+        self.position = Position()
+        self.fingerprint = ""
+        self._origins = (*origins, parameters_hash(towers))
         self.accelerator = _accelerator(config.optimiser, device)
         self.device = self.accelerator.device
         self.towers = towers.to(self.device)
@@ -104,8 +114,9 @@ class Trainer:
         Raises:
             MismatchError: the saved state is of another run.
         """
-        fingerprint = self._fingerprint()
-        position = load_state(self.run_folder.path, self.model, self.optimiser, fingerprint)
+        self.fingerprint = self._shared_fingerprint()
+        position = load_state(self.run_folder.path, self.model, self.optimiser, self.fingerprint)
+        self.position = position
         self._share_parameters()
         self.run_folder.open(self.config, position.step)
         losses: list[float] = []
@@ -126,7 +137,7 @@ class Trainer:
                 self.run_folder.record(progress, loss, self._rate(step), figures)
             if position.step % self.config.checkpoint_steps == 0 or last or dev:
                 if self.accelerator.is_main_process:
-                    save_state(self.run_folder.path, self.model, self.optimiser, position, fingerprint)
+                    save_state(self.run_folder.path, self.model, self.optimiser, position, self.fingerprint)
         self.accelerator.wait_for_everyone()
         stops_early = self.config.watch.patience and position.best_step
         self.run_folder.finish(self.towers if stops_early else None)
@@ -239,13 +250,14 @@ class Trainer:
             if parameter.grad is not None:
                 parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
 
-    def _fingerprint(self) -> str:
-        digest = hashlib.sha256(self.config.model_dump_json().encode())
-        digest.update(str(self.accelerator.num_processes).encode())
-        for collection, pairs in zip(self.batches.collections, self.batches.pairs, strict=True):
-            digest.update(pairs.tobytes())
-            digest.update(repr(collection.negatives).encode())
-        return digest.hexdigest()
+    def _shared_fingerprint(self) -> str:
+        """The first process's, whose parameters and state all go by."""
+        shared = [""]
+        if self.accelerator.is_main_process:
+            processes, collections = self.accelerator.num_processes, self.batches.collections
+            shared = [fingerprint(self.config, processes, collections, self._origins)]
+        broadcast_object_list(shared)
+        return shared[0]
 
 
 def _autocast(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[None]]:

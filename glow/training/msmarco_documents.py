@@ -5,8 +5,10 @@ lines, 22 GB. One pass makes the index (some 100 MB), which is kept in a file an
 and time of change are the same.
 """
 
+import hashlib
 import json
 import logging
+import os
 import zipfile
 from array import array
 from collections.abc import Iterator, Sequence
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from glow.errors import InputError, IntegrityError
 from glow.records import Document
 from glow.schema import FieldSchema
+from glow.training.turns import one_at_a_time
 
 __all__ = ["DOCUMENTS", "MsMarcoDocuments", "Rejects"]
 
@@ -37,7 +40,8 @@ _LOG = logging.getLogger(__name__)
 class Rejects:
     """Writes the lines that cannot be used to a file of JSON lines, counts them, and logs the count at the end.
 
-    The file (`file`, `line`, `reason`, `start`) is removed again where nothing was rejected.
+    The file (`file`, `line`, `reason`, `start`) appears at the end, whole: other processes may read the same data. Where
+    nothing was rejected there is none.
 
     Args:
         path: the file to make; its folder is made too.
@@ -50,10 +54,11 @@ class Rejects:
         self.path = path
         self.count = 0
         self.first = ""
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
         self._file: TextIO
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", encoding="utf-8")
+            self._file = self._temporary.open("w", encoding="utf-8")
         except OSError as error:
             raise InputError(
                 f"cannot write {path}: {error.strerror}; give a cache folder that can"
@@ -67,8 +72,10 @@ class Rejects:
     ) -> None:
         self._file.close()
         if not self.count:
+            self._temporary.unlink()
             self.path.unlink(missing_ok=True)
         else:
+            self._temporary.replace(self.path)
             _LOG.warning("%d lines cannot be used (%s); all are in %s", self.count, self.first, self.path)
 
     def add(self, file: str, line: int, reason: str, data: bytes) -> None:
@@ -134,7 +141,11 @@ class MsMarcoDocuments(Sequence[Document]):
         if not set(schema.names) & set(COLUMNS):
             found, expected = ", ".join(schema.names), ", ".join(COLUMNS)
             raise InputError(f"schema {schema.name} has the fields {found}, expected some of {expected}")
-        return cls(path, _load_index(path, cache) or _make_index(path, cache), schema.names)
+        index = _load_index(path, cache)
+        if index is None:
+            with one_at_a_time(cache / f"{INDEX}.lock"):
+                index = _load_index(path, cache) or _make_index(path, cache)
+        return cls(path, index, schema.names)
 
     def __len__(self) -> int:
         """Documents in the file, damaged ones left out."""
@@ -156,6 +167,17 @@ class MsMarcoDocuments(Sequence[Document]):
         with self.path.open("rb", buffering=1 << 20) as file:
             for position in range(len(self)):
                 yield self._read(file, position)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256, as hexadecimal digits, over ids, places and lengths: texts would cost a pass over the file.
+
+        A text that is replaced by another of the same length goes unnoticed here; the term table knows its words.
+        """
+        digest = hashlib.sha256(self._index.ids.tobytes())
+        digest.update(self._index.offsets.tobytes())
+        digest.update(self._index.lengths.tobytes())
+        return digest.hexdigest()
 
     def numbers(self, ids: Sequence[bytes]) -> NDArray[np.int64]:
         """Numbers of documents by id, int64 [ids]; -1 where there is none."""

@@ -24,7 +24,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 def save_state(
     folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, position: Position, fingerprint: str
 ) -> None:
-    """Writes the state at `position`; `fingerprint` names configuration and data."""
+    """Writes the state at `position`; `fingerprint` names all that decides the run."""
     tensors = {f"model.{name}": tensor.contiguous() for name, tensor in _parameters(model).items()}
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in _parameters(model).items()}
     for parameter, moments in optimiser.state.items():
@@ -42,7 +42,8 @@ def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, fin
     """Puts a saved state back; returns its position, the start where there is none.
 
     Raises:
-        MismatchError: the state is of a run with another configuration or other data.
+        MismatchError: the state is of a run with another configuration, other data or other weights at its start, or
+            an older version kept it.
     """
     path = folder / STATE_FILE
     if not path.exists():
@@ -51,7 +52,8 @@ def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, fin
         run = json.loads(file.metadata()["run"])
         if run["fingerprint"] != fingerprint or "position" not in run:
             raise MismatchError(
-                f"{path} belongs to a run with other configuration or data; remove {folder} or choose another --out"
+                f"{path} belongs to a run with other configuration or data (texts, judgements, negatives, initial or "
+                f"teacher weights), or to an older version; remove {folder} or choose another --out"
             )
         keys = set(file.keys())
         for name, parameter in _parameters(model).items():

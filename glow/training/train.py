@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from glow.artifact import default_model
+from glow.artifact.manifest import file_sha256
 from glow.artifact.model import QUERY_TOWER
-from glow.errors import ConfigError, MismatchError
+from glow.errors import ConfigError, GlowError, MismatchError
 from glow.nn.bert import bert_config, init_from_bert, init_words
 from glow.nn.towers import TwoTowers
 from glow.runtime import Model
@@ -26,8 +27,10 @@ from glow.training.msmarco import is_msmarco, read_msmarco
 from glow.training.negatives import match_negatives
 from glow.training.objective import Targets
 from glow.training.progress import Progress
+from glow.training.run_folder import read_metrics
 from glow.training.synthesise import SynthesisOptions, synthesise
-from glow.training.teacher import joined_text, teacher_vectors
+from glow.training.teacher import joined_text, teacher_hash, teacher_vectors
+from glow.training.turns import one_at_a_time
 from glow.training.watch import Watch
 
 __all__ = ["TrainInputs", "train"]
@@ -82,7 +85,8 @@ def train(
         on_progress: told of every step.
 
     Returns:
-        The training report, as it is stored with the checkpoint.
+        The training report, as it is stored with the checkpoint; of a run that was finished before, the one that is
+        there.
 
     Raises:
         InputError: data or configuration are not usable.
@@ -101,8 +105,10 @@ def train(
         collections, preprocessor, options.batch_size, config.seed, config.objective.hard_negatives
     )
     targets: list[Targets] = []
+    origins = [terms.hash, file_sha256(pieces.vocabulary)]
     if config.objective.needs_teacher:
         on_stage("encoding with the teacher")
+        origins.append(teacher_hash(inputs.teacher, pieces))
         targets = [_targets(collection, inputs, pieces) for collection in collections]
     watch = None
     if inputs.dev and config.watch.steps:
@@ -110,23 +116,39 @@ def train(
         watch = Watch(watched, preprocessor, config.watch, config.seed)
     towers = initial_towers(config, schema, inputs.init)
     on_stage("training")
-    trainer = Trainer(config, towers, batches, inputs.run_folder, targets, watch, inputs.device, on_progress)
+    run, device = inputs.run_folder, inputs.device
+    trainer = Trainer(config, towers, batches, run, targets, watch, device, on_progress, origins)
     losses = trainer.run()
+    if not losses and (known := _known_report(inputs.out, trainer.fingerprint)) is not None:
+        return known
+    # A run that was stopped between its last step and its checkpoint has no step left; it kept one loss in ten.
+    recent = losses[-50:] or [row["loss"] for row in read_metrics(run)[-5:]]
     report = {
         "config": config.model_dump(),
         "data": [
             {"name": c.name, "split": inputs.split, "documents": len(c.documents), "pairs": len(pairs)}
             for c, pairs in zip(collections, batches.pairs, strict=True)
         ],
-        "steps": trainer.steps,
+        "steps": trainer.position.step,
+        "best_step": trainer.position.best_step or None,
         "processes": trainer.accelerator.num_processes,
-        "final_loss": sum(losses[-50:]) / max(len(losses[-50:]), 1),
+        "final_loss": sum(recent) / max(len(recent), 1),
         "seconds": round(time.monotonic() - start, 1),
         "parameters": sum(parameter.numel() for parameter in towers.parameters()),
+        "fingerprint": trainer.fingerprint,
     }
     if trainer.accelerator.is_main_process:
         save_checkpoint(inputs.out, towers.cpu(), preprocessor, report)
     return report
+
+
+def _known_report(out: Path, fingerprint: str) -> dict[str, Any] | None:
+    """The report of a whole checkpoint of the same run, None where there is none."""
+    try:
+        report = dict(load_checkpoint(out).report)
+    except GlowError:
+        return None
+    return report if report.get("fingerprint") == fingerprint else None
 
 
 def _synthesised(
@@ -139,7 +161,8 @@ def _synthesised(
         folder = inputs.run_folder / f"synthetic-{number}"
         options = SynthesisOptions(seed=config.seed)
         encode = EncodeOptions(threads=torch.get_num_threads())
-        synthesise(corpus, folder, schema, options, inputs.synthesis_model or default_model(), encode)
+        with one_at_a_time(inputs.run_folder / f"{folder.name}.lock"):
+            synthesise(corpus, folder, schema, options, inputs.synthesis_model or default_model(), encode)
         folders.append(folder)
     return replace(inputs, data=[*inputs.data, *folders], synthesise=())
 

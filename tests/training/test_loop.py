@@ -93,6 +93,8 @@ def test_a_killed_run_resumes_to_the_same_weights(
     with pytest.raises(Killed):
         first.run()
     second = make_trainer(make_config(), tmp_path / "cut")
+    with (tmp_path / "cut" / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 14, "lo')  # what a kill can leave
     losses = second.run()
     assert len(losses) == second.steps - 12  # the last state was kept after step 12
     for (name, expected), (_, found) in zip(

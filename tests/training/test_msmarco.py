@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import multiprocessing
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glow.errors import InputError, IntegrityError
+from glow.errors import InputError, IntegrityError, MismatchError
 from glow.schema import FieldSchema, FieldSpec
 from glow.text import Preprocessor, Weighting, WordPieces
 from glow.training.config import TrainConfig
 from glow.training.data import PairBatches, count_terms
 from glow.training.msmarco import is_msmarco, labelled_pairs, read_msmarco
-from glow.training.msmarco_documents import INDEX, MsMarcoDocuments
+from glow.training.msmarco_documents import INDEX, MsMarcoDocuments, Rejects, _scan
+from glow.training.train import TrainInputs, train
 
 ROOT = Path(__file__).parent.parent.parent
 SCHEMA = FieldSchema(
@@ -273,6 +276,88 @@ def test_a_file_that_is_something_else_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match="1 of its 4 lines are documents"):
         read_msmarco(folder, "train", SCHEMA)
     assert not (folder / INDEX).exists()
+
+
+def test_rejects_appear_whole(tmp_path: Path) -> None:
+    """Another process may write, or read, the same file meanwhile."""
+    path = tmp_path / "new" / "rejects.jsonl"
+    with Rejects(path) as first:
+        first.add("file", 1, "bad", b"line")
+        assert not path.exists()
+    before = path.read_bytes()
+    with Rejects(path) as second:
+        assert path.read_bytes() == before
+        second.add("file", 2, "bad", b"line")
+    assert [reject["line"] for reject in rejects(path)] == [2]
+    with Rejects(path):
+        pass
+    assert not list(path.parent.iterdir())
+
+
+def test_processes_that_start_together_make_one_index(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, scans = tmp_path / "run", tmp_path / "scans"
+
+    def slow(path: Path, found: Rejects) -> Any:
+        with scans.open("a", encoding="utf-8") as file:
+            file.write("scan\n")
+        time.sleep(0.3)
+        return _scan(path, found)
+
+    monkeypatch.setattr("glow.training.msmarco_documents._scan", slow)
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=read_msmarco, args=(folder, "train", SCHEMA, cache)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert scans.read_text().split() == ["scan"]
+    assert len(rejects(cache / "msmarco-docs.rejects.jsonl")) == 6
+    assert len(rejects(cache / "msmarco-doctrain.rejects.jsonl")) == 7
+
+
+def test_a_killed_run_resumes_with_hard_negatives_read_anew(
+    folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    config = TrainConfig.model_validate(
+        {
+            "name": "x",
+            "fields": "bison-msmarco",
+            "checkpoint_steps": 2,
+            "towers": {"init_layers": [0]},
+            "objective": {"hard_negatives": 1},
+            "optimiser": {"batch_size": 2, "epochs": 5, "precision": "fp32"},
+        }
+    )
+    inputs = TrainInputs([folder], "train", tmp_path / "out", bert_folder, bert_folder, device="cpu")
+
+    def kill(progress: Any) -> None:
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, inputs, on_progress=kill)
+    steps: list[int] = []
+    train(config, inputs, on_progress=lambda progress: steps.append(progress.step))
+    assert steps == [3, 4, 5]
+    with (folder / "msmarco-docs.tsv").open("ab") as file:
+        file.write(b"D600\tu\tt\tb\n")
+    with pytest.raises(MismatchError, match="other configuration or data"):
+        train(config, inputs)
+
+
+def test_the_hash_of_the_documents_is_of_ids_and_places(folder: Path, tmp_path: Path) -> None:
+    def hashed(cache: str) -> str:
+        documents = read_msmarco(folder, "train", SCHEMA, tmp_path / cache).documents
+        assert isinstance(documents, MsMarcoDocuments)
+        return documents.hash
+
+    first = hashed("a")
+    assert hashed("a") == hashed("b") == first
+    (folder / "msmarco-docs.tsv").write_bytes(b"".join(DOCUMENTS).replace(b"D502", b"D503"))
+    assert hashed("a") != first
 
 
 def test_labelled_pairs_are_positives_ten_times_and_each_negative_once(folder: Path) -> None:

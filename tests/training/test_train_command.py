@@ -1,14 +1,18 @@
 """`python -m glow.training train` from folders to checkpoint: data, synthesis, distillation, dev, MS MARCO, refusals."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer.testing
+from safetensors.torch import load_file, save_file
 
 from glow.training.__main__ import app
 from glow.training.checkpoint import load_checkpoint
 from glow.training.run_folder import read_metrics
+from glow.training.watch import Watch
 
 CONFIG = """
 name = "small"
@@ -56,6 +60,96 @@ def test_a_run_from_folders_to_checkpoint(
     assert load_checkpoint(out).report == found
     rows = read_metrics(tmp_path / "out.run")
     assert [row["step"] for row in rows if "dev" in row] == [2, 4]
+
+
+def test_a_finished_run_is_left_as_it_is(
+    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    weights = ("--init", bert_folder, "--teacher", bert_folder)
+    call = ("--config", config, "--data", collection_folder, "--out", out, *weights)
+    first = train(*call)
+    assert first.exit_code == 0, first.output
+    report = json.loads(first.stdout)
+    assert (report["steps"], report["best_step"]) == (4, None)
+    made = (out / "report.json").stat()
+    again = train(*call)
+    assert json.loads(again.stdout) == report
+    assert (out / "report.json").stat().st_ino == made.st_ino
+    # Its checkpoint was never written, or is gone: it is made, and the loss is that of the metrics.
+    shutil.rmtree(out)
+    found = json.loads(train(*call).stdout)
+    assert found["steps"] == 4
+    assert found["final_loss"] == read_metrics(tmp_path / "out.run")[-1]["loss"]
+    assert load_checkpoint(out).report == found
+    # A checkpoint of another run is no answer.
+    (shutil.rmtree(out), shutil.rmtree(tmp_path / "out.run"))
+    other = json.loads(train(*call, "--seed", 9).stdout)
+    shutil.copytree(out, tmp_path / "other")
+    (shutil.rmtree(out), shutil.rmtree(tmp_path / "out.run"))
+    train(*call)
+    shutil.rmtree(out)
+    (tmp_path / "other").rename(out)
+    assert json.loads(train(*call).stdout)["fingerprint"] == report["fingerprint"] != other["fingerprint"]
+
+
+def test_a_run_that_stops_early_reports_the_steps_it_did(
+    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([0.5, 0.4])
+    monkeypatch.setattr(Watch, "measure", lambda *arguments: {"toy": next(scores)})
+    config.write_text(CONFIG.replace("steps = 2", "steps = 1\npatience = 1"), encoding="utf-8")
+    folders = ("--data", collection_folder, "--dev", collection_folder, "--out", tmp_path / "out")
+    done = train("--config", config, *folders, "--init", bert_folder, "--teacher", bert_folder)
+    assert done.exit_code == 0, done.output
+    report = load_checkpoint(tmp_path / "out").report
+    assert (report["steps"], report["best_step"]) == (2, 1)
+
+
+def other_text(data: Path, init: Path, teacher: Path) -> None:
+    """Of a document; pairs and counts stay as they are."""
+    first, *others = (data / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    document = json.loads(first)
+    document["title"], document["text"] = document["text"], document["title"]
+    lines = [json.dumps(document), *others]
+    (data / "corpus.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def other_weights(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["encoder.layer.0.output.dense.weight"] *= -1.0
+    save_file(tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        other_text,
+        lambda data, init, teacher: other_weights(init),
+        lambda data, init, teacher: other_weights(teacher),
+    ],
+)
+def test_the_state_of_other_texts_or_weights_is_refused(
+    change: Callable[[Path, Path, Path], None],
+    config: Path,
+    collection_folder: Path,
+    bert_folder: Path,
+    tmp_path: Path,
+) -> None:
+    folders = [tmp_path / name for name in ("data", "init", "teacher")]
+    for source, copied in zip((collection_folder, bert_folder, bert_folder), folders, strict=True):
+        shutil.copytree(source, copied)
+    options = (
+        part
+        for name, folder in zip(("data", "init", "teacher"), folders, strict=True)
+        for part in (f"--{name}", folder)
+    )
+    call = ("--config", config, "--out", tmp_path / "out", *options)
+    assert train(*call).exit_code == 0
+    change(*folders)
+    refused = train(*call)
+    assert refused.exit_code == 2
+    assert "other configuration or data" in " ".join(refused.output.split())
 
 
 def test_documents_alone_make_a_run(
