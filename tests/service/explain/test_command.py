@@ -148,8 +148,8 @@ def test_a_missing_index_is_exit_code_3(tmp_path: Path) -> None:
 def test_a_search_that_does_not_ask_opens_nothing(toy_index: Path) -> None:
     root = IndexRoot(toy_index)
     fresh = Index.open(root.folder(root.current()))
-    search(fresh, SearchCall(QUERY, top_k=3, offset=0, candidates=10, params=SearchParams()))
+    found = search(fresh, SearchCall(QUERY, top_k=3, offset=0, candidates=10, params=SearchParams()))
     assert fresh.explainer is not None
     assert not fresh.explainer.is_open
-    explain(fresh, QUERY, [])
+    explain(fresh, QUERY, [hit.document for hit in found.hits])
     assert fresh.explainer.is_open
