@@ -112,7 +112,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
         "queries": tuned.queries,
     }
     with root.locked():
-        if options.version is None and root.current() != source:
+        if options.publish and options.version is None and root.current() != source:
             raise BusyError(
                 f"{root.current()} was published in place of {source} while its fusion was fitted, and what is in it would be "
                 "lost; nothing was changed: tune again"

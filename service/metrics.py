@@ -71,7 +71,11 @@ class Metrics:
 
         self.requests = counter("glow_requests", "Requests answered.", "route", "status")
         self.truncated = counter("glow_truncated", "Texts that lost words to their token budget.", "field")
-        self.rejected = counter("glow_rejected", "Requests refused before or during their work.", "reason")
+        self.rejected = counter(
+            "glow_rejected",
+            "Requests refused before or during their work, and those with a search that came too late.",
+            "reason",
+        )
         self.cache_events = counter("glow_cache_events", "What the caches did.", "tier", "kind", "event")
         self.query_log_lost = counter(
             "glow_query_log_lost", "Queries that the query log could not take.", "reason"

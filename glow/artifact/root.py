@@ -2,7 +2,7 @@
 
 CURRENT's first line is the live version; the lines below it, newest first, are those that were live before, so that
 publishing and rolling back are each one atomic write, and a history can never say other than what happened. Lines that begin
-with "left " name versions that a roll-back left since something was published last.
+with "left " name versions that roll-backs left since something new was published.
 """
 
 import os
@@ -124,7 +124,7 @@ class IndexRoot:
         return [line for line in self._below() if line in there]
 
     def left(self) -> list[str]:
-        """The versions that were live until a roll-back, newest last, and are still there; publishing any forgets them."""
+        """The versions that were live until a roll-back, newest last, and are still there; a version that was never live forgets them."""
         there = set(self.versions())
         names = [line.removeprefix(LEFT) for line in self._below() if line.startswith(LEFT)]
         return [name for name in names if name in there]
@@ -158,7 +158,10 @@ class IndexRoot:
                 before = [self.current(), *self.history()]
             except ArtifactNotFoundError:
                 before = self.history()
-            self._write_current([version, *(each for each in before if each != version)])
+            left = self.left()
+            # Going back by name is a roll-back, too; what was never live before leads away from all of them.
+            stay = [each for each in left if each != version] if version in (*before, *left) else []
+            self._write_current([version, *(each for each in before if each != version)], stay)
         return manifest
 
     def _verified(self, version: str) -> KnownFiles:

@@ -9,16 +9,16 @@ from glow.errors import ConfigError
 
 __all__ = ["Paging"]
 
-LEAST_CANDIDATES = 100
-"""A search that names none gathers so many by default (`default_candidates` of the service)."""
+DEFAULT_CANDIDATES = 100
+"""What a service gathers for a request that names none, unless its `default_candidates` says otherwise."""
 
 
 class Paging:
     """Where a walk through pages stands.
 
-    Pages agree with one another only inside the same `candidates`, so every page of several asks for as many as the whole
-    walk needs, unless the caller said how many, and for no fewer than a plain search gathers: fewer make another ranking
-    where vectors and words are fused.
+    Pages agree with one another only inside the same `candidates`, so every page of a walk that needs more than the service
+    gathers anyway asks for as many as the whole walk needs, unless the caller said how many. A shorter walk leaves the number to
+    the service, as a plain search does: fewer would make another ranking where vectors and words are fused.
 
     Args:
         query: what to search for.
@@ -38,8 +38,8 @@ class Paging:
         self._offset = options.get("offset") or 0
         self._end = self._offset + limit
         self._options = cast(SearchOptions, dict(options))
-        if options.get("candidates") is None and limit > page_size:
-            self._options["candidates"] = max(self._end, LEAST_CANDIDATES)
+        if options.get("candidates") is None and self._end > DEFAULT_CANDIDATES:
+            self._options["candidates"] = self._end
         self._is_over = False
 
     def next_call(self) -> Call[SearchResult] | None:

@@ -77,7 +77,7 @@ class GlowClient:
         Args:
             query: what to search for.
             page_size: hits of a page.
-            limit: hits of all pages; also the candidates, where the options name none.
+            limit: hits of all pages; above 100 also the candidates, where the options name none.
             options: of every page.
         """
         paging = Paging(query, page_size, limit, options)

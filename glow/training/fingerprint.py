@@ -13,7 +13,7 @@ from glow.training.data import Collection
 from glow.training.msmarco_documents import MsMarcoDocuments
 from glow.training.negatives import documents_hash
 
-__all__ = ["fingerprint", "parameters_hash"]
+__all__ = ["collection_hash", "fingerprint", "parameters_hash"]
 
 
 def fingerprint(
@@ -27,12 +27,18 @@ def fingerprint(
         collections: what it trains on: documents, queries, judgements, negatives.
         origins: hashes of the rest, such as the weights at the start.
     """
-    parts = [config.model_dump_json(), str(processes), *origins]
-    for collection in collections:
-        parts.append(_documents_hash(collection.documents))
-        parts.append(_sha256(json.dumps(list(collection.queries)).encode()))
-        parts.append(_sha256(collection.pairs.tobytes()))
-        parts.append(_negatives_hash(collection.negatives))
+    parts = [config.model_dump_json(), str(processes), *origins, *map(collection_hash, collections)]
+    return _sha256(json.dumps(parts).encode())
+
+
+def collection_hash(collection: Collection) -> str:
+    """SHA-256 of a collection's documents, queries, judgements and negatives, as hexadecimal digits."""
+    parts = (
+        _documents_hash(collection.documents),
+        _sha256(json.dumps(list(collection.queries)).encode()),
+        _sha256(collection.pairs.tobytes()),
+        _negatives_hash(collection.negatives),
+    )
     return _sha256(json.dumps(parts).encode())
 
 

@@ -21,6 +21,7 @@ from glow.training.checkpoint import TOWERS_FILE, load_checkpoint, save_checkpoi
 from glow.training.config import TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
 from glow.training.encode import EncodeOptions
+from glow.training.fingerprint import collection_hash
 from glow.training.from_model import read_towers
 from glow.training.loop import Trainer, TrainingDevice
 from glow.training.msmarco import is_msmarco, read_msmarco
@@ -114,6 +115,8 @@ def train(
     if inputs.dev and config.watch.steps:
         watched = [read_collection(folder, "dev", schema) for folder in inputs.dev]
         watch = Watch(watched, preprocessor, config.watch, config.seed)
+        if config.watch.patience:  # they decide when the run ends, and which towers it keeps
+            origins += map(collection_hash, watched)
     towers = initial_towers(config, schema, inputs.init)
     on_stage("training")
     run, device = inputs.run_folder, inputs.device

@@ -76,12 +76,18 @@ async def find(service: Service, index: Index, checked: CheckedSearch, deadline:
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
-        service.metrics.rejected.labels(error.code).inc()  # an answer that holds nothing counts as late
         return Answer(_nothing(index, checked), ("timeout",), timings)
     if not timings:  # from the cache, or made by another request that asked the same just before
         clock.lap("cache")
         timings = clock.timings_ms
     return Answer(page, (), timings)
+
+
+def count_late(service: Service, context: RequestContext) -> None:
+    """Counts a request whose answer is a 200 although a search in it missed its deadline; once, however many did."""
+    if not context.is_late:
+        context.is_late = True
+        service.metrics.rejected.labels(DeadlineError.code).inc()
 
 
 async def _cached(

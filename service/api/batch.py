@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from glow.errors import GlowError
 from glow.search import Index
-from service.api.answers import find, head_of, note
+from service.api.answers import count_late, find, head_of, note
 from service.api.body import read_object
 from service.api.checks import check_search, faults_of
 from service.api.context import RequestContext, context_of, leaving_cancels
@@ -74,10 +74,12 @@ async def _one(
             _logger.error("unexpected error", exc_info=error, extra={"fields": fields})
             error = GlowError()
         if isinstance(error, DeadlineError):
-            service.metrics.rejected.labels(error.code).inc()  # as the middleware counts whole requests
+            count_late(service, context)
         instance = f"/searches/{place}"
         problem = problem_body(error, request_id=context.request_id, instance=instance)
         return b"".join((b'{"status":%d,"problem":' % problem["status"], orjson.dumps(problem), b"}"))
+    if "timeout" in answer.degraded:
+        count_late(service, context)
     service.metrics.stages(answer.timings_ms)
     note(service, context, index, checked, answer)
     degraded, timings = orjson.dumps(answer.degraded), orjson.dumps(rounded(answer.timings_ms))

@@ -32,6 +32,7 @@ class RequestContext:
         key: name of the API key that it came with, "" where there is none.
         status: HTTP status of the answer; 499 (nginx's number) while there is none.
         code: code of the problem, "" where there is none.
+        is_late: whether it was counted as one that missed its deadline.
     """
 
     request_id: str
@@ -45,6 +46,7 @@ class RequestContext:
     key: str = ""
     status: int = 499
     code: str = ""
+    is_late: bool = False
 
     def leave(self) -> None:
         """The client left: whoever waits for its sake may stop."""

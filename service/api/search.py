@@ -4,7 +4,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.answers import Answer, find, head_of, note
+from service.api.answers import Answer, count_late, find, head_of, note
 from service.api.body import read_object
 from service.api.checks import check_search
 from service.api.context import RequestContext, context_of, leaving_cancels
@@ -30,6 +30,8 @@ async def post_search(request: Request) -> Response:
     context.timings_ms = answer.timings_ms
     service.metrics.stages(answer.timings_ms)
     note(service, context, index, checked, answer)
+    if "timeout" in answer.degraded:
+        count_late(service, context)
     if not answer.degraded:
         service.shadow.offer(context.request_id, body, answer.page)
     return json_answer(_result(context, answer))

@@ -70,7 +70,11 @@ def test_a_rollback_goes_back_in_the_order_of_what_was_live(root: IndexRoot) -> 
         root.rollback()
     assert root.current() == first
     root.publish("v3")
-    assert (root.history(), root.left()) == ([first], [])
+    assert (root.history(), root.left()) == ([first], [second])
+    with write_artifact(root.path / "v4", "index"):
+        pass
+    root.publish("v4")
+    assert (root.history(), root.left()) == (["v3", first], [])
 
 
 def test_a_version_that_was_live_and_is_gone_is_passed_over(root: IndexRoot) -> None:

@@ -22,7 +22,7 @@ from glow.client import (
     SearchResult,
     WordDelta,
 )
-from glow.client.paging import LEAST_CANDIDATES
+from glow.client.paging import DEFAULT_CANDIDATES
 from glow.client.retry import Retries
 from glow.errors import ConfigError
 from glow.records import Document
@@ -181,20 +181,20 @@ def test_pages_end_at_the_limit_and_begin_at_the_offset(
     stub.script = [reply(body=page_of(answer, 5, 2)), reply(body=page_of(answer, 7, 1))]
     pages = call(stub.url, "search_pages", "bees", page_size=2, limit=3, offset=5)
     assert [[hit.id for hit in page.hits] for page in pages] == [["5", "6"], ["7"]]
-    sent = [(seen.body["offset"], seen.body["top_k"], seen.body["candidates"]) for seen in stub.seen]
-    assert sent == [(5, 2, 100), (7, 1, 100)]
+    sent = [(seen.body["offset"], seen.body["top_k"]) for seen in stub.seen]
+    assert sent == [(5, 2), (7, 1)]
     with pytest.raises(ConfigError, match="page_size"):
         call(stub.url, "search_pages", "bees", page_size=0)
 
 
 def test_a_walk_ranks_as_a_plain_search_does(stub: Any, call: Any, reply: Any, answer: Any) -> None:
     """Fewer candidates than the service's default would make another ranking of vectors and words."""
-    assert Settings(index_root=Path()).default_candidates == LEAST_CANDIDATES
-    stub.script = [reply(body=page_of(answer, 0, 5)), reply(body=page_of(answer, 0, 5))]
-    call(stub.url, "search_hits", "bees", page_size=10, limit=5)
-    assert "candidates" not in stub.seen[0].body
+    assert Settings(index_root=Path()).default_candidates == DEFAULT_CANDIDATES
+    stub.script = [reply(body=page_of(answer, offset, size)) for offset, size in ((0, 3), (3, 2), (0, 5))]
+    call(stub.url, "search_hits", "bees", page_size=3, limit=5)
+    assert all("candidates" not in seen.body for seen in stub.seen)
     call(stub.url, "search_hits", "bees", page_size=10, limit=5, candidates=40)
-    assert stub.seen[1].body["candidates"] == 40
+    assert [seen.body.get("candidates") for seen in stub.seen] == [None, None, 40]
 
 
 def test_the_next_page_is_not_asked_for_before_it_is_wanted(stub: Any, reply: Any, answer: Any) -> None:

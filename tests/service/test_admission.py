@@ -133,6 +133,10 @@ def test_a_batch_holds_a_permit_for_each_of_its_searches(serve: Serve) -> None:
         holder.close()
 
 
+def late_requests(service: Service) -> float | None:
+    return service.metrics.registry.get_sample_value("glow_rejected_total", {"reason": "deadline"})
+
+
 @pytest.mark.parametrize("given", [{"timeout_ms": 150}, {}])
 def test_a_deadline_that_passes_in_the_queue_is_a_504_or_a_partial_answer(
     serve: Serve, given: dict[str, Any]
@@ -147,6 +151,11 @@ def test_a_deadline_that_passes_in_the_queue_is_a_504_or_a_partial_answer(
         assert partial.status_code == 200
         assert partial.json()["degraded"] == ["timeout"]
         assert partial.json()["hits"] == []
+        assert late_requests(service) == 2
+        searches = [{"query": f"bees {number}", "allow_partial": number == 2, **given} for number in range(3)]
+        batch = client.post("/search/batch", json={"searches": searches}).json()
+        assert [result["status"] for result in batch["results"]] == [504, 504, 200]
+        assert late_requests(service) == 3, "a request counts once, however many of its searches were late"
 
 
 def test_a_deadline_beyond_the_bound_is_refused(serve: Serve) -> None:

@@ -1,6 +1,7 @@
 """What costs much to refuse is refused before it is looked at: other requests go on meanwhile."""
 
-import time
+import os
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -8,6 +9,12 @@ import orjson
 import pytest
 
 MANY = {f"m{number}": 1 for number in range(300_000)}
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has worked so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize(
@@ -21,13 +28,13 @@ MANY = {f"m{number}": 1 for number in range(300_000)}
     ],
 )
 def test_a_body_of_very_many_members_is_refused_at_once(
-    http: httpx.Client, path: str, body: dict[str, Any]
+    server: Any, http: httpx.Client, path: str, body: dict[str, Any]
 ) -> None:
     content = orjson.dumps(body)
     headers = {"Content-Type": "application/json"}
-    begin = time.process_time()
+    begin = cpu_seconds(server.process.pid)
     refused = http.post(path, content=content, headers=headers)
-    took_s = time.process_time() - begin
+    took_s = cpu_seconds(server.process.pid) - begin
     assert refused.status_code == 422, refused.text
     assert "at most" in refused.json()["detail"]
     assert took_s < 0.5, "checking each member took 2 s"

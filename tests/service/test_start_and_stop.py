@@ -140,7 +140,7 @@ def test_two_workers_serve_and_stop_together(toy_index: Path, run_server: Callab
 
 
 def test_while_draining_it_answers_and_is_not_ready(toy_index: Path, run_server: Callable[..., Any]) -> None:
-    with run_server("--index-root", toy_index, "--drain-s", "1.5") as server:
+    with run_server("--index-root", toy_index, "--drain-s", "5") as server:
         with httpx.Client(base_url=server.url) as client:
             assert "connection" not in client.get("/healthz").headers
             os.kill(server.process.pid, signal.SIGTERM)

@@ -99,14 +99,21 @@ def test_a_run_that_stops_early_reports_the_steps_it_did(
     scores = iter([0.5, 0.4])
     monkeypatch.setattr(Watch, "measure", lambda *arguments: {"toy": next(scores)})
     config.write_text(CONFIG.replace("steps = 2", "steps = 1\npatience = 1"), encoding="utf-8")
-    folders = ("--data", collection_folder, "--dev", collection_folder, "--out", tmp_path / "out")
-    done = train("--config", config, *folders, "--init", bert_folder, "--teacher", bert_folder)
+    dev = tmp_path / "dev"
+    shutil.copytree(collection_folder, dev)
+    folders = ("--data", collection_folder, "--dev", dev, "--out", tmp_path / "out")
+    call = ("--config", config, *folders, "--init", bert_folder, "--teacher", bert_folder)
+    done = train(*call)
     assert done.exit_code == 0, done.output
     report = load_checkpoint(tmp_path / "out").report
     assert (report["steps"], report["best_step"]) == (2, 1)
+    other_text(dev)  # what decided when to stop
+    refused = train(*call)
+    assert refused.exit_code == 2
+    assert "other configuration or data" in " ".join(refused.output.split())
 
 
-def other_text(data: Path, init: Path, teacher: Path) -> None:
+def other_text(data: Path, *_: Path) -> None:
     """Of a document; pairs and counts stay as they are."""
     first, *others = (data / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     document = json.loads(first)
