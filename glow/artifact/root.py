@@ -124,7 +124,10 @@ class IndexRoot:
         return [line for line in self._below() if line in there]
 
     def left(self) -> list[str]:
-        """The versions that were live until a roll-back, newest last, and are still there; a version that was never live forgets them."""
+        """The versions that were live until a roll-back and are still there, in the order in which they were left.
+
+        Publishing a version that was never live forgets them.
+        """
         there = set(self.versions())
         names = [line.removeprefix(LEFT) for line in self._below() if line.startswith(LEFT)]
         return [name for name in names if name in there]

@@ -47,7 +47,12 @@ class FilterMasks:
         self.size_bytes = 0
 
     def mask(self, expression: Expression, check: Check = nothing) -> RowMask:
-        """The rows that an expression matches; `check` is called before each of its terms, and what it raises ends the work."""
+        """The rows that an expression matches.
+
+        Args:
+            expression: checked against these columns.
+            check: called before each of its terms; what it raises ends the work.
+        """
         key = blake2b(repr(expression).encode(), digest_size=KEY_BYTES).digest()
         with self._lock:
             found = self._kept.get(key)

@@ -124,10 +124,26 @@ def train(
     losses = trainer.run()
     if not losses and (known := _known_report(inputs.out, trainer.fingerprint)) is not None:
         return known
+    report = _report(trainer, inputs, collections, batches, losses) | {
+        "seconds": round(time.monotonic() - start, 1)
+    }
+    if trainer.accelerator.is_main_process:
+        save_checkpoint(inputs.out, towers.cpu(), preprocessor, report)
+    return report
+
+
+def _report(
+    trainer: Trainer,
+    inputs: TrainInputs,
+    collections: Sequence[Collection],
+    batches: PairBatches,
+    losses: Sequence[float],
+) -> dict[str, Any]:
+    """What a run that has ended did, but for how long it took."""
     # A run that was stopped between its last step and its checkpoint has no step left; it kept one loss in ten.
-    recent = losses[-50:] or [row["loss"] for row in read_metrics(run)[-5:]]
-    report = {
-        "config": config.model_dump(),
+    recent = losses[-50:] or [row["loss"] for row in read_metrics(inputs.run_folder)[-5:]]
+    return {
+        "config": trainer.config.model_dump(),
         "data": [
             {"name": c.name, "split": inputs.split, "documents": len(c.documents), "pairs": len(pairs)}
             for c, pairs in zip(collections, batches.pairs, strict=True)
@@ -136,13 +152,9 @@ def train(
         "best_step": trainer.position.best_step or None,
         "processes": trainer.accelerator.num_processes,
         "final_loss": sum(recent) / max(len(recent), 1),
-        "seconds": round(time.monotonic() - start, 1),
-        "parameters": sum(parameter.numel() for parameter in towers.parameters()),
+        "parameters": sum(parameter.numel() for parameter in trainer.towers.parameters()),
         "fingerprint": trainer.fingerprint,
     }
-    if trainer.accelerator.is_main_process:
-        save_checkpoint(inputs.out, towers.cpu(), preprocessor, report)
-    return report
 
 
 def _known_report(out: Path, fingerprint: str) -> dict[str, Any] | None:
