@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -31,23 +32,24 @@ class Reply:
     Attributes:
         status: HTTP status.
         body: JSON to send, or bytes as they are.
-        headers: headers to add.
+        headers: headers to add; one that is called is asked for its value when the answer is sent.
         after_s: how long to wait first.
         cut: close the connection after these many bytes of the body; -1 before any answer.
     """
 
     status: int = 200
     body: Any = None
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str | Callable[[], str]] = field(default_factory=dict)
     after_s: float = 0.0
     cut: int | None = None
 
 
 @dataclass
 class Seen:
-    """One request that came."""
+    """One request that came: when by a clock that never goes back, when by the calendar, and what."""
 
     at_s: float
+    date: datetime
     method: str
     path: str
     headers: dict[str, str]
@@ -81,7 +83,9 @@ class _Handler(BaseHTTPRequestHandler):
         sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = json.loads(sent) if sent else None
-        self.server.seen.append(Seen(time.monotonic(), self.command, self.path, headers, body))
+        self.server.seen.append(
+            Seen(time.monotonic(), datetime.now(UTC), self.command, self.path, headers, body)
+        )
         script = self.server.script
         reply = script.pop(0) if len(script) > 1 else script[0]
         time.sleep(reply.after_s)
@@ -91,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(reply.status)
         for name, value in {"Content-Length": str(len(content)), **reply.headers}.items():
-            self.send_header(name, value)
+            self.send_header(name, value() if callable(value) else value)
         self.end_headers()
         self.wfile.write(content[: reply.cut])
         self.close_connection = reply.cut is not None
@@ -147,7 +151,7 @@ def problem() -> Callable[..., Reply]:
     """A problem document with this status, code and detail."""
 
     def make(
-        status: int, code: str, detail: str = "why", headers: dict[str, str] | None = None, **more: Any
+        status: int, code: str, detail: str = "why", headers: dict[str, Any] | None = None, **more: Any
     ) -> Reply:
         body = {"status": status, "code": code, "detail": detail, "request_id": "r7", "errors": [], **more}
         return Reply(status, body, {"Content-Type": "application/problem+json", **(headers or {})})

@@ -27,7 +27,8 @@ Serve = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
 
 
 def make(index_root: Path, **values: Any) -> FastAPI:
-    return create_app(Settings(index_root=index_root, **values), on_failure=lambda: None)
+    settings = Settings(index_root=index_root, default_timeout_ms=30_000, **values)
+    return create_app(settings, on_failure=lambda: None)
 
 
 def wait_until_ready(client: httpx.Client) -> None:

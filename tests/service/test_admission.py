@@ -31,7 +31,8 @@ def serve(toy_index: Path) -> Serve:
 
     @contextmanager
     def start(**values: Any) -> Iterator[tuple[httpx.Client, Service]]:
-        app: FastAPI = create_app(Settings(index_root=toy_index, **values), on_failure=lambda: None)
+        settings = Settings(index_root=toy_index, **{"default_timeout_ms": 30_000, **values})
+        app: FastAPI = create_app(settings, on_failure=lambda: None)
         config = uvicorn.Config(app, port=0, http=BoundedProtocol, log_config=None, lifespan="on")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run)
@@ -159,7 +160,7 @@ def test_a_deadline_that_passes_in_the_queue_is_a_504_or_a_partial_answer(
 
 
 def test_a_deadline_beyond_the_bound_is_refused(serve: Serve) -> None:
-    with serve(max_timeout_ms=5_000) as (client, _):
+    with serve(max_timeout_ms=5_000, default_timeout_ms=5_000) as (client, _):
         refused = search(client, timeout_ms=5_001)
         assert refused.status_code == 422
         assert refused.json()["errors"][0]["pointer"] == "/timeout_ms"

@@ -107,7 +107,7 @@ def test_refusals_are_typed_and_name_the_place(server: Any) -> None:
 
 def test_a_key_opens_a_service_that_needs_one(toy_index: Path, serve_app: Callable[..., Any]) -> None:
     digest = hashlib.sha256(b"the-key").hexdigest()
-    settings = Settings(index_root=toy_index, api_keys=f"tester:{digest}")
+    settings = Settings(index_root=toy_index, api_keys=f"tester:{digest}", default_timeout_ms=30_000)
     quick = RetryPolicy(attempts=200, first_pause_s=0.05, longest_pause_s=0.1)
     with serve_app(create_app(settings, on_failure=lambda: None)) as http:
         url = str(http.base_url)

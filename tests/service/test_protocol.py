@@ -30,9 +30,8 @@ def post(extra: bytes = b"", body: bytes = BODY, path: bytes = b"/search") -> by
 
 @pytest.fixture
 def app(toy_index: Path) -> FastAPI:
-    return create_app(
-        Settings(index_root=toy_index, max_in_flight=2, cache_entries=0), on_failure=lambda: None
-    )
+    values = {"max_in_flight": 2, "cache_entries": 0, "default_timeout_ms": 30_000}
+    return create_app(Settings(index_root=toy_index, **values), on_failure=lambda: None)
 
 
 @pytest.fixture

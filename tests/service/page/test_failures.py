@@ -74,7 +74,7 @@ def test_a_service_that_is_not_ready_is_asked_again_by_itself(
 def test_too_many_searches_count_down_and_then_go_on_by_themselves(
     open_page: Callable[..., Any], serve_app: Callable[..., Any], toy_index: Path
 ) -> None:
-    settings = Settings(index_root=toy_index, rate_limit=0.5, rate_burst=2)
+    settings = Settings(index_root=toy_index, rate_limit=0.5, rate_burst=2, default_timeout_ms=30_000)
     with serve_app(create_app(settings, on_failure=lambda: None)) as http:
         while http.get("/readyz").status_code != 200:
             pass
@@ -94,7 +94,7 @@ def test_too_many_searches_count_down_and_then_go_on_by_themselves(
 def test_a_long_wait_is_told_and_not_counted_down(
     open_page: Callable[..., Any], serve_app: Callable[..., Any], toy_index: Path
 ) -> None:
-    settings = Settings(index_root=toy_index, rate_limit=0.002, rate_burst=2)
+    settings = Settings(index_root=toy_index, rate_limit=0.002, rate_burst=2, default_timeout_ms=30_000)
     with serve_app(create_app(settings, on_failure=lambda: None)) as http:
         while http.get("/readyz").status_code != 200:
             pass

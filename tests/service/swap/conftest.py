@@ -115,9 +115,9 @@ def versions(tmp_path: Path, version_makers: dict[str, Path]) -> Versions:
 
 @pytest.fixture
 def until() -> Callable[..., None]:
-    """Waits until something is true: `until(lambda: …, within_s=20)`."""
+    """Waits until something is true: `until(lambda: …, within_s=60)`."""
 
-    def wait(true: Callable[[], object], within_s: float = 20.0) -> None:
+    def wait(true: Callable[[], object], within_s: float = 60.0) -> None:
         deadline = time.monotonic() + within_s
         while not true():
             assert time.monotonic() < deadline, "it did not happen in time"
@@ -136,7 +136,8 @@ def serve(
 
     @contextmanager
     def started(**values: Any) -> Iterator[Served]:
-        settings = {"watch_s": 0.02, "admin_key": ADMIN_HASH, "warmup_queries": 1, **values}
+        quick = {"watch_s": 0.02, "warmup_queries": 1}
+        settings = {**quick, "default_timeout_ms": 30_000, "admin_key": ADMIN_HASH, **values}
         app = create_app(Settings(index_root=versions.path, **settings), on_failure=lambda: None)
         with serve_app(app) as http:
             until(lambda: http.get("/readyz").status_code == 200)
