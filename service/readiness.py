@@ -43,6 +43,11 @@ class Readiness:
             NotReadyError: no index yet, or a resource does not answer, or not in time.
         """
         self._resources.require_open()
+        # What is still to come costs nothing to ask and is never remembered: once one worker has said that all are
+        # ready, no other may say that they are not.
+        self._resources.live()
+        if self._processes > 1 and not self._mates.have_loaded(self._processes):
+            raise NotReadyError("not all workers have loaded the index yet; try again in a moment")
         now = time.monotonic()
         if self._check is None or (self._check.done() and now - self._asked > FRESH_S):
             self._asked = now
@@ -60,8 +65,6 @@ class Readiness:
             self._resources.check()
         except NotReadyError as error:
             return str(error)
-        if self._processes > 1 and not self._mates.have_loaded(self._processes):
-            return "not all workers have loaded the index yet; try again in a moment"
         return None
 
     def close(self) -> None:

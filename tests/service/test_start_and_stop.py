@@ -24,7 +24,6 @@ from glow.errors import ArtifactError, IntegrityError, MismatchError
 from glow.search import Index
 from service.app import create_app
 from service.metrics import Metrics
-from service.readiness import FRESH_S
 from service.resources import Resources
 from service.settings import Settings
 
@@ -174,8 +173,12 @@ def test_a_request_in_flight_is_finished_before_the_end(
 
 
 def test_a_resource_that_stops_answering_is_named_by_readyz(
-    index_copy: Path, make_app: Callable[[Path], FastAPI], serve_app: Callable[..., Any]
+    index_copy: Path,
+    make_app: Callable[[Path], FastAPI],
+    serve_app: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("service.readiness.FRESH_S", 60.0)
     app = make_app(index_copy)
     with serve_app(app) as client:
         while client.get("/readyz").status_code != 200:
@@ -185,7 +188,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         documents._uri = documents._uri.replace("documents.sqlite", "gone.sqlite")
         documents._local, documents._spare = type(documents._local)(), None
         assert client.get("/readyz").status_code == 200  # an answer counts for a moment
-        time.sleep(FRESH_S)
+        monkeypatch.setattr("service.readiness.FRESH_S", 0.0)
         refused = client.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
         assert "documents" in refused.json()["detail"]

@@ -1,10 +1,7 @@
 """`/admin/reload` and `/admin/rollback`: for whom, with which answers, for all workers, and on a root that is read-only."""
 
 import ctypes
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,8 +12,6 @@ import pytest
 
 from glow.artifact import IndexRoot
 from service.api.admin_shapes import AdminResult
-from service.exposition import FOLDER_VARIABLE
-from service.workers import Mates
 
 ROOT = Path(__file__).parents[3]
 Serve = Callable[..., AbstractContextManager[Any]]
@@ -186,69 +181,3 @@ def test_two_workers_follow_one_that_is_asked_and_a_read_only_root_is_a_409_with
             assert ask("/admin/reload").json()["live"]["version"] == "b1"
         finally:
             versions.path.chmod(0o755)
-
-
-def test_workers_that_have_ended_have_no_standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    mates = Mates()
-    asked = mates.ask()
-    assert mates.asked() == asked
-    mates.note("v1", "", asked)
-    (standing,) = Mates().standings()
-    assert (standing.version, standing.refused, standing.request) == ("v1", "", asked)
-    for name, content in (
-        ("live-999999999.json", b'{"pid":999999999,"started":1,"version":"v0","refused":"","request":""}'),
-        ("live-1.json", b'{"pid":1,"started":7,"version":"v0","refused":"","request":""}'),
-        ("live-2.json", b"half a fi"),
-        ("live-3.json", b'{"pid":3}'),
-    ):
-        (tmp_path / name).write_bytes(content)
-    assert Mates().standings() == [standing]
-
-
-NOTE = """
-import sys
-from service.workers import Mates
-Mates().note("v1", "", "")
-print("noted", flush=True)
-sys.stdin.readline()
-"""
-
-
-def test_all_have_loaded_once_each_has_noted_a_version_whoever_dies_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    mates = Mates()
-    mates.note("v1", "", "")
-    assert not mates.have_loaded(2)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", NOTE], cwd=ROOT, **pipes) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"noted\n"
-        assert mates.have_loaded(2)
-        other.kill()
-    assert len(mates.standings()) == 1
-    assert mates.have_loaded(2)
-    assert Mates().have_loaded(2)  # one that is started again is not alone, though a mate may be
-
-
-def test_workers_take_turns_and_one_that_is_over_is_the_next_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    inside, most = [], []
-
-    def load() -> None:
-        with Mates().turn(2):
-            inside.append(1)
-            most.append(len(inside))
-            time.sleep(0.05)
-            inside.pop()
-
-    threads = [threading.Thread(target=load) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert (len(most), max(most), inside) == (6, 2, [])
