@@ -1,5 +1,6 @@
 """What many tests share: the toy model, the toy corpus, a published toy index, and the real data where it is."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,13 @@ settings.load_profile("glow")
 
 # Before torch or faiss is loaded: tests share few cores, and threads that wait by spinning starve each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no collection of garbage need walk all of it again."""
+    gc.collect()
+    gc.freeze()
+
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data"

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 QUESTIONS = [
     json.loads(line) for line in (Path(__file__).parent / "questions.jsonl").read_text().splitlines()
@@ -19,12 +20,6 @@ QUESTIONS = [
 # The goal is 24; the model reaches 23, its six-layer teacher 22 (docs/results/quality.md). This guards the 23.
 ANSWERED = 23
 FIRST_HITS = 5
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from glow.artifact import IndexRoot
 from glow.search import Index
 from service.app import create_app
 from service.settings import Settings
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 START_TIMEOUT_S = 120.0
@@ -49,12 +49,6 @@ class Server:
         return self.log.read_text(encoding="utf-8")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _clean_environment() -> dict[str, str]:
     """The environment without settings that the person who runs the tests may have."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")}
@@ -75,7 +69,7 @@ def _wait_until_ready(url: str, gave_up: Callable[[], bool]) -> None:
 @contextmanager
 def _run_server(folder: Path, *flags: str, **options: Any) -> Iterator[Server]:
     """Starts the service as a process, with options of `subprocess.Popen`, and waits until it is ready."""
-    port = _free_port()
+    port = free_port()
     given = ["--port", str(port), "--workers", "1", "--default-timeout-ms", str(PATIENCE_MS)]
     command = [sys.executable, "-m", "service", *given, *flags]
     log = folder / f"service-{port}.log"
@@ -96,7 +90,7 @@ def _run_server(folder: Path, *flags: str, **options: Any) -> Iterator[Server]:
 def _run_to_exit(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the service where it is expected to refuse to start."""
     return subprocess.run(
-        [sys.executable, "-m", "service", "--port", str(_free_port()), *flags],
+        [sys.executable, "-m", "service", "--port", str(free_port()), *flags],
         cwd=ROOT,
         env={**_clean_environment(), **environment},
         capture_output=True,
@@ -135,7 +129,7 @@ def index(toy_index: Path) -> Index:
 
 @contextmanager
 def _serve_in_thread(app: FastAPI) -> Iterator[httpx.Client]:
-    config = uvicorn.Config(app, port=_free_port(), log_config=None, lifespan="on", ws="none")
+    config = uvicorn.Config(app, port=free_port(), log_config=None, lifespan="on", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -24,17 +24,12 @@ from service.cache.shared import MAX_VALUE_BYTES
 from service.cache.writer import MAX_WAITING
 from service.metrics import Metrics
 from service.settings import Settings
+from tests.ports import free_port
 
 KEY = b"glow:1:page:abc"
 TIMEOUT_S = 0.05
 # The machine that runs the tests may be busy.
 SLACK_S = 0.25
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class RedisServer:

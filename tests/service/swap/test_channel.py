@@ -1,6 +1,5 @@
 """Replicas tell one another through a real Redis that CURRENT has changed; without it, each sees that by itself."""
 
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ import pytest
 import redis
 
 from service.channel import channel_name
+from tests.ports import free_port
 
 Serve = Callable[..., AbstractContextManager[Any]]
 Until = Callable[..., None]
@@ -20,9 +20,7 @@ StartRedis = Callable[[int], subprocess.Popen[bytes]]
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture
