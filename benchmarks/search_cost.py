@@ -25,7 +25,8 @@ from glow.artifact import IndexRoot
 from glow.collection import read_queries
 from glow.search import Index, SearchParams, set_threads
 from glow.text.highlight import Highlighting
-from service.pipeline import HighlightCall, SearchCall, search
+from service.calls import HighlightCall, SearchCall
+from service.pipeline import search
 
 SAMPLES = 2_000
 WARM = 100

@@ -4,178 +4,23 @@ The functions block and are safe to run in many threads; `service/batcher.py` ke
 some microseconds, off the event loop.
 """
 
-import math
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import QueryError
-from glow.records import Document
-from glow.search import FoundPassage, Fusion, Index, SearchParams
-from glow.search.facets import FacetCounts, FacetRequest, count_values
-from glow.search.filter_terms import Expression
-from glow.search.retrievers import Ranked, Retriever, rank_dense, rank_hybrid, rank_lexical
+from glow.search import Index
+from glow.search.facets import FacetCounts, count_values
+from glow.search.retrievers import Ranked, rank_dense, rank_hybrid, rank_lexical
 from glow.search.row_mask import RowMask
 from glow.text import Preprocessor, WeightedTokens
-from glow.text.highlight import Highlighting
-from service.errors import DeadlineError
-from service.explain.reasons import Reasons, explain
+from service.calls import FoundDocument, SearchAnswer, SearchCall, Term
+from service.explain.reasons import explain
 from service.hit_details import highlight_hits, passage_document
+from service.stage_clock import StageClock
 
-__all__ = [
-    "ExplainCall",
-    "FoundDocument",
-    "HighlightCall",
-    "SearchAnswer",
-    "SearchCall",
-    "StageClock",
-    "Term",
-    "preprocess",
-    "retrieve",
-    "search",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class HighlightCall:
-    """Which fields to cut snippets from, and how much."""
-
-    fields: tuple[str, ...]
-    options: Highlighting
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainCall:
-    """What to explain: words always, leaving out each word where asked."""
-
-    leave_one_out: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SearchCall:
-    """A checked request.
-
-    Attributes:
-        text: the query.
-        top_k: hits to return, >= 1.
-        offset: hits to pass over first, >= 0.
-        candidates: hits that the search gathers, >= offset + top_k.
-        params: how thoroughly to search.
-        retriever: by vectors, words, or both; the latter two need `index.impacts`.
-        fusion: how `hybrid` makes one ranking of two.
-        filter: which documents may be found; None: all. Needs `index.columns`, as facets do.
-        facets: what to count over the candidates.
-        highlight, explain: what to say of each hit; None for nothing. The latter needs `index.explainer`.
-    """
-
-    text: str
-    top_k: int
-    offset: int
-    candidates: int
-    params: SearchParams
-    retriever: Retriever = "dense"
-    fusion: Fusion | None = None
-    filter: Expression | None = None
-    facets: tuple[FacetRequest, ...] = ()
-    highlight: HighlightCall | None = None
-    explain: ExplainCall | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A word of the query: its idf, and the weight that the query tower read; both finite, >= 0."""
-
-    word: str
-    idf: float
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class FoundDocument:
-    """A hit with what the store holds of it.
-
-    Attributes:
-        score: what ranks.
-        row: of the document in the index.
-        parts: `dense` (cosine, in [-1, 1]) or `lexical` (>= 0) -> that part's score, where it is known.
-        document: as stored.
-        passage: its best passage, where the index has passages and vectors found it.
-    """
-
-    score: float
-    row: int
-    parts: Mapping[str, float]
-    document: Document
-    passage: FoundPassage | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchAnswer:
-    """What one search found.
-
-    Attributes:
-        tokens: tokens that the tower read, [CLS] and [SEP] counted.
-        truncated: whether words were lost to the query budget.
-        terms: the different words that the tower read, in order.
-        hits: best first, from `offset` on.
-        timings_ms: stage -> milliseconds.
-        facets: field -> counts.
-        highlights: of each hit, field -> snippets as HTML; empty where not asked for.
-        reasons: why each hit was found; None where not asked for.
-    """
-
-    tokens: int
-    truncated: bool
-    terms: tuple[Term, ...]
-    hits: tuple[FoundDocument, ...]
-    timings_ms: dict[str, float]
-    facets: Mapping[str, FacetCounts]
-    highlights: tuple[Mapping[str, list[str]], ...] = ()
-    reasons: Reasons | None = None
-
-
-class StageClock:
-    """Measures stages that follow one another, and ends a search whose time is over; starts when it is made.
-
-    A thread cannot be stopped from outside: without this it would work on for a client that has its 504 already, while
-    admission, which counts requests, lets the next one in.
-
-    Args:
-        deadline: `time.perf_counter()` after which nobody wants the answer.
-
-    Attributes:
-        gone: whether the client has left.
-    """
-
-    def __init__(self, deadline: float = math.inf) -> None:
-        self.timings_ms: dict[str, float] = {}
-        self.gone: Callable[[], bool] = lambda: False
-        self._deadline = deadline
-        self._last = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        """Ends a stage.
-
-        Raises:
-            DeadlineError: the deadline has passed, or the client has left.
-        """
-        now = time.perf_counter()
-        self.timings_ms[stage] = (now - self._last) * 1_000
-        self._last = now
-        self.check()
-
-    def check(self) -> None:
-        """Raises DeadlineError where the deadline has passed or the client has left; for long stages."""
-        if self.gone() or time.perf_counter() >= self._deadline:
-            raise DeadlineError("the deadline passed before the answer was made; ask for a later one")
-
-    def set(self, **timings_ms: float) -> None:
-        """Notes stages that were measured elsewhere, up to now."""
-        self.timings_ms.update(timings_ms)
-        self._last = time.perf_counter()
+__all__ = ["preprocess", "retrieve", "search"]
 
 
 def preprocess(preprocessor: Preprocessor, text: str) -> WeightedTokens:

@@ -21,9 +21,10 @@ from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, GlowError
 from glow.search import Index, set_threads
 from service.api.checks import check_search
+from service.calls import SearchAnswer
 from service.errors import NotReadyError
 from service.metrics import Metrics
-from service.pipeline import SearchAnswer, search
+from service.pipeline import search
 from service.resources import Resources
 from service.settings import Settings
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 from glow.errors import QueryError
 from glow.search import Index, SearchParams
 from glow.text.highlight import Highlighting
-from service.pipeline import HighlightCall, SearchCall, search
+from service.calls import HighlightCall, SearchCall
+from service.pipeline import search
 
 __all__ = ["PROBE_TEXT", "probe_call", "warm_up"]
 

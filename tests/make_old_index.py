@@ -18,7 +18,8 @@ from glow.artifact import IndexRoot
 from glow.artifact.manifest import FORMAT_VERSION
 from glow.search import Index, SearchParams
 from index_builder.cli import app
-from service.pipeline import SearchCall, search
+from service.calls import SearchCall
+from service.pipeline import search
 
 DATA = Path(__file__).parent / "data"
 QUERIES = ("how do bees find home", "coffee beans", "owls hunt at night", "a zebra in the snow")

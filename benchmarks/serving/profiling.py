@@ -20,7 +20,7 @@ PARTS = (
     ("check of the request (pydantic)", ("pydantic", "service/api/checks")),
     (
         "batcher, admission, pipeline",
-        ("service/batcher", "service/admission", "service/pipeline", "service/pool"),
+        ("service/batcher", "service/admission", "service/pipeline", "service/stage_clock", "service/pool"),
     ),
     ("routes, answers", ("service/api",)),
     ("metrics", ("prometheus_client", "service/metrics")),

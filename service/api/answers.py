@@ -20,8 +20,10 @@ from service.api.documents import index_body
 from service.api.pages import page_body
 from service.batcher import Job
 from service.cache import RedisBudget
+from service.calls import SearchAnswer
 from service.errors import DeadlineError
-from service.pipeline import SearchAnswer, StageClock, preprocess, retrieve
+from service.pipeline import preprocess, retrieve
+from service.stage_clock import StageClock
 from service.state import Service
 
 __all__ = ["Answer", "find", "head_of", "note"]

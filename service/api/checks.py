@@ -11,8 +11,8 @@ from glow.errors import QueryError
 from glow.search import Index, SearchParams
 from service.api.features import check_features
 from service.api.search_shapes import SearchBody
+from service.calls import SearchCall
 from service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
-from service.pipeline import SearchCall
 from service.settings import Settings
 
 __all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]

@@ -21,9 +21,10 @@ from service.api.context import context_of, leaving_cancels
 from service.api.responses import json_response
 from service.api.schemas import EmbeddingsBody
 from service.errors import Fault, NotAvailableError, RequestError
-from service.pipeline import StageClock, preprocess
+from service.pipeline import preprocess
 from service.resources import OpenVersion
 from service.settings import Settings
+from service.stage_clock import StageClock
 from service.state import Service, service_of
 
 __all__ = ["post_embeddings"]

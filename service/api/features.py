@@ -11,8 +11,8 @@ from glow.search.filter_terms import Expression
 from glow.search.filters import parse_filter
 from glow.text.highlight import Highlighting
 from service.api.search_shapes import FusionBody, HighlightBody, SearchBody
+from service.calls import ExplainCall, HighlightCall
 from service.errors import Fault, NotAvailableError, RequestError
-from service.pipeline import ExplainCall, HighlightCall
 from service.settings import Settings
 
 __all__ = ["Features", "check_features"]

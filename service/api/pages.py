@@ -6,8 +6,8 @@ from glow.runtime.explain import Explanation
 from glow.search import FoundPassage, Index
 from glow.search.facets import FacetCounts
 from service.api.documents import index_body, list_fields, shown_fields
+from service.calls import FoundDocument, SearchAnswer, SearchCall
 from service.explain.reasons import Reasons
-from service.pipeline import FoundDocument, SearchAnswer, SearchCall
 
 __all__ = ["page_body"]
 

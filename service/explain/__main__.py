@@ -25,11 +25,12 @@ from glow.errors import (
 from glow.records import Document
 from glow.search import Index, SearchParams
 from glow.text.highlight import Highlighter, Highlighting
+from service.calls import SearchCall
 from service.errors import NotAvailableError
 from service.explain.reasons import explain, require_explainer
 from service.explain.tables import Explained, as_json, as_tables
 from service.hit_details import passage_document
-from service.pipeline import SearchCall, preprocess, search
+from service.pipeline import preprocess, search
 
 __all__ = ["app", "main"]
 

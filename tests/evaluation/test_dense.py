@@ -16,7 +16,8 @@ from glow.records import Query
 from glow.runtime import Model
 from glow.search import Index, SearchParams
 from glow.text import TermStats
-from service.pipeline import SearchCall, search
+from service.calls import SearchCall
+from service.pipeline import search
 
 QUERIES = [Query(str(number), text) for number, text in enumerate(["how do bees find home", "owls", "krill"])]
 

@@ -10,7 +10,7 @@ from glow.artifact import IndexRoot
 from glow.evaluation.version import VersionSearch
 from glow.search import Index, SearchParams, build_dense
 from glow.search.retrievers import DEFAULT_CANDIDATES
-from service.pipeline import SearchCall
+from service.calls import SearchCall
 from service.pipeline import search as serve
 from service.settings import Settings
 

@@ -25,7 +25,8 @@ from index_builder.delta_live import Live
 from index_builder.delta_segment import write_segment
 from index_builder.options import BuildOptions
 from index_builder.progress import Stages
-from service.pipeline import SearchAnswer, SearchCall, search
+from service.calls import SearchAnswer, SearchCall
+from service.pipeline import search
 
 Json = dict[str, Any]
 STEPS, CHANGES, BASE = 5, 12, 60

@@ -9,7 +9,8 @@ import pytest
 from glow.artifact.manifest import FORMAT_VERSION
 from glow.errors import FormatError
 from glow.search import Index, SearchParams
-from service.pipeline import SearchCall, search
+from service.calls import SearchCall
+from service.pipeline import search
 
 FOLDERS = sorted((Path(__file__).parents[1] / "data").glob("index-format-*"))
 

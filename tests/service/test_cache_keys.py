@@ -10,7 +10,7 @@ from glow.search.facets import FacetRequest
 from glow.search.filter_terms import And, Exists, Or
 from glow.text.highlight import Highlighting
 from service.cache import Keys
-from service.pipeline import ExplainCall, HighlightCall, SearchCall
+from service.calls import ExplainCall, HighlightCall, SearchCall
 
 KEYS = Keys("m" * 64, "t" * 64, "v1")
 CALL = SearchCall("how do bees find home", 10, 0, 100, SearchParams())

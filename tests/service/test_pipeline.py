@@ -7,8 +7,10 @@ import pytest
 
 import service.pipeline
 from glow.search import Index, SearchParams
+from service.calls import ExplainCall, SearchCall
 from service.errors import DeadlineError
-from service.pipeline import ExplainCall, SearchCall, StageClock, preprocess, retrieve
+from service.pipeline import preprocess, retrieve
+from service.stage_clock import StageClock
 
 TEXT = "how do bees find home"
 CALL = SearchCall(TEXT, 10, 0, 100, SearchParams(), explain=ExplainCall(leave_one_out=True))

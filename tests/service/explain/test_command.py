@@ -13,11 +13,12 @@ from glow.artifact import IndexRoot, read_manifest
 from glow.records import Document
 from glow.search import Index, SearchParams
 from glow.text.highlight import Highlighter
+from service.calls import SearchCall
 from service.errors import NotAvailableError
 from service.explain.__main__ import app
 from service.explain.reasons import explain, require_explainer
 from service.explain.tables import Explained, as_tables
-from service.pipeline import SearchCall, search
+from service.pipeline import search
 
 QUERY = "how do bees find the way home"
 
