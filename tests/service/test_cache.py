@@ -1,4 +1,4 @@
-"""The cache as the service uses it, without Redis; `test_cache_redis.py` has the rest."""
+"""The cache as the service uses it, without Redis; the folder `shared_cache` has the rest."""
 
 import asyncio
 import tracemalloc

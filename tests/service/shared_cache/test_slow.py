@@ -1,0 +1,172 @@
+"""A redis-server that is dead, hangs or is late costs a search its budget, and is used again when it is back."""
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from service.cache.breaker import FAILURES_TO_OPEN
+from service.cache.envelope import seal
+from tests.service.shared_cache.harness import (
+    KEY,
+    SLACK_S,
+    TIMEOUT_S,
+    RedisServer,
+    counts,
+    open_cache,
+    run,
+    timed_get,
+)
+
+
+def test_a_dead_redis_costs_nothing_and_is_asked_again_when_it_lives(server: RedisServer) -> None:
+    async def test() -> None:
+        async with open_cache(server.url) as (cache, metrics):
+            assert await cache.get("page", KEY) is None
+            server.kill()
+            started = time.monotonic()
+            for _ in range(200):
+                value, seconds = await timed_get(cache)
+                assert value is None and seconds < TIMEOUT_S + SLACK_S
+                cache.put("page", b"other", b"value")
+            assert time.monotonic() - started < SLACK_S * 2
+            found = counts(metrics)
+            assert found["error"] >= FAILURES_TO_OPEN
+            assert found["skipped"] >= 150
+            server.start()
+            server.client().set(KEY, seal(KEY, b"again"))
+            deadline = time.monotonic() + 15
+            while await cache.get("page", KEY) is None:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.02)
+            assert await cache.get("page", KEY) == b"again"
+
+    run(test())
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_hanging_redis_costs_a_few_budgets_once(server: RedisServer, connected: bool) -> None:
+    async def test() -> None:
+        async with open_cache(server.url) as (cache, metrics):
+            if connected:
+                assert await cache.get("page", KEY) is None
+            server.send(signal.SIGSTOP)
+            started = time.monotonic()
+            slow = 0
+            for _ in range(200):
+                value, seconds = await timed_get(cache)
+                assert value is None
+                assert seconds < TIMEOUT_S + SLACK_S
+                slow += seconds > TIMEOUT_S / 2
+            total = time.monotonic() - started
+            assert slow <= FAILURES_TO_OPEN + 1
+            assert total < TIMEOUT_S * FAILURES_TO_OPEN + 2 * SLACK_S
+            assert counts(metrics)["timeout"] == FAILURES_TO_OPEN
+            assert counts(metrics)["skipped"] == 200 - FAILURES_TO_OPEN
+
+    run(test())
+
+
+def test_a_redis_that_answers_late_costs_the_budget_and_is_used_again_when_it_is_quick(
+    server: RedisServer,
+) -> None:
+    client = server.client()
+    client.set(KEY, seal(KEY, b"value"))
+
+    async def test() -> None:
+        async with open_cache(server.url) as (cache, metrics):
+            assert await cache.get("page", KEY) == b"value"
+            client.client_pause(500, all=True)
+            for _ in range(FAILURES_TO_OPEN - 1):  # not often enough to be left alone
+                value, seconds = await timed_get(cache)
+                assert value is None and TIMEOUT_S / 2 < seconds < TIMEOUT_S + SLACK_S
+            await asyncio.sleep(0.6)
+            assert await cache.get("page", KEY) == b"value"
+            assert counts(metrics) == {"hit": 2, "timeout": FAILURES_TO_OPEN - 1}
+
+    run(test())
+
+
+def test_many_searches_at_once_at_a_hanging_redis_wait_one_budget_together(server: RedisServer) -> None:
+    async def test() -> None:
+        async with open_cache(server.url) as (cache, metrics):
+            server.send(signal.SIGSTOP)
+            found = await asyncio.gather(*(timed_get(cache, b"%d" % number) for number in range(128)))
+            assert max(seconds for _, seconds in found) < TIMEOUT_S + SLACK_S
+            assert counts(metrics) == {"timeout": 128}
+            assert (await timed_get(cache))[1] < TIMEOUT_S / 2
+
+    run(test())
+
+
+def test_no_search_pays_for_finding_out_whether_redis_is_back(server: RedisServer) -> None:
+    async def test() -> None:
+        async with open_cache(server.url, redis_timeout_ms=400) as (cache, _):
+            server.send(signal.SIGSTOP)
+            await asyncio.gather(*(cache.get("page", KEY) for _ in range(FAILURES_TO_OPEN)))
+            until_s = time.monotonic() + 2.0  # several pauses and probes
+            while time.monotonic() < until_s:
+                assert (await timed_get(cache))[1] < 0.2
+                await asyncio.sleep(0.01)
+
+    run(test())
+
+
+def test_replies_that_come_too_late_never_meet_another_request(server: RedisServer) -> None:
+    client = server.client()
+    for number in range(50):
+        client.set(b"%d" % number, seal(b"%d" % number, b"value %d" % number))
+
+    async def test() -> None:
+        async with open_cache(server.url) as (cache, metrics):
+            for _ in range(3):
+                await asyncio.gather(*(cache.get("page", b"%d" % number) for number in range(20)))
+                server.send(signal.SIGSTOP)
+                await asyncio.gather(*(cache.get("page", b"%d" % number) for number in range(20)))
+                server.send(signal.SIGCONT)
+                deadline = time.monotonic() + 15
+                while await cache.get("page", b"0") is None:
+                    assert time.monotonic() < deadline
+                    await asyncio.sleep(0.01)
+                for number in range(50):
+                    assert await cache.get("page", b"%d" % number) in (b"value %d" % number, None)
+            assert "poisoned" not in counts(metrics)
+            assert counts(metrics)["hit"] > 100
+
+    run(test())
+
+
+def test_cancelled_searches_cost_no_connection_for_good(server: RedisServer) -> None:
+    client = server.client()
+    client.set(KEY, seal(KEY, b"value"))
+
+    async def test() -> None:
+        async with open_cache(server.url, redis_timeout_ms=2_000) as (cache, metrics):
+            for steps in range(60):
+                tasks = [asyncio.create_task(cache.get("page", KEY)) for _ in range(20)]
+                for _ in range(steps % 15):
+                    await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            assert await asyncio.gather(*(cache.get("page", KEY) for _ in range(40))) == [b"value"] * 40
+            assert set(counts(metrics)) == {"hit"}
+            await asyncio.sleep(0.1)
+            assert client.info("clients")["connected_clients"] <= 10  # 8 readers, a writer, and this one
+
+    run(test())
+
+
+def test_a_search_spends_its_budget_once_for_all_its_calls(server: RedisServer) -> None:
+    async def test() -> None:
+        async with open_cache(server.url, redis_timeout_ms=200) as (cache, metrics):
+            server.send(signal.SIGSTOP)
+            budget = cache.budget()
+            started = time.monotonic()
+            for key in (b"a", b"b", b"c"):
+                assert await cache.get("page", key, budget) is None
+            assert time.monotonic() - started < 0.2 + SLACK_S / 2
+            assert counts(metrics) == {"timeout": 1, "skipped": 2}
+
+    run(test())
