@@ -4,6 +4,7 @@ PORT ?= 8080
 VENV := .venv
 BIN := $(VENV)/bin
 DEV_EXTRAS := dev,eval,train,export
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check fmt bench clean
@@ -27,8 +28,8 @@ setup: $(VENV)/.dev ## make .venv with everything for development (torch include
 demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=8080, DOCS=my.jsonl)
 	@$(BIN)/python -m demo --port $(PORT) $(if $(DOCS),--docs $(DOCS))
 
-test: $(VENV)/.dev ## run the tests and name what was left out
-	$(BIN)/python -m pytest -m "not gpu and not slow" --durations=10
+test: $(VENV)/.dev ## run the tests and name what was left out (JOBS=2 processes)
+	$(BIN)/python -m pytest -m "not gpu and not slow" --numprocesses=$(JOBS) --dist=loadfile --durations=10
 	@echo; echo "Not run here:"
 	@$(BIN)/python -m pytest --collect-only -q -m "gpu or slow" 2>/dev/null | grep '::' | sed 's/^/  /' || echo "  nothing"
 	@echo "  containers (tests/deploy/compose_up.py, where a container engine answers)"
