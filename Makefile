@@ -29,7 +29,8 @@ demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=808
 	@$(BIN)/python -m demo --port $(PORT) $(if $(DOCS),--docs $(DOCS))
 
 test: $(VENV)/.dev ## run the tests and name what was left out (JOBS=2 processes)
-	$(BIN)/python -m pytest -m "not gpu and not slow" --numprocesses=$(JOBS) --dist=loadfile --durations=10
+	$(BIN)/python -m pytest -m "not gpu and not slow" --numprocesses=$(JOBS) --dist=loadfile \
+		--no-loadscope-reorder --durations=10
 	@echo; echo "Not run here:"
 	@$(BIN)/python -m pytest --collect-only -q -m "gpu or slow" 2>/dev/null | grep '::' | sed 's/^/  /' || echo "  nothing"
 	@echo "  containers (tests/deploy/compose_up.py, where a container engine answers)"

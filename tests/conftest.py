@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A busy machine stops any example for a moment; tests that are about time measure it themselves.
-settings.register_profile("glow", deadline=None)
+# A busy machine stops any example for a moment; tests that are about time measure it themselves. In CI the examples are
+# the same each time: a change is judged by what it changes. Everywhere else they are new ones.
+settings.register_profile("glow", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("glow")
 
 # Before torch or faiss is loaded: tests share few cores, and threads that wait by spinning starve each other.
