@@ -15,6 +15,7 @@ from glow.training.config import TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
 from glow.training.loop import Trainer
 from glow.training.watch import Watch
+from tests.training.grid_files import MakeGrid, make_grid_file
 
 MakeTrainer = Callable[..., Trainer]
 
@@ -134,3 +135,9 @@ def make_trainer(
         return Trainer(config, towers, batches, run, watch=watched, device="cpu")
 
     return make
+
+
+@pytest.fixture
+def make_grid(tmp_path: Path) -> MakeGrid:
+    """Makes a grid file beside its two variants."""
+    return make_grid_file(tmp_path)

@@ -1,0 +1,57 @@
+"""Grid files of tiny runs, and results files that were never run."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from glow.training.grid import planned
+from glow.training.grid_results import append
+
+MakeGrid = Callable[..., Path]
+PLAIN = '[weighting]\nformula = "none"\n[towers]\ninit_layers = [0, 1]\n'
+WARM = "[towers]\ninit_layers = [0, 1]\n[optimiser]\nstrength_warmup = 0.6\nlearning_rate = 0.5\nbatch_size = 7\n"
+BUDGET = """
+[optimiser]
+batch_size = 16
+max_steps = 4
+learning_rate = 1e-3
+precision = "fp32"
+[watch]
+steps = 2
+queries = 40
+documents = 20
+"""
+
+
+def make_grid_file(tmp_path: Path) -> MakeGrid:
+    """Makes a grid file beside its two variants."""
+
+    def make(
+        head: str = "seeds = 1", tail: str = "", variants: Mapping[str, str] = {"plain": PLAIN, "warm": WARM}
+    ) -> Path:
+        for name, text in variants.items():
+            (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\n{text}', encoding="utf-8")
+        names = json.dumps([f"{name}.toml" for name in variants])
+        path = tmp_path / "grid.toml"
+        path.write_text(f'variants = {names}\nbaseline = "plain"\n{head}\n{BUDGET}{tail}', encoding="utf-8")
+        return path
+
+    return make
+
+
+def result(value: float = 0.5, **changes: Any) -> dict[str, Any]:
+    """A line of a results file."""
+    measures = {"toy": {"RR@10": value, "RR@20": value, "nDCG@10": value}}
+    row = {"variant": "x", "seed": 0, "config": "0" * 12, "data": {"train": "toy"}, "measures": measures}
+    return {**row, "term_stats": {}, "curve": [[2, value - 0.1], [4, value]], "steps": 4, **changes}
+
+
+def results_of(grid: Path, values: Mapping[tuple[str, int], float], **changes: Any) -> Path:
+    """A results file that holds these runs of a grid, by variant and seed."""
+    path = grid.with_name("results.jsonl")
+    for item in planned(grid):
+        name = (item.variant, item.config.seed)
+        if name in values:
+            append(path, result(values[name], variant=name[0], seed=name[1], config=item.key[1], **changes))
+    return path
