@@ -43,8 +43,8 @@ class Readiness:
             NotReadyError: no index yet, or a resource does not answer, or not in time.
         """
         self._resources.require_open()
-        # What is still to come costs nothing to ask and is never remembered: once one worker has said that all are
-        # ready, no other may say that they are not.
+        # What is still to come is never remembered, and costs a look into a small folder at most: once one worker has
+        # said that all are ready, no other may say that they are not.
         self._resources.live()
         if self._processes > 1 and not self._mates.have_loaded(self._processes):
             raise NotReadyError("not all workers have loaded the index yet; try again in a moment")

@@ -17,15 +17,14 @@ settings.load_profile("glow")
 # Before torch or faiss is loaded: tests share few cores, and threads that wait by spinning starve each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+ROOT = Path(__file__).parent.parent
+DATA = Path(__file__).parent / "data"
+
 
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: no collection of garbage need walk all of it again."""
     gc.collect()
     gc.freeze()
-
-
-ROOT = Path(__file__).parent.parent
-DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture(scope="session")

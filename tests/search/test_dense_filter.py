@@ -132,7 +132,7 @@ def test_selectors_outlive_the_call_that_made_them(
     """FAISS holds bare pointers into numpy's memory."""
     for seed in range(30):
         allowed = mask_of(0.01, seed)
-        gc.collect(1)  # what the last call left is young
+        gc.collect()
         rows = indexes["ivf-flat"].search(queries, 10, allowed=allowed)[1]
         assert recall(rows, brute_force(vectors, queries, 10, allowed)) == 1.0
 

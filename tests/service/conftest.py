@@ -26,7 +26,7 @@ from service.settings import Settings
 from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 60.0
 PATIENCE_MS = 30_000
 """Deadline of a request that names none: a busy machine is slow, and tests of deadlines set their own."""
 

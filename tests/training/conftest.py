@@ -15,7 +15,7 @@ from glow.training.config import TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
 from glow.training.loop import Trainer
 from glow.training.watch import Watch
-from tests.training.grid_files import MakeGrid, make_grid_file
+from tests.training.grid_files import MakeGrid, grid_maker
 
 MakeTrainer = Callable[..., Trainer]
 
@@ -140,4 +140,4 @@ def make_trainer(
 @pytest.fixture
 def make_grid(tmp_path: Path) -> MakeGrid:
     """Makes a grid file beside its two variants."""
-    return make_grid_file(tmp_path)
+    return grid_maker(tmp_path)

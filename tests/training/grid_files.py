@@ -24,8 +24,8 @@ documents = 20
 """
 
 
-def make_grid_file(tmp_path: Path) -> MakeGrid:
-    """Makes a grid file beside its two variants."""
+def grid_maker(tmp_path: Path) -> MakeGrid:
+    """What makes a grid file beside its two variants, in a folder of the test's."""
 
     def make(
         head: str = "seeds = 1", tail: str = "", variants: Mapping[str, str] = {"plain": PLAIN, "warm": WARM}

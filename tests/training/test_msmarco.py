@@ -4,84 +4,21 @@ import gzip
 import json
 import multiprocessing
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from glow.errors import InputError, IntegrityError, MismatchError
+from glow.errors import InputError, IntegrityError
 from glow.schema import FieldSchema, FieldSpec
-from glow.text import Preprocessor, Weighting, WordPieces
-from glow.training.config import TrainConfig
-from glow.training.data import PairBatches, count_terms
-from glow.training.msmarco import is_msmarco, labelled_pairs, read_msmarco
+from glow.training.msmarco import is_msmarco, read_msmarco
 from glow.training.msmarco_documents import INDEX, MsMarcoDocuments, Rejects, _scan
-from glow.training.train import TrainInputs, train
-
-ROOT = Path(__file__).parent.parent.parent
-SCHEMA = FieldSchema(
-    name="all",
-    query_tokens=20,
-    document_tokens=188,
-    fields=(
-        FieldSpec(name="url", tokens=30, kind="url"),
-        FieldSpec(name="title", tokens=30),
-        FieldSpec(name="text", tokens=128),
-    ),
-)
-GOOD = [
-    b"D1555982\thttps://example.org/bees\tBees \xe2\x80\x93 a title\tBees find home by the sun.\n",
-    b"D301595\thttp://example.org/hives\t\tHives are warm.\n",
-    b"D7\thttp://example.org/empty\t\t\n",
-    b"D42\thttp://example.org/wax\tWax\tWax is made by young bees.\n",
-]
-DOCUMENTS = [
-    GOOD[0],
-    b"D8\thttp://example.org/no-body\tOnly three columns\n",
-    GOOD[1],
-    b"D9\thttp://example.org/bytes\tBad \xff byte\tbody\n",
-    GOOD[2],
-    b"\thttp://example.org/no-id\ttitle\tbody\n",
-    b"D10\t\t \t\n",
-    b"D42x\tu\tt\tb\ttoo many\n",
-    GOOD[3],
-    b"D7\thttp://example.org/again\tSeen before\tbody\n",
-    b"D500\tu\tt\tb\n",
-    b"D501\tu\tt\tb\n",
-    b"D502\tu\tt\tb\n",
-]
-QUERIES = b"174249\tdoes xpress bet charge\n320792\thow much is a hive\n1090270\tbotulinum \xc3\xa9\nbroken line\n5\tnot judged\n"
-QRELS = b"320792 0 D301595 1\n174249 0 D1555982 1\n174249 0 D999 1\n77 0 D7 1\n1090270 0 D42 0\nbroken\n"
-
-
-def run_line(query: str, document: str, rank: int) -> str:
-    return f"{query} Q0 {document} {rank} -{5 + rank / 10:.5f} IndriQueryLikelihood\n"
-
-
-RUN = [
-    run_line("174249", "D42", 2),
-    run_line("174249", "D1555982", 1),
-    run_line("174249", "D404", 3),
-    run_line("174249", "D7", 4),
-    run_line("320792", "D7", 1),
-    "320792 Q0 D42 second -6.1 IndriQueryLikelihood\n",
-    run_line("5", "D7", 1),
-    run_line("66", "D7", 1),
-    run_line("174249", "D301595", 3),
-]
+from tests.training.msmarco_files import DOCUMENTS, GOOD, SCHEMA, run_line, write_folder
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "msmarco"
-    made.mkdir()
-    (made / "msmarco-docs.tsv").write_bytes(b"".join(DOCUMENTS))
-    (made / "msmarco-doctrain-queries.tsv.gz").write_bytes(gzip.compress(QUERIES))
-    (made / "msmarco-doctrain-qrels.tsv").write_bytes(QRELS)
-    (made / "msmarco-doctrain-top100.gz").write_bytes(gzip.compress("".join(RUN).encode()))
-    return made
+    return write_folder(tmp_path)
 
 
 def rejects(path: Path) -> list[dict[str, Any]]:
@@ -318,36 +255,6 @@ def test_processes_that_start_together_make_one_index(
     assert len(rejects(cache / "msmarco-doctrain.rejects.jsonl")) == 7
 
 
-def test_a_killed_run_resumes_with_hard_negatives_read_anew(
-    folder: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    config = TrainConfig.model_validate(
-        {
-            "name": "x",
-            "fields": "bison-msmarco",
-            "checkpoint_steps": 2,
-            "towers": {"init_layers": [0]},
-            "objective": {"hard_negatives": 1},
-            "optimiser": {"batch_size": 2, "epochs": 5, "precision": "fp32"},
-        }
-    )
-    inputs = TrainInputs([folder], "train", tmp_path / "out", bert_folder, bert_folder, device="cpu")
-
-    def kill(progress: Any) -> None:
-        if progress.step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(config, inputs, on_progress=kill)
-    steps: list[int] = []
-    train(config, inputs, on_progress=lambda progress: steps.append(progress.step))
-    assert steps == [3, 4, 5]
-    with (folder / "msmarco-docs.tsv").open("ab") as file:
-        file.write(b"D600\tu\tt\tb\n")
-    with pytest.raises(MismatchError, match="other configuration or data"):
-        train(config, inputs)
-
-
 def test_the_hash_of_the_documents_is_of_ids_and_places(folder: Path, tmp_path: Path) -> None:
     def hashed(cache: str) -> str:
         documents = read_msmarco(folder, "train", SCHEMA, tmp_path / cache).documents
@@ -358,60 +265,3 @@ def test_the_hash_of_the_documents_is_of_ids_and_places(folder: Path, tmp_path: 
     assert hashed("a") == hashed("b") == first
     (folder / "msmarco-docs.tsv").write_bytes(b"".join(DOCUMENTS).replace(b"D502", b"D503"))
     assert hashed("a") != first
-
-
-def test_labelled_pairs_are_positives_ten_times_and_each_negative_once(folder: Path) -> None:
-    collection = read_msmarco(folder, "train", SCHEMA)
-    rows = labelled_pairs(collection, seed=3)
-    assert rows.dtype == np.int32
-    counts = {
-        tuple(row): int(count)
-        for row, count in zip(*np.unique(rows, axis=0, return_counts=True), strict=True)
-    }
-    assert counts == {(0, 1, 1): 10, (1, 0, 1): 10, (0, 2, 0): 1, (1, 3, 0): 1, (1, 1, 0): 1, (1, 2, 0): 1}
-
-
-def test_the_order_of_labelled_pairs_is_of_the_seed_and_epoch_alone(folder: Path) -> None:
-    collection = read_msmarco(folder, "train", SCHEMA)
-    rows = labelled_pairs(collection, seed=3)
-    assert np.array_equal(rows, labelled_pairs(read_msmarco(folder, "train", SCHEMA), seed=3))
-    for other in (labelled_pairs(collection, seed=4), labelled_pairs(collection, seed=3, epoch=1)):
-        assert not np.array_equal(rows, other)
-        assert sorted(rows.tolist()) == sorted(other.tolist())
-
-
-def test_labelled_pairs_need_no_negatives(folder: Path) -> None:
-    full = read_msmarco(folder, "train", SCHEMA)
-    bare = replace(full, negatives=None)
-    assert labelled_pairs(bare, seed=1, oversampling=2)[:, 2].tolist() == [1] * 4
-
-
-def test_training_counts_terms_and_draws_batches_with_hard_negatives_from_disk(
-    folder: Path, toy_model: Path
-) -> None:
-    collection = read_msmarco(folder, "train", SCHEMA)
-    assert collection.negatives is not None
-    pieces = WordPieces(toy_model / "vocab.txt")
-    terms = count_terms([collection], SCHEMA, pieces)
-    assert terms.documents == 7
-    preprocessor = Preprocessor(pieces, SCHEMA, Weighting(), terms)
-    batches = PairBatches([collection], preprocessor, 2, 5, hard_negatives=1)
-    (batch,) = batches.epoch(0)
-    for row, query in enumerate(batch.queries):
-        assert batch.documents[row] in collection.relevant[query]
-        assert batch.documents[2 + row] in collection.negatives[query]
-        assert len(batches.documents[0][batch.documents[row]].ids) > 3
-
-
-@pytest.mark.parametrize(
-    ("name", "fields"), [("bison", ("url", "title")), ("glow", ("url", "title", "text"))]
-)
-def test_the_papers_configurations_are_valid_and_read_their_fields(
-    name: str, fields: tuple[str, ...]
-) -> None:
-    config = TrainConfig.load_toml(ROOT / "configs" / f"msmarco-doc-{name}.toml")
-    schema = FieldSchema.preset(config.fields)
-    assert schema.names == fields
-    assert schema.query_tokens == 20
-    assert [spec.tokens for spec in schema.fields] == [30, 30, 128][: len(fields)]
-    assert (config.objective.kind, config.towers.weight_side) == ("bce", "row")

@@ -1,27 +1,17 @@
-"""Hard negatives: which documents are mined, what a file promises, and a second round with the new towers."""
+"""Hard negatives: which documents are mined, and what a file promises."""
 
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-import typer
-import typer.testing
 
 from glow.errors import ConfigError, FormatError, MismatchError, RecordError
 from glow.evaluation.lexical import LexicalRetriever
-from glow.nn import TowerConfig, TwoTowers
 from glow.records import Document, Query
-from glow.runtime import Model
 from glow.schema import FieldSchema
-from glow.text import Preprocessor
-from glow.training.checkpoint import save_checkpoint
-from glow.training.commands_data import mine_command
-from glow.training.config import TrainConfig
 from glow.training.data import Collection, read_collection
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
 from glow.training.mining import MiningOptions, mine
@@ -33,35 +23,14 @@ from glow.training.negatives import (
     read_negatives,
     write_negatives,
 )
-from glow.training.train import TrainInputs, train
+from tests.training.mined_folder import SCHEMA, write_mined_folder
 
-SCHEMA = FieldSchema.preset("glow-default")
 ALL = MiningOptions(first=1, last=51, count=51, margin=0.0, choose="hardest")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, toy_corpus: Path) -> Path:
-    """The toy corpus and a twin of its first document, with a query of three words from each text."""
-    found = tmp_path_factory.mktemp("data") / "toy"
-    (found / "qrels").mkdir(parents=True)
-    documents = [json.loads(line) for line in toy_corpus.read_text(encoding="utf-8").splitlines()]
-    documents[1] = {key: value for key, value in documents[1].items() if key != "anchor"}  # it was empty
-    documents.append({**documents[0], "_id": "twin", "url": "https://elsewhere.example/"})
-    write_lines(found / "corpus.jsonl", documents)
-    queries = [
-        {"_id": f"q{number}", "text": " ".join(document["text"].split()[1:4])}
-        for number, document in enumerate(documents[:50])
-    ]
-    write_lines(found / "queries.jsonl", [*queries, {"_id": "blank", "text": " "}])
-    rows = [f"q{number}\t{document['_id']}\t1" for number, document in enumerate(documents[:50])]
-    rows += ["q1\ttoy/2\t2", "q1\ttoy/3\t0", "blank\ttoy/4\t1"]
-    text = "\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n"
-    (found / "qrels" / "train.tsv").write_text(text, encoding="utf-8")
-    return found
-
-
-def write_lines(path: Path, records: list[dict[str, object]]) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return write_mined_folder(tmp_path_factory.mktemp("data") / "toy", toy_corpus)
 
 
 @pytest.fixture(scope="module")
@@ -331,81 +300,3 @@ def test_of_collections_with_the_same_documents_those_get_negatives_whose_querie
     assert match_negatives([file], [made, collection, collection]) == [None, negatives, negatives]
     with pytest.raises(MismatchError, match="none of the"):
         match_negatives([file], [made])
-
-
-def run(*arguments: object) -> typer.testing.Result:
-    app = typer.Typer()
-    app.command("mine")(mine_command)
-    return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def test_the_command_mines_with_a_model(folder: Path, toy_model: Path, tmp_path: Path) -> None:
-    arguments = ("--data", folder, "--out", tmp_path / "a.jsonl", "--model", toy_model, "--threads", 1)
-    done = run(*arguments, "--retriever", "both", "--from", 2, "--to", 30, "--count", 3, "--margin", 0.99)
-    assert done.exit_code == 0, done.output
-    header = read_header(tmp_path / "a.jsonl")
-    assert header.options == {
-        "retriever": "both",
-        "first": 2,
-        "last": 30,
-        "count": 3,
-        "margin": 0.99,
-        "choose": "random",
-        "seed": 0,
-    }
-    found = read_negatives(tmp_path / "a.jsonl", read_collection(folder, "train", SCHEMA))
-    assert sum(map(len, found)) == json.loads(done.stdout)["negatives"] > 50
-
-
-def test_bm25_alone_opens_no_model(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # there is no models/DEFAULT here
-    arguments = ("--data", folder, "--out", "b.jsonl", "--from", 1, "--threads", 1)
-    assert run(*arguments, "--retriever", "lexical").exit_code == 0
-    assert read_header(tmp_path / "b.jsonl").model is None
-    refused = run(*arguments)
-    assert refused.exit_code == 2
-    assert "no default model" in refused.output
-    refused = run(*arguments, "--retriever", "lexical", "--to", 0 + 1, "--from", 2)
-    assert refused.exit_code == 2
-    assert "from 2 to 1" in refused.output
-
-
-def test_two_rounds_mine_with_the_newer_towers(folder: Path, toy_model: Path, tmp_path: Path) -> None:
-    """Train, mine with the checkpoint, go on from it with those negatives, mine again."""
-    config = TrainConfig.model_validate(
-        {
-            "name": "round",
-            "towers": {"init_layers": [0]},
-            "objective": {"hard_negatives": 2},
-            "optimiser": {"batch_size": 16, "max_steps": 6, "learning_rate": 3e-3, "precision": "fp32"},
-        }
-    )
-    init, negatives, losses = untrained(tmp_path / "untrained", config, toy_model), [], []
-    for name in ("first", "second"):
-        out, file = tmp_path / name, tmp_path / f"{name}.jsonl"
-        inputs = TrainInputs([folder], "train", out, init, init, negatives, device="cpu")
-        losses.append(train(config, inputs)["final_loss"])
-        done = run("--data", folder, "--out", file, "--model", out, "--threads", 1, "--from", 2)
-        assert done.exit_code == 0, done.output
-        init, negatives = out, [file]
-    headers = [read_header(tmp_path / f"{name}.jsonl").model for name in ("first", "second")]
-    assert headers[0] is not None
-    assert headers[1] is not None
-    assert headers[0].sha256 != headers[1].sha256
-    collection = read_collection(folder, "train", SCHEMA)
-    first, second = (read_negatives(tmp_path / f"{name}.jsonl", collection) for name in ("first", "second"))
-    assert any(first)
-    assert first != second
-    # The second round without the file is another one: the negatives were learned from.
-    plain = TrainInputs([folder], "train", tmp_path / "plain", tmp_path / "first", init, device="cpu")
-    assert train(config, plain)["final_loss"] != losses[1]
-
-
-def untrained(folder: Path, config: TrainConfig, toy_model: Path) -> Path:
-    """A checkpoint of tiny towers with the toy model's vocabulary."""
-    model = Model.open(toy_model).preprocessor
-    torch.manual_seed(0)
-    shape = TowerConfig(vocabulary=model.pieces.size, hidden=16, layers=1, heads=2, intermediate=32)
-    preprocessor = Preprocessor(model.pieces, SCHEMA, config.weighting, model.terms)
-    save_checkpoint(folder, TwoTowers(shape, SCHEMA), preprocessor, {})
-    return folder
