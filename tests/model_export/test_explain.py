@@ -26,7 +26,6 @@ from model_export.explain import add_attention, add_explain
 from model_export.package import Source, export_model
 from model_export.quantise import Quantisation
 
-FEW = [Document("d", {"title": ("honey bees",), "text": ("bees eat rice " * 40,)})]
 TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and water; rice!", "東京 café"]
 CASES: dict[str, tuple[Quantisation, dict[str, str]]] = {
     "float, weighted rows": ("none", {"weight_side": "row"}),
@@ -53,7 +52,7 @@ def exported(
         for tower in (towers.query, towers.document):
             torch.nn.init.normal_(tower.layers[-1].attention.qkv.weight, std=0.3)
     out = tmp_path_factory.mktemp("models") / "model"
-    export_model(Source(towers, preprocessor, {}, {}), out, precision, TEXTS, FEW)
+    export_model(Source(towers, preprocessor, {}, {}), out, precision)
     return Model.open(out)
 
 
