@@ -23,18 +23,15 @@ import typer
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.nn import TowerConfig, TwoTowers
 from glow.nn.attention import WeightedSelfAttention
 from glow.nn.towers import Tower
 from glow.runtime.session import open_session
 from glow.schema import FieldSchema
-from model_export.graph import INPUTS, export_graph
-from model_export.quantise import Quantisation, quantise_matrices
-from model_export.word_table import share_word_table
+from glow_model_export.graph import INPUTS, export_graph
+from glow_model_export.quantise import Quantisation, quantise_matrices
+from glow_model_export.word_table import share_word_table
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 """ids, mask, field ids int64 [B, L]; weights float32 [B, L]."""

@@ -22,10 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.artifact import IndexRoot
 
 ROOT = Path(__file__).parent.parent

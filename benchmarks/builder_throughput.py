@@ -17,10 +17,7 @@ from typing import Annotated
 
 import typer
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.artifact import default_model, write_artifact
 from glow.artifact.manifest import file_records
 from glow.artifact.model import model_hash

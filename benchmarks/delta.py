@@ -28,19 +28,16 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.artifact import IndexRoot, default_model
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import Index, PassageMap, SearchParams, build_dense, search_documents
-from glow.search.passages import PASSAGES_FOLDER
-from glow.search.segments import DenseView, DocumentsView, ImpactsView
-from index_builder.delta import BATCH_TOKENS
-from index_builder.delta_live import Live
-from index_builder.delta_segment import write_segment
+from glow.search.delta.segments import DenseView, DocumentsView, ImpactsView
+from glow.search.passages.map import PASSAGES_FOLDER
+from glow_index_builder.deltas.change import BATCH_TOKENS
+from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.segment import write_segment
 
 DEPTH = 10
 TITLE_WORDS = 8

@@ -19,12 +19,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.search import KINDS, DenseIndex, IndexKind, SearchParams, build_dense, set_threads
-from glow.search.dense import DEFAULT_NPROBE, HNSW_EF_SEARCH
+from glow.search.dense.index import DEFAULT_NPROBE, HNSW_EF_SEARCH
 
 Vectors = NDArray[np.float32]
 # Chosen so that the kinds differ: a query's best cosine is about .5, its tenth .4, a random one 0.

@@ -2,7 +2,7 @@
 
 `OMP_NUM_THREADS=1 python benchmarks/filters.py --json FILE` takes about four minutes of one core, most of it for building the graph;
 `--keep DIR` keeps built indexes for the next run. The vectors are those of benchmarks/dense_index.py (made up: clusters
-with noise, a hard case) or, with `--vectors DIR`, `vectors.npy` and `queries.npy` as benchmarks/million.py leaves them. The
+with noise, a hard case) or, with `--vectors DIR`, `vectors.npy` and `queries.npy` as research/scale/__main__.py leaves them. The
 metadata is random and knows nothing of the vectors. Times are those of the one thread's CPU, so other work on the machine
 counts for little.
 """
@@ -20,11 +20,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from dense_index import made_up
-from machine import machine
-
+from benchmarks.dense_index import made_up
+from benchmarks.machine import machine
 from glow.records import Document
 from glow.search import (
     Columns,
@@ -37,11 +34,11 @@ from glow.search import (
     build_dense,
     set_threads,
 )
-from glow.search.dense import HNSW_EF_SEARCH
-from glow.search.dense_filter import should_scan
-from glow.search.facets import count_values
-from glow.search.filter_masks import FilterMasks, evaluate
-from glow.search.filters import parse_filter
+from glow.search.dense.filter import should_scan
+from glow.search.dense.index import HNSW_EF_SEARCH
+from glow.search.filters.facets import count_values
+from glow.search.filters.masks import FilterMasks, evaluate
+from glow.search.filters.parse import parse_filter
 
 Vectors = NDArray[np.float32]
 DEPTH = 10

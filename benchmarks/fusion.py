@@ -15,17 +15,14 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.artifact import IndexRoot
 from glow.evaluation import compare, evaluate, find_tasks
-from glow.evaluation.measures import grades_by_query
+from glow.evaluation.measures.evaluate import grades_by_query
 from glow.records import Hit
 from glow.search import Fusion, FusionWeights, Index
 from glow.search.retrievers import DEFAULT_CANDIDATES
-from index_builder.tune import QUERIES_AT_ONCE, candidates_of, judged_rows
+from glow_index_builder.versions.tune import QUERIES_AT_ONCE, candidates_of, judged_rows
 
 MEASURES = ("RR@10", "nDCG@10", "R@100")
 PLAIN = Fusion(method="rrf", weights=FusionWeights(dense=1, lexical=1))

@@ -18,14 +18,11 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.artifact import IndexRoot
 from glow.evaluation import find_tasks
 from glow.search import ImpactIndex, Index
-from glow.search.impacts_format import IMPACTS_FILES, IMPACTS_FOLDER
+from glow.search.lexical.format import IMPACTS_FILES, IMPACTS_FOLDER
 from glow.text import is_lexical, lexical_words
 from glow.text.bm25 import idf_lucene
 

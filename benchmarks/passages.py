@@ -32,10 +32,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.artifact import default_model
 from glow.evaluation import compare, evaluate, find_tasks
 from glow.evaluation.task import Corpus, Task

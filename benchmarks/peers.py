@@ -22,10 +22,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.evaluation import (
     DEFAULT_MEASURES,
     Corpus,
@@ -38,7 +35,7 @@ from glow.evaluation import (
     open_retriever,
     write_run,
 )
-from glow.evaluation.measures import measure_names
+from glow.evaluation.measures.evaluate import measure_names
 from glow.evaluation.report import Report, report_table, reports_json
 from glow.records import Document, Hit, Query
 from glow.schema import FieldSchema

@@ -25,20 +25,17 @@ from onnxruntime.quantization import (
 )
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.collection import read_documents, read_qrels, read_queries
-from glow.evaluation.measures import evaluate
+from glow.evaluation.measures.evaluate import evaluate
 from glow.nn.towers import Tower
 from glow.records import Hit, Qrel
 from glow.runtime import Encoder
 from glow.text import WeightedTokens
 from glow.text.batch import pad
 from glow.training.checkpoint import Checkpoint, load_checkpoint
-from model_export.graph import export_graph
-from model_export.quantise import quantise_matrices
+from glow_model_export.graph import export_graph
+from glow_model_export.quantise import quantise_matrices
 
 MIXED_BATCH = 32
 SERVED_BATCH = 8

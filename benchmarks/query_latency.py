@@ -12,10 +12,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from machine import machine
-
+from benchmarks.machine import machine
 from glow.artifact import default_model
 from glow.runtime import Model
 

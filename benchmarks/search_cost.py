@@ -7,7 +7,6 @@ falls on all of them alike. The ratio is that of the medians; its interval comes
 the same index with its explainer taken away.
 """
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,17 +15,15 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from machine import machine
 from numpy.typing import NDArray
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
-
+from benchmarks.machine import machine
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
 from glow.search import Index, SearchParams, set_threads
 from glow.text.highlight import Highlighting
-from service.calls import HighlightCall, SearchCall
-from service.pipeline import search
+from glow_service.search.calls import HighlightCall, SearchCall
+from glow_service.search.session import SearchSession
 
 SAMPLES = 2_000
 WARM = 100
@@ -76,7 +73,7 @@ def _kinds(index: Index) -> dict[str, Callable[[str], object]]:
     bare = replace(index, explainer=None)
 
     def ask(over: Index, call: SearchCall) -> Callable[[str], object]:
-        return lambda text: search(over, replace(call, text=text))
+        return lambda text: SearchSession(over, replace(call, text=text)).run()
 
     asked = {name: ask(index, call) for name, call in calls.items()}
     return {**asked, "dense, without explain graphs": ask(bare, plain)}

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests" / "deploy")]
-
 from compose_up import RSS
-from engine import Project, engine_answers
-from load import Load
-from machine import machine
+
+from benchmarks.machine import machine
+from tests.deploy.engine import Project, engine_answers
+from tests.deploy.load import Load
 
 SEARCH_S = 30.0
 HEAD = "| corpus | documents | words, mean | build s | documents/s | build MB, peak | version MB | replica MB | of it private |"

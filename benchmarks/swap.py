@@ -27,16 +27,13 @@ import numpy as np
 import typer
 
 HERE = Path(__file__).resolve().parent
-sys.path[1:1] = [str(HERE / "serving"), str(HERE.parent)]
-
-from report import emit, percentiles, table, verdict
-from servers import ROOT, Running, ServerSpec, our_service, running
-from workload import Request as Asked
-from workload import call, query_texts, search_request
-
+from benchmarks.serving.report import emit, percentiles, table, verdict
+from benchmarks.serving.servers import ROOT, Running, ServerSpec, our_service, running
+from benchmarks.serving.workload import Request as Asked
+from benchmarks.serving.workload import call, query_texts, search_request
 from glow.artifact import IndexRoot
 from glow.search import Index
-from service.settings import Settings
+from glow_service.settings import Settings
 
 MOST_SLOWER, MOST_GROWTH = 3.0, 1.1
 FOLLOW_WITHIN_S = 600.0

@@ -2,8 +2,8 @@
 
 from fastapi import FastAPI
 
-from service.app import from_environment
-from service.resources import OpenVersion, Resources
+from glow_service.app import from_environment
+from glow_service.live.resources import OpenVersion, Resources
 
 __all__ = ["leaking"]
 

@@ -34,7 +34,7 @@ def main() -> int:
     documents = options.docs or options.folder / "python-docs.jsonl"
     if options.docs is None:
         _say("1/3  Reading the documentation of this Python …")
-        if code := _run("demo.python_docs", "--out", documents):
+        if code := _run("glow_demo.python_docs", "--out", documents):
             return code
     elif not documents.exists():
         sys.stderr.write(f"There is no file {documents}; DOCS= takes JSON lines (docs/indexing.md)\n")

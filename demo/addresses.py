@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from demo.entries import Entry
+from glow_demo.entries import Entry
 
 _BASE = "https://docs.python.org/3/library"
 

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from demo.entries import Entry
+from glow_demo.entries import Entry
 
 MAX_ANCHORS = 5
 

@@ -10,7 +10,7 @@ import types
 import warnings
 from collections.abc import Iterator
 
-from demo.entries import Entry, describe_bases, tidy_signature
+from glow_demo.entries import Entry, describe_bases, tidy_signature
 
 _ROUTINES = (
     types.FunctionType,

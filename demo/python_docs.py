@@ -1,6 +1,6 @@
 """The documentation of the Python that runs this, as JSON lines that GLOW can index.
 
-    python -m demo.python_docs --out python-docs.jsonl
+    python -m glow_demo.python_docs --out python-docs.jsonl
 
 One document for each public module, class, function, method and documented property of the standard
 library. The rules:
@@ -30,12 +30,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from demo.addresses import address_of
-from demo.anchors import collect_anchors
-from demo.entries import Entry
-from demo.live_objects import live_entries
-from demo.source_objects import source_entries
-from demo.stdlib_modules import Module, stdlib_modules
+from glow_demo.addresses import address_of
+from glow_demo.anchors import collect_anchors
+from glow_demo.entries import Entry
+from glow_demo.live_objects import live_entries
+from glow_demo.source_objects import source_entries
+from glow_demo.stdlib_modules import Module, stdlib_modules
 
 # Aliases that are in common use, unlike the name in the definition (`ReferenceType`, `XML`).
 _USUAL_ALIASES = frozenset({"weakref.ref", "xml.etree.ElementTree.fromstring"})
@@ -46,7 +46,7 @@ def python_documents() -> Iterator[dict[str, object]]:
 
     Yields:
         Records with the keys `_id`, `url`, `title`, `anchor` (list), `clicked_queries` (empty list) and
-        `text`, and the metadata `kind` (one of `demo.entries.KINDS`) and `module`. Ids are unique.
+        `text`, and the metadata `kind` (one of `glow_demo.entries.KINDS`) and `module`. Ids are unique.
     """
     entries = _describe_bare_modules(_one_per_object(_read_all(stdlib_modules())))
     anchors = collect_anchors(entries)
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, 0.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m demo.python_docs", description=__doc__.partition("\n")[0]
+        prog="python -m glow_demo.python_docs", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: standard output)")
     out: Path | None = parser.parse_args(arguments).out

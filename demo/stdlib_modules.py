@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.addresses import SUBMODULE_PAGES
+from glow_demo.addresses import SUBMODULE_PAGES
 
 # Importing these has no effect that a user could notice, and only a live module knows all its names: they
 # come from C, from private submodules, or are made while the module runs. Every other Python module is read.

@@ -7,6 +7,6 @@ if [ -e "$INDEX_ROOT/CURRENT" ]; then
     echo "There is a live version in $INDEX_ROOT already: $(head -n 1 "$INDEX_ROOT/CURRENT")"
     exit 0
 fi
-python -m demo.python_docs --out /tmp/python-docs.jsonl
+python -m glow_demo.python_docs --out /tmp/python-docs.jsonl
 exec python -m index_builder build --input /tmp/python-docs.jsonl --output "$INDEX_ROOT" \
     ${BUILD_THREADS:+--threads "$BUILD_THREADS"} "$@"

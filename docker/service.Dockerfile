@@ -57,7 +57,7 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     GLOW_PORT=8080
 WORKDIR /app
 # The official image holds no bytecode of the standard library, and a read-only one never gets it: 2 s of every start.
-RUN PYTHONDONTWRITEBYTECODE= python -c "import service.__main__, service.app, multiprocessing.spawn" \
+RUN PYTHONDONTWRITEBYTECODE= python -c "import service.__main__, glow_service.app, multiprocessing.spawn" \
     && rm -rf /tmp/*
 USER 10001:10001
 EXPOSE 8080

@@ -1,6 +1,6 @@
 """The query log's lines: the searches that a service noted, as JSON, one a line.
 
-`service.query_log` writes them; whoever compares index versions on what people really ask reads them.
+`glow_service.telemetry.query_log` writes them; whoever compares index versions on what people really ask reads them.
 """
 
 from collections.abc import Iterator

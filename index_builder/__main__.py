@@ -1,6 +1,6 @@
 """`python -m index_builder`."""
 
-from index_builder.cli import app
+from glow_index_builder.commands import app
 
 if __name__ == "__main__":
     app(prog_name="index_builder")

@@ -9,7 +9,7 @@ from glow.errors import ConfigError
 from glow.runtime import Device
 from glow.search import IndexKind
 from glow.text import TermStats
-from index_builder.gate_options import GateOptions
+from glow_index_builder.versions import GateOptions
 
 __all__ = ["STDIN", "BuildOptions", "parse_rename"]
 

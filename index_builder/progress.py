@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from index_builder.memory import peak_memory_bytes, release_memory, reset_peak_memory
+from glow_index_builder.memory import peak_memory_bytes, release_memory, reset_peak_memory
 
 __all__ = ["Stages"]
 

@@ -13,12 +13,11 @@ from glow.errors import ConfigError, GlowError
 from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
-from glow.training.checkpoint import load_checkpoint
-from glow.training.from_model import read_towers
-from model_export.explain import add_explain as add_explain_graphs
-from model_export.package import Source, export_model
-from model_export.quality import check_quality
-from model_export.quantise import Quantisation
+from glow.training import load_checkpoint, read_towers
+from glow_model_export.explain import add_explain as add_explain_graphs
+from glow_model_export.package import Source, export_model
+from glow_model_export.quality import check_quality
+from glow_model_export.quantise import Quantisation
 
 app = typer.Typer(add_completion=False, help="Export trained towers to a model artefact (ONNX).")
 

@@ -1,7 +1,7 @@
 """Graphs that also say where a tower looked: the exported towers with the last layer's attention as a second output.
 
 They are made from the graphs as exported, quantised or not, and name the same weights, so that a vector is bit for bit that
-of the plain tower and a second graph costs kilobytes. What is asked for is GLOW's Table 4 (`glow.training.attention_study`,
+of the plain tower and a second graph costs kilobytes. What is asked for is GLOW's Table 4 (`research.attention.study`,
 rows `cls`): the attention that each token gets from [CLS] in the last layer, mean over heads.
 
     B   batch       n   heads       L   tokens
@@ -15,14 +15,11 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from glow.artifact.folder import sync
-from glow.artifact.manifest import MANIFEST_FILE, FileRecord, file_sha256, verify
-from glow.artifact.model import EXPLAIN_TOWERS, model_hash
+from glow.artifact import EXPLAIN_TOWERS, MANIFEST_FILE, FileRecord, file_sha256, model_hash, sync, verify
 from glow.errors import ExportError
-from glow.runtime import Encoder
-from glow.runtime.explain import ATTENTION, AttentionEncoder
+from glow.runtime import ATTENTION, AttentionEncoder, Encoder
 from glow.text import WeightedTokens, load_preprocessor
-from model_export.texts import parity_texts
+from glow_model_export.texts import parity_texts
 
 __all__ = ["add_attention", "add_explain", "write_explain"]
 

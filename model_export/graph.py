@@ -14,8 +14,8 @@ import torch
 from onnx import ModelProto
 
 from glow.errors import ExportError
-from glow.nn.towers import Tower
-from glow.training.from_model import TRANSPOSED
+from glow.nn import Tower
+from glow.training import TRANSPOSED
 
 __all__ = ["INPUTS", "OUTPUT", "export_graph"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from glow.training.from_model import SCALED
+from glow.training import SCALED
 
 __all__ = ["spread_norms"]
 

@@ -10,19 +10,17 @@ from typing import Any
 import onnx
 from onnx import ModelProto
 
-from glow.artifact import write_artifact
-from glow.artifact.manifest import file_records
-from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER, TOWER_WEIGHTS, model_hash
-from glow.nn.towers import TwoTowers
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TOWER_WEIGHTS, file_records, model_hash, write_artifact
+from glow.nn import TwoTowers
 from glow.records import Document
 from glow.text import Preprocessor
-from glow.training.checkpoint import REPORT_FILE, TOWERS_FILE, save_preprocessing
-from model_export.explain import write_explain
-from model_export.graph import export_graph
-from model_export.parity import check_parity
-from model_export.quantise import Quantisation, quantise_matrices
-from model_export.texts import parity_texts
-from model_export.word_table import move_weights, share_word_table
+from glow.training import REPORT_FILE, TOWERS_FILE, save_preprocessing
+from glow_model_export.explain import write_explain
+from glow_model_export.graph import export_graph
+from glow_model_export.parity import check_parity
+from glow_model_export.quantise import Quantisation, quantise_matrices
+from glow_model_export.texts import parity_texts
+from glow_model_export.word_table import move_weights, share_word_table
 
 __all__ = ["Source", "export_model"]
 

@@ -13,10 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from glow.errors import ExportError
-from glow.nn.towers import Tower
+from glow.nn import Tower
 from glow.runtime import Encoder
-from glow.text import WeightedTokens
-from glow.text.batch import batches_by_length, pad
+from glow.text import WeightedTokens, batches_by_length, pad
 
 __all__ = ["MAX_DIFFERENCE", "MIN_COSINE", "TowerParity", "check_parity", "invariance", "torch_vectors"]
 

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from glow.errors import ExportError
-from glow.evaluation.dense import DenseOptions, DenseRetriever
-from glow.evaluation.measures import evaluate
-from glow.evaluation.task import Corpus, find_tasks
+from glow.evaluation import Corpus, DenseOptions, DenseRetriever, evaluate, find_tasks
 from glow.runtime import Model
-from model_export.package import Source, export_model
-from model_export.quantise import Quantisation
+from glow_model_export.package import Source, export_model
+from glow_model_export.quantise import Quantisation
 
 __all__ = ["MAX_NDCG_LOSS", "check_quality"]
 

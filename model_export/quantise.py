@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from glow.training.from_model import CODES, MATRIX_SCALES, TRANSPOSED
-from model_export.norms import spread_norms
+from glow.training import CODES, MATRIX_SCALES, TRANSPOSED
+from glow_model_export.norms import spread_norms
 
 __all__ = ["Quantisation", "quantise_columns", "quantise_matrices"]
 

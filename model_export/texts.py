@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER
 from glow.records import Document
 from glow.text import Preprocessor, WeightedTokens
 

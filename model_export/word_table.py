@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from glow.artifact.model import WORD_TABLE
+from glow.artifact import WORD_TABLE
 from glow.errors import ExportError
-from glow.training.from_model import SCALES, TABLE
+from glow.training import SCALES, TABLE
 
 __all__ = ["move_weights", "quantise_rows", "share_word_table"]
 

@@ -19,12 +19,11 @@ from pydantic import SecretStr, ValidationError
 from uvicorn.supervisors import Multiprocess
 
 from glow.errors import ConfigError
-from service.app import EXIT_CANNOT_START
-from service.cache import check_redis_url
-from service.exposition import metrics_folder
-from service.logs import configure_logging
-from service.protocol import BoundedProtocol
-from service.settings import Setting, Settings, describe_faults, settings_table
+from glow_service.app import EXIT_CANNOT_START
+from glow_service.cache import check_redis_url
+from glow_service.protocol import BoundedProtocol
+from glow_service.settings import Setting, Settings, describe_faults, settings_table
+from glow_service.telemetry import configure_logging, metrics_folder
 
 __all__ = ["command", "main"]
 
@@ -55,7 +54,7 @@ def serve(**values: Any) -> None:
 
 def _run(settings: Settings) -> int:
     config = uvicorn.Config(
-        "service.app:from_environment",
+        "glow_service.app:from_environment",
         factory=True,
         host=settings.host,
         port=settings.port,

@@ -17,21 +17,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.errors import GlowError
-from service.api.draining import DrainMiddleware
-from service.api.middleware import RequestMiddleware
-from service.api.routes import add_routes
-from service.cors import cors_options
-from service.logs import configure_logging
-from service.settings import Settings
-from service.state import Service, new_service
-from service.workers import end_with_parent, note_loaded, was_loaded
+from glow_service.access import cors_options
+from glow_service.api import DrainMiddleware, RequestMiddleware, add_routes
+from glow_service.live import end_with_parent, note_loaded, was_loaded
+from glow_service.settings import Settings
+from glow_service.state import Service, new_service
+from glow_service.telemetry import configure_logging
 
 __all__ = ["EXIT_CANNOT_START", "create_app", "from_environment"]
 
 EXIT_CANNOT_START = 3
 """Exit status of a service that cannot start; uvicorn's own, at which its supervisor stops all workers."""
 RETRY_S = 1.0
-"""Pause before a worker that cannot load what its mates have loaded ends, and is started again."""
+"""Pause before a worker that cannot load what the other workers have loaded ends, and is started again."""
 _logger = logging.getLogger(__name__)
 
 
@@ -120,7 +118,9 @@ def _load(service: Service, on_failure: Callable[[], None]) -> bool:
 def _stop_process() -> None:
     """Ends the process at once: it holds nothing worth closing, and uvicorn has no other way to set the status."""
     logging.shutdown()
-    if was_loaded():  # a worker that was started again, while its mates serve: the supervisor tries once more
+    if (
+        was_loaded()
+    ):  # a worker that was started again, while the others serve: the supervisor tries once more
         time.sleep(RETRY_S)
         os._exit(1)
     os._exit(EXIT_CANNOT_START)

@@ -13,9 +13,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from glow.errors import GlowError
-from service.api.context import SCOPE_KEY, RequestContext
-from service.api.problems import problem_response
-from service.errors import HeadersTooLargeError, HeadersTooLateError, MalformedHttpError
+from glow_service.api import SCOPE_KEY, RequestContext, problem_response
+from glow_service.errors import HeadersTooLargeError, HeadersTooLateError, MalformedHttpError
 
 __all__ = ["MAX_HEAD_BYTES", "BoundedProtocol"]
 

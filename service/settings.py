@@ -6,6 +6,7 @@ at start, into a frozen `Settings`; a flag wins over the environment, the enviro
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,10 +15,10 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from glow.errors import ConfigError
 from glow.runtime import Device
 from glow.schema import StrictModel
-from glow.search.retrievers import DEFAULT_CANDIDATES
-from service.cors import parse_origins
-from service.keys import check_keys
-from service.settings_table import ENV_PREFIX, Setting, describe, plain, rows_of
+from glow.search import DEFAULT_CANDIDATES
+from glow_service.access import check_keys, parse_origins
+from glow_service.search import SearchLimits
+from glow_service.settings_table import ENV_PREFIX, Setting, describe, plain, rows_of
 
 __all__ = ["ENV_PREFIX", "Setting", "Settings", "describe_faults", "settings_table"]
 
@@ -204,6 +205,11 @@ class Settings(StrictModel):
     def loaders(self) -> int:
         """How many workers load another version at the same time; the others serve meanwhile."""
         return max(1, _cores() // 2)
+
+    @property
+    def limits(self) -> SearchLimits:
+        """What one search request may ask for."""
+        return SearchLimits(**{field.name: getattr(self, field.name) for field in fields(SearchLimits)})
 
     @property
     def batch_limit(self) -> int:

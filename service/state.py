@@ -4,22 +4,13 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from service.access import Gate
-from service.admission import Admission
-from service.batcher import Batcher
-from service.cache import Cache
-from service.channel import Channel, channel_name
-from service.metrics import Metrics
-from service.pool import SearchPool
-from service.query_log import QueryLog
-from service.readiness import Readiness
-from service.resources import Resources
-from service.settings import Settings
-from service.shadow import Shadow
-from service.swap import Swap
-from service.tracing import Tracer
-from service.watch import Watcher
-from service.workers import Mates
+from glow.artifact import IndexRoot
+from glow_service.access import AccessControl
+from glow_service.cache import Cache
+from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
+from glow_service.search import Admission, Batcher, SearchLimits, SearchPool
+from glow_service.settings import Settings
+from glow_service.telemetry import Metrics, QueryLog, Tracer
 
 __all__ = ["Service", "new_service", "service_of"]
 
@@ -29,18 +20,19 @@ class Service:
     """Everything that lives as long as the app."""
 
     settings: Settings
+    limits: SearchLimits
     metrics: Metrics
     resources: Resources
     pool: SearchPool
     admission: Admission
     batcher: Batcher
     cache: Cache
-    gate: Gate
+    access: AccessControl
     readiness: Readiness
     tracer: Tracer
     query_log: QueryLog
     swap: Swap
-    mates: Mates
+    workers: WorkerGroup
     watcher: Watcher
     channel: Channel | None
     shadow: Shadow
@@ -49,32 +41,67 @@ class Service:
 def new_service(settings: Settings) -> Service:
     """Makes the parts; the index is loaded later, by `Resources.load`."""
     metrics = Metrics()
-    pool = SearchPool(settings)
+    pool = SearchPool(settings.threads, settings.encode_threads)
     admission = Admission(settings.max_in_flight)
     batcher = Batcher(
         pool, metrics, settings.batch_tokens, settings.batch_wait_us, arriving=lambda: admission.taken
     )
-    resources = Resources(settings, metrics)
-    mates = Mates()
-    swap = Swap(settings, resources, metrics, mates)
-    watcher = Watcher(settings, resources, swap, mates)
+    resources = Resources(
+        settings.index_root,
+        metrics,
+        device=settings.device,
+        threads=settings.encode_threads,
+        warmup_queries=settings.warmup_queries,
+        document_model=settings.document_model,
+    )
+    workers = WorkerGroup()
+    swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)
+    watcher = Watcher(resources, swap, workers, settings.watch_s, settings.encode_threads)
     return Service(
         settings=settings,
+        limits=settings.limits,
         metrics=metrics,
         resources=resources,
-        readiness=Readiness(resources, mates, settings.processes),
+        readiness=Readiness(resources, workers, settings.processes),
         pool=pool,
         admission=admission,
         batcher=batcher,
-        cache=Cache(settings, metrics),
-        gate=Gate(settings, metrics),
-        tracer=Tracer(settings, metrics.spans_lost.inc),
-        query_log=QueryLog(settings, metrics),
+        cache=Cache(
+            metrics,
+            settings.cache_entries,
+            settings.cache_ttl_s,
+            settings.redis_url.get_secret_value(),
+            settings.redis_timeout_ms,
+        ),
+        access=AccessControl(
+            metrics,
+            api_keys=settings.api_keys.get_secret_value(),
+            admin_key=settings.admin_key.get_secret_value(),
+            rate_limit=settings.rate_limit,
+            rate_burst=settings.rate_burst,
+        ),
+        tracer=Tracer(settings.otel_endpoint, settings.otel_share, metrics.spans_lost.inc),
+        query_log=QueryLog(
+            metrics,
+            settings.query_log,
+            settings.query_log_share,
+            settings.query_log_bytes,
+            settings.query_log_files,
+        ),
         swap=swap,
-        mates=mates,
+        workers=workers,
         watcher=watcher,
         channel=_channel(settings, watcher),
-        shadow=Shadow(settings, resources, metrics),
+        shadow=Shadow(
+            IndexRoot(settings.index_root),
+            resources,
+            metrics,
+            settings.limits,
+            version=settings.shadow_version,
+            share=settings.shadow_share,
+            device=settings.device,
+            threads=settings.encode_threads,
+        ),
     )
 
 

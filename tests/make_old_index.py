@@ -6,20 +6,17 @@ words, columns, passages, reasons and a delta.
 
 import json
 import shutil
-import sys
 import tempfile
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow.artifact.manifest import FORMAT_VERSION
 from glow.search import Index, SearchParams
-from index_builder.cli import app
-from service.calls import SearchCall
-from service.pipeline import search
+from glow_index_builder.commands.app import app
+from glow_service.search.calls import SearchCall
+from glow_service.search.pipeline import search
 
 DATA = Path(__file__).parent / "data"
 QUERIES = ("how do bees find home", "coffee beans", "owls hunt at night", "a zebra in the snow")

@@ -16,7 +16,7 @@ from glow.collection import read_documents
 from glow.nn.towers import TowerConfig, TwoTowers
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermCounter, Weighting, WordPieces, field_words
-from model_export.package import Source, export_model
+from glow_model_export.package import Source, export_model
 
 DATA = Path(__file__).parent / "data"
 TOPICS = {

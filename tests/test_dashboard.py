@@ -11,7 +11,7 @@ import yaml
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.metrics import Metrics
+from glow_service.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent
 MONITORING = ROOT / "monitoring"

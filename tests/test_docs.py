@@ -154,7 +154,7 @@ def test_options_read_from_source_are_those_of_the_app(room: str) -> None:
 
 
 def test_every_setting_of_the_service_is_documented_as_variable_and_flag() -> None:
-    from service.settings import Settings
+    from glow_service.settings import Settings
 
     known = documented_words()
     names = {f"GLOW_{name.upper()}" for name in Settings.model_fields}
@@ -163,8 +163,8 @@ def test_every_setting_of_the_service_is_documented_as_variable_and_flag() -> No
 
 
 def test_every_route_of_the_service_is_documented(tmp_path: Path) -> None:
-    from service.app import create_app
-    from service.settings import Settings
+    from glow_service.app import create_app
+    from glow_service.settings import Settings
 
     app = create_app(Settings(index_root=tmp_path), on_failure=lambda: None)
     paths = {re.sub(r":\w+\}", "}", str(vars(route)["path"])) for route in app.routes}
@@ -173,7 +173,7 @@ def test_every_route_of_the_service_is_documented(tmp_path: Path) -> None:
 
 
 def test_every_error_code_is_documented() -> None:
-    for module in ("service.errors", "service.api.problems"):
+    for module in ("glow_service.errors", "glow_service.api.problems"):
         importlib.import_module(module)
     codes = {kind.code for kind in _error_types(GlowError)}
     known = words_of(code_of(errors_page()))
@@ -181,7 +181,7 @@ def test_every_error_code_is_documented() -> None:
 
 
 def test_every_problem_stands_beside_its_status() -> None:
-    from service.api.problems import PROBLEMS
+    from glow_service.api.problems import PROBLEMS
 
     lines = errors_page().splitlines()
     wrong = [

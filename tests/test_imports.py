@@ -272,8 +272,8 @@ def test_the_base_of_glow_loads_nothing_heavy() -> None:
         ("glow/text/bad.py", "from glow import artifact\n", "bad.py:1: imports glow.artifact, but glow.text"),
         (
             "glow/runtime/bad.py",
-            "import glow.search.dense\n",
-            "bad.py:1: imports glow.search.dense, but glow.runtime",
+            "import glow.search.dense.index\n",
+            "bad.py:1: imports glow.search.dense.index, but glow.runtime",
         ),
         (
             "service/bad.py",

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from servers import ROOT, ServerSpec, our_service
-from workload import Request, search_request
-
+from benchmarks.serving.servers import ROOT, ServerSpec, our_service
+from benchmarks.serving.workload import Request, search_request
 from glow.collection import read_documents
 from glow.schema import FieldSchema
 

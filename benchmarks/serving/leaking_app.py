@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.app import from_environment
+from glow_service.app import from_environment
 
 __all__ = ["leaking"]
 

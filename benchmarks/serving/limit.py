@@ -6,7 +6,6 @@ Both on the same cores; beside the service runs wrk, beside the loop nothing. A 
 the rest goes (needs py-spy, which slows the service a little: it is measured in a run of its own).
 """
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,14 +14,12 @@ from typing import Annotated, Any
 
 import typer
 
-sys.path[1:1] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
-
-from generators import run_wrk
-from inprocess import best_loop
-from profiling import Profile, Sampler
-from report import emit, table, verdict
-from servers import our_service, running
-from workload import query_texts, search_request, write_requests
+from benchmarks.serving.generators import run_wrk
+from benchmarks.serving.inprocess import best_loop
+from benchmarks.serving.profiling import Profile, Sampler
+from benchmarks.serving.report import emit, table, verdict
+from benchmarks.serving.servers import our_service, running
+from benchmarks.serving.workload import query_texts, search_request, write_requests
 
 BAR = 0.6
 CLIENTS = 8

@@ -15,14 +15,11 @@ from typing import Annotated, Any
 
 import typer
 
-sys.path[1:1] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
-
-from generators import OpenLoop
-from report import emit, table, verdict
-from servers import ROOT, ServerSpec, our_service, running
-from workload import mixed_texts, query_texts, search_request, write_requests
-
-from service.settings import Settings
+from benchmarks.serving.generators import OpenLoop
+from benchmarks.serving.report import emit, table, verdict
+from benchmarks.serving.servers import ROOT, ServerSpec, our_service, running
+from benchmarks.serving.workload import mixed_texts, query_texts, search_request, write_requests
+from glow_service.settings import Settings
 
 MAX_GROWTH_MB = 20.0
 SAMPLES = 20

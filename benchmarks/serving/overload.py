@@ -16,13 +16,11 @@ from typing import Annotated, Any
 
 import typer
 
-sys.path[1:1] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
-
-from generators import Answers, OpenLoop, run_wrk
-from probe import HealthProbe
-from report import emit, percentiles, table, verdict
-from servers import Running, our_service, running
-from workload import query_texts, search_request, write_requests
+from benchmarks.serving.generators import Answers, OpenLoop, run_wrk
+from benchmarks.serving.probe import HealthProbe
+from benchmarks.serving.report import emit, percentiles, table, verdict
+from benchmarks.serving.servers import Running, our_service, running
+from benchmarks.serving.workload import query_texts, search_request, write_requests
 
 LADDER = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.4)
 """Rates to try, as shares of what a closed loop of 32 clients reaches."""

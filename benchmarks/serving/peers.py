@@ -18,14 +18,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-sys.path[1:1] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
-
-from contenders import OURS, PEERS, Contender, Site, build, ours, peer
-from generators import Closed, run_wrk
-from report import emit, table, verdict
-from servers import Running, running
-from workload import query_texts, send, write_requests
-
+from benchmarks.serving.contenders import OURS, PEERS, Contender, Site, build, ours, peer
+from benchmarks.serving.generators import Closed, run_wrk
+from benchmarks.serving.report import emit, table, verdict
+from benchmarks.serving.servers import Running, running
+from benchmarks.serving.workload import query_texts, send, write_requests
 from glow.artifact import default_model
 from glow.evaluation import Task, evaluate, find_tasks
 from glow.records import Hit

@@ -7,7 +7,8 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from workload import Request, call
+
+from benchmarks.serving.workload import Request, call
 
 __all__ = ["HealthProbe"]
 

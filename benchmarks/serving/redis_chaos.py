@@ -26,13 +26,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-sys.path[1:1] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
-
-from generators import Answers, OpenLoop, run_wrk
-from redis_server import RedisServer
-from report import emit, percentiles, table, verdict
-from servers import Running, our_service, running
-from workload import Request, call, query_texts, search_request, write_requests
+from benchmarks.serving.generators import Answers, OpenLoop, run_wrk
+from benchmarks.serving.redis_server import RedisServer
+from benchmarks.serving.report import emit, percentiles, table, verdict
+from benchmarks.serving.servers import Running, our_service, running
+from benchmarks.serving.workload import Request, call, query_texts, search_request, write_requests
 
 HOT = 1.1
 """Exponent of the query frequencies (Zipf)."""

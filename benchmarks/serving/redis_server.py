@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from redis import Redis
 from redis.exceptions import RedisError
-from servers import free_port
+
+from benchmarks.serving.servers import free_port
 
 __all__ = ["RedisServer"]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import machine
 from numpy.typing import NDArray
+
+from benchmarks.machine import machine
 
 __all__ = ["emit", "percentiles", "table", "verdict"]
 

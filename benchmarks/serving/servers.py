@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workload import Request, call
+from benchmarks.serving.workload import Request, call
 
 __all__ = ["ROOT", "Running", "ServerSpec", "free_port", "our_service", "running"]
 

@@ -16,21 +16,16 @@ from typing import Any
 from glow.artifact.folder import sync
 from glow.artifact.lock import RootLock
 from glow.artifact.making import set_aside
-from glow.artifact.manifest import (
-    MANIFEST_FILE,
-    KnownFiles,
-    Manifest,
-    known_files,
-    read_manifest,
-    verify,
-)
+from glow.artifact.manifest import MANIFEST_FILE, KnownFiles, Manifest, known_files, read_manifest, verify
 from glow.artifact.pinned import PINNED_FILE, VERSION_NAME, read_pinned
 from glow.artifact.verdict import require_passed
 from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError
 
-__all__ = ["CURRENT_FILE", "IndexRoot"]
+__all__ = ["CURRENT_FILE", "WORK_FOLDER", "IndexRoot"]
 
 CURRENT_FILE = "CURRENT"
+WORK_FOLDER = ".work"
+"""Folder of an index root with what unfinished builds have done."""
 LEFT = "left "
 HISTORY = 20
 """Versions that CURRENT remembers beside the live one."""

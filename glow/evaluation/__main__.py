@@ -2,9 +2,13 @@
 
 import typer
 
-from glow.evaluation.cli_compare import compare_command, failures_command
-from glow.evaluation.cli_run import run_command
-from glow.evaluation.cli_runs import fuse_command, measure_command
+from glow.evaluation.commands import (
+    compare_command,
+    failures_command,
+    fuse_command,
+    measure_command,
+    run_command,
+)
 
 app = typer.Typer(
     add_completion=False,

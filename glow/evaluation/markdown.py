@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from glow.evaluation.failures import Analysis, Change, Found
-from glow.evaluation.significance import Comparison, Test
+from glow.evaluation.comparison import Analysis, Change, Comparison, Found, Test
 
 __all__ = ["analysis_markdown", "comparison_markdown", "mark", "markdown_table"]
 

@@ -8,10 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from glow.evaluation.failures import Analysis
+from glow.evaluation.comparison import Analysis, Comparison, Test, Unseen
 from glow.evaluation.measures import Evaluation
-from glow.evaluation.significance import Comparison, Test
-from glow.evaluation.unseen import Unseen
 
 __all__ = ["Report", "analysis_json", "comparison_json", "comparison_table", "report_table", "reports_json"]
 

@@ -1,7 +1,7 @@
 """Torch modules: weighted attention and the two towers; they take plain arguments."""
 
 from glow.nn.attention import WeightedSelfAttention, WeightForm, WeightSide, weighted_attention
-from glow.nn.bert import bert_config, init_from_bert, minilm_folder
+from glow.nn.bert import bert_config, init_from_bert, init_tower, init_words, load_weights, minilm_folder
 from glow.nn.towers import Pooling, Tower, TowerConfig, TwoTowers
 
 __all__ = [
@@ -14,6 +14,9 @@ __all__ = [
     "WeightedSelfAttention",
     "bert_config",
     "init_from_bert",
+    "init_tower",
+    "init_words",
+    "load_weights",
     "minilm_folder",
     "weighted_attention",
 ]

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from glow.errors import FormatError
 from glow.runtime.session import Device, open_session
-from glow.text.batch import batches_by_length, pad
-from glow.text.preprocessor import WeightedTokens
+from glow.text import WeightedTokens, batches_by_length, pad
 
 __all__ = ["Encoder"]
 

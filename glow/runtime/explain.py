@@ -15,15 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact.model import DOCUMENT_TOWER, EXPLAIN_TOWERS, QUERY_TOWER
+from glow.artifact import DOCUMENT_TOWER, EXPLAIN_TOWERS, QUERY_TOWER
 from glow.errors import FormatError
 from glow.records import Document
 from glow.runtime.encoder import OUTPUT, Encoder
 from glow.runtime.session import Device
-from glow.text import Preprocessor, WeightedTokens, field_words
-from glow.text.batch import batches_by_length
-from glow.text.terms import QUERY
-from glow.text.words import is_punctuation
+from glow.text import QUERY, Preprocessor, WeightedTokens, batches_by_length, field_words, is_punctuation
 
 __all__ = ["ATTENTION", "AttentionEncoder", "ExplainedWord", "Explainer", "Explanation", "LeftOut"]
 

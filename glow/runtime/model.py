@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import Manifest, open_model
-from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, Manifest, open_model
 from glow.records import Document
 from glow.runtime.encoder import DEFAULT_BATCH_TOKENS, Encoder
 from glow.runtime.session import Device

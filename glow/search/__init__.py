@@ -1,34 +1,120 @@
 """Index parts and their file formats: dense vectors, document store, and a version as a whole."""
 
-from glow.search.columns import Columns
-from glow.search.columns_build import build_columns
-from glow.search.columns_format import Header as ColumnsHeader
-from glow.search.dense import DenseIndex, SearchParams, require_device, set_threads
-from glow.search.dense_build import build_dense
+from glow.search.arrays import map_array
+from glow.search.columns import (
+    COLUMNS_FOLDER,
+    COLUMNS_HEADER,
+    ORDER_FILE,
+    Columns,
+    ColumnsHeader,
+    build_columns,
+)
+from glow.search.delta import (
+    DELTA_FOLDER,
+    DELTA_HEADER,
+    VECTORS_FILE,
+    Delta,
+    DeltaBase,
+    Kept,
+    SegmentedDocuments,
+    Segments,
+    fold_documents,
+    fold_impacts,
+    fold_passages,
+    fold_vectors,
+    map_vectors,
+    write_delta,
+)
+from glow.search.dense import (
+    KINDS,
+    DenseIndex,
+    IndexKind,
+    SearchParams,
+    VectorRows,
+    build_dense,
+    choose_kind,
+    index_bytes,
+    require_buildable,
+    require_device,
+    set_threads,
+)
+from glow.search.dense_scores import dense_scorer
 from glow.search.documents import DocumentStore, DocumentWriter
+from glow.search.filters import (
+    Expression,
+    FacetCounts,
+    FacetRequest,
+    count_values,
+    parse_facets,
+    parse_filter,
+)
 from glow.search.fusion import RRF_K, fuse, rrf
-from glow.search.hybrid import DEFAULT_FUSION, Fused, Fusion, FusionWeights, fuse_rankings
-from glow.search.impacts import ImpactIndex
-from glow.search.impacts_format import ImpactHeader
-from glow.search.index import Index
-from glow.search.kinds import KINDS, IndexKind, choose_kind, index_bytes, require_buildable
-from glow.search.lexical_build import Bm25, build_lexical
-from glow.search.passages import FoundPassage, PassageMap
-from glow.search.passages_build import build_passages, passages_of
-from glow.search.passages_search import search_documents
+from glow.search.hybrid import DEFAULT_FUSION, FUSION_FILE, Fused, Fusion, FusionWeights, fuse_rankings
+from glow.search.index import DENSE_FILE, DOCUMENTS_FILE, MODEL_FOLDER, REPORT_FILE, TERMS_FOLDER, Index
+from glow.search.lexical import (
+    IMPACTS_FILES,
+    IMPACTS_FOLDER,
+    IMPACTS_HEADER,
+    Bm25,
+    ImpactHeader,
+    ImpactIndex,
+    build_lexical,
+    read_impacts_header,
+)
+from glow.search.passages import (
+    PASSAGES_FOLDER,
+    FoundPassage,
+    PassageMap,
+    PassagesHeader,
+    build_passages,
+    passages_of,
+    search_documents,
+)
 from glow.search.ranking import Ranking, best
+from glow.search.retrievers import (
+    DEFAULT_CANDIDATES,
+    Ranked,
+    Retriever,
+    rank_dense,
+    rank_hybrid,
+    rank_lexical,
+)
 from glow.search.row_mask import RowMask
+from glow.search.views import DocumentsView
 
 __all__ = [
+    "COLUMNS_FOLDER",
+    "COLUMNS_HEADER",
+    "DEFAULT_CANDIDATES",
     "DEFAULT_FUSION",
+    "DELTA_FOLDER",
+    "DELTA_HEADER",
+    "DENSE_FILE",
+    "DOCUMENTS_FILE",
+    "FUSION_FILE",
+    "IMPACTS_FILES",
+    "IMPACTS_FOLDER",
+    "IMPACTS_HEADER",
     "KINDS",
+    "MODEL_FOLDER",
+    "ORDER_FILE",
+    "PASSAGES_FOLDER",
+    "REPORT_FILE",
     "RRF_K",
+    "TERMS_FOLDER",
+    "VECTORS_FILE",
     "Bm25",
     "Columns",
     "ColumnsHeader",
+    "Delta",
+    "DeltaBase",
     "DenseIndex",
     "DocumentStore",
     "DocumentWriter",
+    "DocumentsView",
+    "Expression",
+    "FacetCounts",
+    "FacetRequest",
     "FoundPassage",
     "Fused",
     "Fusion",
@@ -37,23 +123,45 @@ __all__ = [
     "ImpactIndex",
     "Index",
     "IndexKind",
+    "Kept",
     "PassageMap",
+    "PassagesHeader",
+    "Ranked",
     "Ranking",
+    "Retriever",
     "RowMask",
     "SearchParams",
+    "SegmentedDocuments",
+    "Segments",
+    "VectorRows",
     "best",
     "build_columns",
     "build_dense",
     "build_lexical",
     "build_passages",
     "choose_kind",
+    "count_values",
+    "dense_scorer",
+    "fold_documents",
+    "fold_impacts",
+    "fold_passages",
+    "fold_vectors",
     "fuse",
     "fuse_rankings",
     "index_bytes",
+    "map_array",
+    "map_vectors",
+    "parse_facets",
+    "parse_filter",
     "passages_of",
+    "rank_dense",
+    "rank_hybrid",
+    "rank_lexical",
+    "read_impacts_header",
     "require_buildable",
     "require_device",
     "rrf",
     "search_documents",
     "set_threads",
+    "write_delta",
 ]

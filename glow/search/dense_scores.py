@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.search.passages import PassageMap
-from glow.search.segments import DenseView
+from glow.search.views import DenseView
 
 __all__ = ["dense_scorer"]
 

@@ -8,14 +8,12 @@ from numpy.typing import NDArray
 
 from glow.artifact import Manifest, verify
 from glow.errors import ConfigError, FormatError, MismatchError
-from glow.runtime import Device, Encoder
-from glow.runtime.explain import Explainer
+from glow.runtime import Device, Encoder, Explainer
 from glow.search.columns import Columns
-from glow.search.delta import Delta, join, view_of
-from glow.search.delta_format import DELTA_HEADER, DeltaHeader, read_delta_header
-from glow.search.filter_masks import FilterMasks
+from glow.search.delta import DELTA_HEADER, Delta, DeltaHeader, join, read_delta_header, view_of
+from glow.search.filters import FilterMasks
 from glow.search.hybrid import DEFAULT_FUSION, FUSION_FILE, Fusion
-from glow.search.index_parts import (
+from glow.search.parts import (
     DENSE_FILE,
     DOCUMENTS_FILE,
     MODEL_FOLDER,
@@ -27,7 +25,7 @@ from glow.search.index_parts import (
     open_parts,
 )
 from glow.search.passages import PassageMap
-from glow.search.segments import DenseView, DocumentsView, ImpactsView
+from glow.search.views import DenseView, DocumentsView, ImpactsView
 from glow.text import Preprocessor
 
 __all__ = ["DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "TERMS_FOLDER", "Index"]
@@ -37,7 +35,7 @@ __all__ = ["DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "TERMS
 class Index:
     """One version of an index, immutable and safe to search from many threads.
 
-    Where the version has a delta, the parts are those of base and delta together (`glow.search.segments`).
+    Where the version has a delta, the parts are those of base and delta together (`glow.search.delta.segments`).
 
     Attributes:
         manifest: what the version says of itself; `manifest.name` is the version.

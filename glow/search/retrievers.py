@@ -15,9 +15,9 @@ from glow.search.dense import SearchParams
 from glow.search.dense_scores import dense_scorer
 from glow.search.hybrid import Fusion, fuse_rankings
 from glow.search.index import Index
-from glow.search.passages_search import search_documents
+from glow.search.passages import search_documents
 from glow.search.row_mask import RowMask
-from glow.search.segments import ImpactsView
+from glow.search.views import ImpactsView
 
 __all__ = ["DEFAULT_CANDIDATES", "Ranked", "Retriever", "rank_dense", "rank_hybrid", "rank_lexical"]
 

@@ -1,6 +1,10 @@
 """The one home of text handling: words, word pieces, term statistics, BM25 and BM25F, preprocessing."""
 
+from glow.text.batch import batches_by_length, pad
+from glow.text.bm25 import bm25_impact, idf_bm25, idf_lucene
+from glow.text.highlight import Fragment, Highlighter, Highlighting, markup
 from glow.text.lexical import is_lexical, lexical_words
+from glow.text.passages import PassageCutter, PassageOptions, body_text, passage_document
 from glow.text.preprocessor import (
     PREPROCESSOR_VERSION,
     Preprocessor,
@@ -8,12 +12,18 @@ from glow.text.preprocessor import (
     field_words,
     load_preprocessor,
 )
-from glow.text.terms import TermCounter, TermStats, TermTable, select_terms
+from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
 from glow.text.weighting import Weighting, WordWeigher, WordWeights
-from glow.text.words import WordPieces
+from glow.text.words import WordPieces, is_punctuation
 
 __all__ = [
     "PREPROCESSOR_VERSION",
+    "QUERY",
+    "Fragment",
+    "Highlighter",
+    "Highlighting",
+    "PassageCutter",
+    "PassageOptions",
     "Preprocessor",
     "TermCounter",
     "TermStats",
@@ -23,9 +33,18 @@ __all__ = [
     "WordPieces",
     "WordWeigher",
     "WordWeights",
+    "batches_by_length",
+    "bm25_impact",
+    "body_text",
     "field_words",
+    "idf_bm25",
+    "idf_lucene",
     "is_lexical",
+    "is_punctuation",
     "lexical_words",
     "load_preprocessor",
+    "markup",
+    "pad",
+    "passage_document",
     "select_terms",
 ]

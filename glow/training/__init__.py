@@ -1,1 +1,37 @@
 """Training: data, losses, loop, checkpoints. Needs the `train` extra."""
+
+from glow.training.checkpoint import REPORT_FILE, TOWERS_FILE, load_checkpoint, save_preprocessing
+from glow.training.config import OptimiserConfig, TrainConfig, WatchConfig
+from glow.training.data import Collection, PairBatches, count_terms, read_collection
+from glow.training.encode import vectors
+from glow.training.from_model import CODES, MATRIX_SCALES, SCALED, SCALES, TABLE, TRANSPOSED, read_towers
+from glow.training.loop import Trainer
+from glow.training.progress import Progress
+from glow.training.train import initial_towers
+from glow.training.watch import Watch
+
+__all__ = [
+    "CODES",
+    "MATRIX_SCALES",
+    "REPORT_FILE",
+    "SCALED",
+    "SCALES",
+    "TABLE",
+    "TOWERS_FILE",
+    "TRANSPOSED",
+    "Collection",
+    "OptimiserConfig",
+    "PairBatches",
+    "Progress",
+    "TrainConfig",
+    "Trainer",
+    "Watch",
+    "WatchConfig",
+    "count_terms",
+    "initial_towers",
+    "load_checkpoint",
+    "read_collection",
+    "read_towers",
+    "save_preprocessing",
+    "vectors",
+]

@@ -11,11 +11,9 @@ from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from glow.evaluation.cli import guarded
-from glow.nn.bert import minilm_folder
-from glow.training.commands_data import mine_command, synthesise_command
-from glow.training.commands_grid import grid_command, grid_report_command
-from glow.training.commands_study import attention_command
+from glow.evaluation import guarded
+from glow.nn import minilm_folder
+from glow.training.commands import mine_command, synthesise_command
 from glow.training.config import TrainConfig
 from glow.training.loop import TrainingDevice
 from glow.training.progress import Progress as TrainingProgress
@@ -113,9 +111,6 @@ def train_command(
 
 app.command("mine")(mine_command)
 app.command("synthesise")(synthesise_command)
-app.command("grid")(grid_command)
-app.command("grid-report")(grid_report_command)
-app.command("attention")(attention_command)
 
 
 def _override(config: TrainConfig, max_steps: int | None, seed: int | None) -> TrainConfig:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from glow.artifact import Manifest, verify, write_artifact
 from glow.errors import FormatError
-from glow.nn.towers import TowerConfig, TwoTowers
+from glow.nn import TowerConfig, TwoTowers
 from glow.text import Preprocessor, load_preprocessor
 
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "save_preprocessing"]

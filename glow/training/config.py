@@ -5,8 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from glow.errors import ConfigError
-from glow.nn.attention import WeightForm, WeightSide
-from glow.nn.towers import Pooling
+from glow.nn import Pooling, WeightForm, WeightSide
 from glow.schema import FieldSchema, StrictModel
 from glow.text import Weighting
 

@@ -13,15 +13,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glow.artifact.model import QUERY_TOWER
+from glow.artifact import QUERY_TOWER
 from glow.errors import ArtifactNotFoundError
-from glow.evaluation.runs import Run
-from glow.nn.towers import Tower
+from glow.evaluation import Run
+from glow.nn import Tower
 from glow.records import Document, Hit, Query
 from glow.runtime import Device, Model
 from glow.search import build_dense
-from glow.text import Preprocessor, TermCounter, WeightedTokens, field_words, select_terms
-from glow.text.batch import batches_by_length, pad
+from glow.text import (
+    Preprocessor,
+    TermCounter,
+    WeightedTokens,
+    batches_by_length,
+    field_words,
+    pad,
+    select_terms,
+)
 from glow.training.checkpoint import TOWERS_FILE, load_checkpoint
 
 __all__ = ["BATCH_TOKENS", "EncodeOptions", "EncodedCorpus", "Precision", "Source", "open_source", "vectors"]

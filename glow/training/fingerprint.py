@@ -9,8 +9,7 @@ from torch import nn
 
 from glow.records import Document
 from glow.training.config import TrainConfig
-from glow.training.data import Collection
-from glow.training.msmarco_documents import MsMarcoDocuments
+from glow.training.data import Collection, MsMarcoDocuments
 from glow.training.negatives import documents_hash
 
 __all__ = ["collection_hash", "fingerprint", "parameters_hash"]

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper
 
-from glow.artifact.model import DOCUMENT_TOWER, QUERY_TOWER
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER
 from glow.errors import FormatError
-from glow.nn.towers import Tower, TowerConfig, TwoTowers
+from glow.nn import Tower, TowerConfig, TwoTowers
 from glow.runtime import Model
 
 __all__ = ["CODES", "MATRIX_SCALES", "SCALED", "SCALES", "TABLE", "TRANSPOSED", "read_towers"]

@@ -18,7 +18,7 @@ from accelerate.utils import broadcast, broadcast_object_list
 from torch import nn
 
 from glow.errors import ConfigError
-from glow.nn.towers import TwoTowers
+from glow.nn import TwoTowers
 from glow.training.config import OptimiserConfig, TrainConfig
 from glow.training.data import PairBatch, PairBatches
 from glow.training.fingerprint import fingerprint, parameters_hash

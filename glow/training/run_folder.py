@@ -7,7 +7,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from glow.nn.towers import TwoTowers
+from glow.nn import TwoTowers
 from glow.training.config import TrainConfig
 from glow.training.pictures import draw
 from glow.training.progress import Progress

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glow.nn.towers import Tower
-from glow.text import WeightedTokens
-from glow.text.batch import pad
+from glow.nn import Tower
+from glow.text import WeightedTokens, pad
 
 __all__ = ["CachedBatch", "Encoding", "encode"]
 

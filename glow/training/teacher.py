@@ -10,13 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from glow.artifact.manifest import file_sha256
+from glow.artifact import file_sha256
 from glow.errors import ConfigError
-from glow.nn.bert import bert_config, init_tower, load_weights
-from glow.nn.towers import Tower
+from glow.nn import Tower, bert_config, init_tower, load_weights
 from glow.records import Document
-from glow.text import WordPieces
-from glow.text.batch import batches_by_length
+from glow.text import WordPieces, batches_by_length
 
 __all__ = ["joined_text", "teacher_hash", "teacher_vectors"]
 

@@ -8,30 +8,33 @@ from typing import Any
 
 import torch
 
-from glow.artifact import default_model
-from glow.artifact.manifest import file_sha256
-from glow.artifact.model import QUERY_TOWER
+from glow.artifact import QUERY_TOWER, default_model, file_sha256
 from glow.errors import ConfigError, GlowError, MismatchError
-from glow.nn.bert import bert_config, init_from_bert, init_words
-from glow.nn.towers import TwoTowers
+from glow.nn import TwoTowers, bert_config, init_from_bert, init_words
 from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, WordPieces
 from glow.training.checkpoint import TOWERS_FILE, load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
-from glow.training.data import Collection, PairBatches, count_terms, read_collection
+from glow.training.data import (
+    Collection,
+    PairBatches,
+    count_terms,
+    is_msmarco,
+    one_at_a_time,
+    read_collection,
+    read_msmarco,
+)
 from glow.training.encode import EncodeOptions
 from glow.training.fingerprint import collection_hash
 from glow.training.from_model import read_towers
 from glow.training.loop import Trainer, TrainingDevice
-from glow.training.msmarco import is_msmarco, read_msmarco
 from glow.training.negatives import match_negatives
 from glow.training.objective import Targets
 from glow.training.progress import Progress
 from glow.training.run_folder import read_metrics
-from glow.training.synthesise import SynthesisOptions, synthesise
+from glow.training.synthesis import SynthesisOptions, synthesise
 from glow.training.teacher import joined_text, teacher_hash, teacher_vectors
-from glow.training.turns import one_at_a_time
 from glow.training.watch import Watch
 
 __all__ = ["TrainInputs", "train"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.nn.towers import TwoTowers
+from glow.nn import TwoTowers
 from glow.text import Preprocessor, WeightedTokens
 from glow.training.config import WatchConfig
 from glow.training.data import Collection

@@ -1,1 +1,16 @@
-"""The HTTP edge: bodies, checks, routes, problems."""
+"""HTTP: routes, bodies, answers and problems. Whatever else happens is in the folders beside this one."""
+
+from glow_service.api.context import SCOPE_KEY, RequestContext
+from glow_service.api.draining import DrainMiddleware
+from glow_service.api.middleware import RequestMiddleware
+from glow_service.api.problems import problem_response
+from glow_service.api.routes import add_routes
+
+__all__ = [
+    "SCOPE_KEY",
+    "DrainMiddleware",
+    "RequestContext",
+    "RequestMiddleware",
+    "add_routes",
+    "problem_response",
+]

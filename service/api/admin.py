@@ -10,20 +10,20 @@ from starlette.responses import Response
 
 from glow.artifact import IndexRoot, Manifest
 from glow.errors import ArtifactError, ReadOnlyError
-from service.api.admin_shapes import ReloadBody, RollbackBody
-from service.api.body import read_object
-from service.api.checks import faults_of
-from service.api.context import context_of
-from service.api.documents import index_body
-from service.api.responses import json_response
-from service.errors import DeadlineError, SwapRefusedError
-from service.state import Service, service_of
+from glow_service.api.admin_shapes import ReloadBody, RollbackBody
+from glow_service.api.body import read_object
+from glow_service.api.context import context_of
+from glow_service.api.documents import index_body
+from glow_service.api.responses import json_response
+from glow_service.errors import DeadlineError, SwapRefusedError
+from glow_service.search import faults_of
+from glow_service.state import Service, service_of
 
 __all__ = ["post_reload", "post_rollback", "workers_body"]
 
 LONGEST_S = 600.0
 """How long an answer waits for a version to be loaded; the loading itself goes on."""
-MATES_S = 10.0
+WORKERS_S = 10.0
 """How long an answer waits for the other workers, once its own has followed."""
 POLL_S = 0.05
 
@@ -97,7 +97,7 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
         SwapRefusedError: the version that CURRENT names cannot be served.
         DeadlineError: loading takes very long.
     """
-    asked = service.mates.ask()
+    asked = service.workers.ask()
     looked = asyncio.wrap_future(service.watcher.look())
     try:
         await asyncio.wait_for(asyncio.shield(looked), LONGEST_S)
@@ -105,7 +105,7 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
         raise DeadlineError(
             f"the version is still being loaded after {LONGEST_S:g} s; /readyz and the log say how that ends"
         ) from error
-    await _wait_for_mates(service, asked)
+    await _wait_for_workers(service, asked)
     live = service.resources.live()
     context_of(request.scope).index_version = live.version
     refusal = service.swap.refusal
@@ -117,13 +117,13 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
     return json_response({"before": before, "live": index_body(live), "workers": workers_body(service)})
 
 
-async def _wait_for_mates(service: Service, asked: str) -> None:
+async def _wait_for_workers(service: Service, asked: str) -> None:
     loop = asyncio.get_running_loop()
-    until = loop.time() + MATES_S
+    until = loop.time() + WORKERS_S
     while loop.time() < until:
         # A later request than ours may have come.
-        done = (asked, service.mates.asked())
-        if all(standing.request in done for standing in service.mates.standings()):
+        done = (asked, service.workers.asked())
+        if all(status.request in done for status in service.workers.statuses()):
             return
         await asyncio.sleep(POLL_S)
 
@@ -131,11 +131,11 @@ async def _wait_for_mates(service: Service, asked: str) -> None:
 def workers_body(service: Service) -> dict[str, int]:
     """How many workers there are, how many have the live version of this one, and how many refused another."""
     version = service.resources.live().version
-    standings = service.mates.standings()
-    if not standings:
+    statuses = service.workers.statuses()
+    if not statuses:
         return {"count": 1, "following": 1, "refusing": int(service.swap.refusal is not None)}
     return {
-        "count": len(standings),
-        "following": sum(standing.version == version for standing in standings),
-        "refusing": sum(standing.refused != "" for standing in standings),
+        "count": len(statuses),
+        "following": sum(status.version == version for status in statuses),
+        "refusing": sum(status.refused != "" for status in statuses),
     }

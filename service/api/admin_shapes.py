@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from service.api.schemas import IndexShape
-from service.api.search_shapes import Shape
+from glow_service.api.schemas import IndexShape
+from glow_service.search import Shape
 
 __all__ = ["AdminResult", "ReloadBody", "RollbackBody"]
 

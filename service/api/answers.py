@@ -2,31 +2,25 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from glow.query_log import LoggedQuery
 from glow.search import Index
-from glow.text import WeightedTokens
-from service.api.checks import CheckedSearch
-from service.api.context import RequestContext
-from service.api.documents import index_body
-from service.api.pages import page_body
-from service.batcher import Job
-from service.cache import RedisBudget
-from service.calls import SearchAnswer
-from service.errors import DeadlineError
-from service.pipeline import preprocess, retrieve
-from service.stage_clock import StageClock
-from service.state import Service
+from glow_service.api.context import RequestContext
+from glow_service.api.documents import index_body
+from glow_service.api.render import result_body
+from glow_service.cache import RedisBudget
+from glow_service.errors import DeadlineError
+from glow_service.fragment import ResultFragment
+from glow_service.search import CheckedSearch, Deadline, Job, SearchAnswer, SearchSession, StageClock
+from glow_service.state import Service
 
-__all__ = ["Answer", "find", "head_of", "note"]
+__all__ = ["Answer", "count_late", "find", "note"]
 
 SHORT_CHARS = 200
 """A query of this length is preprocessed in less time than a thread takes to begin."""
@@ -38,43 +32,48 @@ class Answer:
     """What a search answers with.
 
     Attributes:
-        page: members of the JSON object that depend on index and request alone (`index`, `query`, `hits`), without
-            the braces around them.
+        result: what depends on index and request alone.
         degraded: what was left undone.
         timings_ms: stage -> milliseconds.
     """
 
-    page: bytes
+    result: ResultFragment
     degraded: tuple[str, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict)
 
+    def envelope(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What stands before and after the result in every answer; times to the microsecond."""
+        timings = {stage: round(value, 3) for stage, value in self.timings_ms.items()}
+        return {"degraded": self.degraded}, {"timings_ms": timings}
 
-async def find(service: Service, index: Index, checked: CheckedSearch, deadline: float) -> Answer:
+
+async def find(service: Service, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
     """Answers a search from the cache, or by the towers and the index.
 
     Args:
         service: what answers.
         index: the version to answer from.
         checked: what was asked.
-        deadline: `time.perf_counter()` by which the answer must be there.
+        deadline: by which the answer must be there.
 
     Raises:
-        QueryError: the query holds no word.
-        DeadlineError: the deadline passed, and no partial answer was asked for.
+        QueryError: if the query holds no word.
+        DeadlineError: if the deadline passed, and no partial answer was asked for.
     """
     clock = StageClock()
     budget = service.cache.budget()
     timings: dict[str, float] = {}
 
     async def make() -> bytes:
-        answer, page = await _search(service, index, checked, deadline, budget)
+        session = SearchSession(index, checked.call, deadline)
+        answer, result = await _search(service, session, checked.fields, budget)
         timings.update(answer.timings_ms)
         if answer.truncated:
             service.metrics.truncated.labels("query").inc()
-        return page
+        return result.members
 
     try:
-        page = await _cached(service, index, checked, make, deadline, budget)
+        result = await _cached(service, index, checked, make, deadline, budget)
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
@@ -82,7 +81,7 @@ async def find(service: Service, index: Index, checked: CheckedSearch, deadline:
     if not timings:  # from the cache, or made by another request that asked the same just before
         clock.lap("cache")
         timings = clock.timings_ms
-    return Answer(page, (), timings)
+    return Answer(result, (), timings)
 
 
 def count_late(service: Service, context: RequestContext) -> None:
@@ -97,83 +96,72 @@ async def _cached(
     index: Index,
     checked: CheckedSearch,
     make: Callable[[], Awaitable[bytes]],
-    deadline: float,
+    deadline: Deadline,
     budget: RedisBudget,
-) -> bytes:
-    """The page from the cache, or made; requests that ask the same at the same time make it once."""
+) -> ResultFragment:
+    """The result from the cache, or made; requests that ask the same at the same time make it once."""
     cache = service.cache
     if not cache.enabled:
-        return await make()
+        return ResultFragment(await make())
     try:
-        async with asyncio.timeout(max(deadline - time.perf_counter(), 0.0)):
-            page, _ = await cache.get_or_make(
-                "page", cache.keys(index).page(checked.call, checked.fields), make, budget
-            )
+        async with asyncio.timeout(deadline.left_s()):
+            key = cache.keys(index).page(checked.call, checked.fields)
+            members, _ = await cache.get_or_make("page", key, make, budget)
     except TimeoutError as error:
-        raise DeadlineError("the deadline passed") from error
-    return page
+        raise deadline.error() from error
+    return ResultFragment(members)
 
 
 async def _search(
-    service: Service, index: Index, checked: CheckedSearch, deadline: float, budget: RedisBudget
-) -> tuple[SearchAnswer, bytes]:
-    cache = service.cache
-    clock = StageClock(deadline)
-    text = checked.call.text
+    service: Service, session: SearchSession, fields: tuple[str, ...], budget: RedisBudget
+) -> tuple[SearchAnswer, ResultFragment]:
+    cache, index, text = service.cache, session.index, session.call.text
     if len(text) <= SHORT_CHARS:
-        tokens = preprocess(index.preprocessor, text)
+        tokens = session.preprocess()
     else:
-        tokens = await service.pool.run_by(deadline, preprocess, index.preprocessor, text)
-    clock.lap("preprocess")
-    if checked.call.retriever == "lexical":  # no vector is needed, so no batch either
-        return await _finish_by(service, deadline, index, checked, tokens, None, clock)
-    key = cache.keys(index).vector(checked.call.text) if cache.enabled else b""
+        tokens = await service.pool.run_by(session.deadline, session.preprocess)
+    if not session.needs_vector:  # so no batch either
+        return await _finish_by(service, session, fields, None)
+    key = cache.keys(index).vector(text) if cache.enabled else b""
     known = await cache.get("vector", key, budget) if key else None
     if known is not None and len(known) == 4 * index.dense.dimensions:
-        vector = np.frombuffer(known, np.float32)
-        return await _finish_by(service, deadline, index, checked, tokens, vector, clock)
+        return await _finish_by(service, session, fields, np.frombuffer(known, np.float32))
 
-    def then(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, bytes, bytes]:
-        clock.set(queue=job.queue_ms, encode=job.encode_ms)
-        clock.gone = job.future.done
-        return *_finish(index, checked, tokens, vector, clock), vector.tobytes() if key else b""
+    def finish(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, ResultFragment, bytes]:
+        session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
+        session.clock.gone = job.future.done
+        return *_finish(session, fields, vector), vector.tobytes() if key else b""
 
-    answer, page, made = await service.batcher.run(index.encoder, tokens, then, deadline)
+    answer, result, encoded = await service.batcher.run(index.encoder, tokens, finish, session.deadline)
     if key:
-        cache.put("vector", key, made)
-    return answer, page
+        cache.put("vector", key, encoded)
+    return answer, result
 
 
 async def _finish_by(
-    service: Service,
-    deadline: float,
-    index: Index,
-    checked: CheckedSearch,
-    tokens: WeightedTokens,
-    vector: Vector | None,
-    clock: StageClock,
-) -> tuple[SearchAnswer, bytes]:
+    service: Service, session: SearchSession, fields: tuple[str, ...], vector: Vector | None
+) -> tuple[SearchAnswer, ResultFragment]:
     """`_finish` in a search thread, which is told when nobody waits for it any more."""
     gone = threading.Event()
-    clock.gone = gone.is_set
+    session.clock.gone = gone.is_set
     try:
-        return await service.pool.run_by(deadline, _finish, index, checked, tokens, vector, clock)
+        return await service.pool.run_by(session.deadline, _finish, session, fields, vector)
     finally:
         gone.set()
 
 
 def _finish(
-    index: Index, checked: CheckedSearch, tokens: WeightedTokens, vector: Vector | None, clock: StageClock
-) -> tuple[SearchAnswer, bytes]:
+    session: SearchSession, fields: tuple[str, ...], vector: Vector | None
+) -> tuple[SearchAnswer, ResultFragment]:
     """Search, documents and their JSON; runs in a search thread."""
-    answer = retrieve(index, checked.call, tokens, vector, clock)
-    return answer, orjson.dumps(page_body(index, checked.call, checked.fields, answer))[1:-1]
+    answer = session.retrieve(vector)
+    return answer, ResultFragment.of(result_body(session.index, session.call, fields, answer))
 
 
-def _nothing(index: Index, checked: CheckedSearch) -> bytes:
-    """The page of a search whose time was over before anything was found."""
+def _nothing(index: Index, checked: CheckedSearch) -> ResultFragment:
+    """The result of a search whose time was over before anything was found."""
     query = {"text": checked.call.text, "tokens": 0, "truncated": False, "terms": []}
-    return orjson.dumps({"index": index_body(index), "query": query, "hits": []})[1:-1]
+    return ResultFragment.of({"index": index_body(index), "query": query, "hits": []})
 
 
 def note(
@@ -194,7 +182,7 @@ def note(
         filter=checked.filter,
         degraded=answer.degraded,
     )
-    service.query_log.log(query, answer.page)
+    service.query_log.log(query, answer.result)
 
 
 def _late(checked: CheckedSearch) -> DeadlineError:
@@ -202,8 +190,3 @@ def _late(checked: CheckedSearch) -> DeadlineError:
         f"the deadline of {checked.timeout_ms} ms passed before the answer was made; "
         "allow more time (timeout_ms), or a partial answer (allow_partial)"
     )
-
-
-def head_of(context: RequestContext) -> bytes:
-    """The first members of an answer: request id and time; a well-formed id needs no escapes."""
-    return f'"request_id":"{context.request_id}","took_ms":{context.took_ms():.3f},'.encode()

@@ -11,17 +11,16 @@ from starlette.responses import Response
 
 from glow.errors import GlowError
 from glow.search import Index
-from service.api.answers import count_late, find, head_of, note
-from service.api.body import read_object
-from service.api.checks import check_search, faults_of
-from service.api.context import RequestContext, context_of, leaving_cancels
-from service.api.documents import index_body
-from service.api.problems import problem_body
-from service.api.responses import json_answer
-from service.api.schemas import BatchBody
-from service.api.search import rounded
-from service.errors import DeadlineError, Fault, RequestError
-from service.state import Service, service_of
+from glow_service.api.answers import count_late, find, note
+from glow_service.api.body import read_object
+from glow_service.api.context import RequestContext, context_of, head_of, leaving_cancels
+from glow_service.api.documents import index_body
+from glow_service.api.problems import problem_body
+from glow_service.api.responses import json_answer
+from glow_service.api.schemas import BatchBody
+from glow_service.errors import DeadlineError, Fault, RequestError
+from glow_service.search import Deadline, check_search, faults_of
+from glow_service.state import Service, service_of
 
 __all__ = ["post_batch"]
 
@@ -41,14 +40,11 @@ async def post_batch(request: Request) -> Response:
     service.admission.enter(more)
     context.permits += more
     with leaving_cancels(context):
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             *(_one(service, context, index, search, place) for place, search in enumerate(body.searches))
         )
-    results = b",".join(found)
-    index_json = orjson.dumps(index_body(index))
-    return json_answer(
-        b"".join((b"{", head_of(context), b'"index":', index_json, b',"results":[', results, b"]}"))
-    )
+    results = [orjson.Fragment(result) for result in results]
+    return json_answer(orjson.dumps({**head_of(context), "index": index_body(index), "results": results}))
 
 
 def _parse(value: dict[str, Any], most: int) -> BatchBody:
@@ -66,9 +62,10 @@ async def _one(
     service: Service, context: RequestContext, index: Index, value: dict[str, Any], place: int
 ) -> bytes:
     try:
-        checked = check_search(value, service.settings, index)
-        answer = await find(service, index, checked, context.started + checked.timeout_ms / 1_000)
-    except Exception as error:  # one search's own, whatever it is: its mates must have their answers
+        checked = check_search(value, service.limits, index)
+        deadline = Deadline.after(context.started, checked.timeout_ms)
+        answer = await find(service, index, checked, deadline)
+    except Exception as error:  # one search's own, whatever it is: the others must have their answers
         if not isinstance(error, GlowError):
             fields = {"request_id": context.request_id, "path": f"/searches/{place}"}
             _logger.error("unexpected error", exc_info=error, extra={"fields": fields})
@@ -77,11 +74,10 @@ async def _one(
             count_late(service, context)
         instance = f"/searches/{place}"
         problem = problem_body(error, request_id=context.request_id, instance=instance)
-        return b"".join((b'{"status":%d,"problem":' % problem["status"], orjson.dumps(problem), b"}"))
+        return orjson.dumps({"status": problem["status"], "problem": problem})
     if "timeout" in answer.degraded:
         count_late(service, context)
     service.metrics.stages(answer.timings_ms)
     note(service, context, index, checked, answer)
-    degraded, timings = orjson.dumps(answer.degraded), orjson.dumps(rounded(answer.timings_ms))
-    parts = (b'{"status":200,"degraded":', degraded, b",", answer.page, b',"timings_ms":', timings, b"}")
-    return b"".join(parts)
+    before, after = answer.envelope()
+    return answer.result.enclose({"status": 200, **before}, after)

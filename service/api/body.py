@@ -1,14 +1,12 @@
 """Reading a JSON body: its declaration, its size while it streams in, its syntax."""
 
 import asyncio
-import math
-import time
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 
-from service.errors import (
+from glow_service.errors import (
     BodyTooLargeError,
     DeadlineError,
     Fault,
@@ -16,6 +14,7 @@ from service.errors import (
     MediaTypeError,
     RequestError,
 )
+from glow_service.search import NEVER, Deadline
 
 __all__ = ["read_object"]
 
@@ -30,7 +29,7 @@ MAX_ITEMS = 1_000
 
 
 async def read_object(
-    request: Request, max_bytes: int, deadline: float = math.inf, max_items: int = MAX_ITEMS
+    request: Request, max_bytes: int, deadline: Deadline = NEVER, max_items: int = MAX_ITEMS
 ) -> dict[str, Any]:
     """Reads the body as a JSON object; no more than `max_bytes` of it are ever held.
 
@@ -40,7 +39,7 @@ async def read_object(
     Args:
         request: whose body is read.
         max_bytes: the longest body.
-        deadline: of `time.perf_counter()`.
+        deadline: by which the whole body must be there.
         max_items: of any list.
 
     Raises:
@@ -52,9 +51,7 @@ async def read_object(
     """
     _check_declaration(request)
     try:
-        async with asyncio.timeout(
-            None if deadline == math.inf else max(deadline - time.perf_counter(), 0.0)
-        ):
+        async with asyncio.timeout(deadline.left_s()):
             body = await _read(request, max_bytes)
     except TimeoutError as error:
         raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error

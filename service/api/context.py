@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.types import Scope
 
-__all__ = ["SCOPE_KEY", "RequestContext", "context_of", "leaving_cancels", "new_context"]
+from glow_service.search import NEVER, Deadline
+
+__all__ = ["SCOPE_KEY", "RequestContext", "context_of", "head_of", "leaving_cancels", "new_context"]
 
 SCOPE_KEY = "glow.context"
 _WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -25,7 +28,7 @@ class RequestContext:
         started: `time.perf_counter()` at its first byte.
         timings_ms: stages of a search, for `Server-Timing` and the histograms.
         index_version: of the index that answers, "" where none does.
-        deadline: `time.perf_counter()` by which it must be answered.
+        deadline: by which it must be answered.
         on_disconnect: called when the client leaves.
         left: whether the client left before the answer.
         permits: what it holds of `Admission`.
@@ -39,7 +42,7 @@ class RequestContext:
     started: float = field(default_factory=time.perf_counter)
     timings_ms: dict[str, float] = field(default_factory=dict)
     index_version: str = ""
-    deadline: float = float("inf")
+    deadline: Deadline = NEVER
     on_disconnect: Callable[[], object] | None = None
     left: bool = False
     permits: int = 0
@@ -82,6 +85,11 @@ def new_context(scope: Scope) -> RequestContext:
     context = RequestContext(identifier)
     scope[SCOPE_KEY] = context
     return context
+
+
+def head_of(context: RequestContext) -> dict[str, Any]:
+    """The first members of an answer: request id, and time so far to the microsecond."""
+    return {"request_id": context.request_id, "took_ms": round(context.took_ms(), 3)}
 
 
 def context_of(scope: Scope) -> RequestContext:

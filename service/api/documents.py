@@ -9,9 +9,9 @@ from starlette.responses import Response
 from glow.records import Document
 from glow.schema import FieldSchema
 from glow.search import Index
-from service.api.context import context_of, leaving_cancels
-from service.api.responses import json_response
-from service.state import service_of
+from glow_service.api.context import context_of, leaving_cancels
+from glow_service.api.responses import json_response
+from glow_service.state import service_of
 
 __all__ = ["get_document", "index_body", "list_fields", "shown_fields"]
 

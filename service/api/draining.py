@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.resources import Resources
+from glow_service.live import Resources
 
 __all__ = ["DrainMiddleware"]
 

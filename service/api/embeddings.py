@@ -15,17 +15,15 @@ from glow.records import Document
 from glow.runtime import Encoder
 from glow.search import Index
 from glow.text import WeightedTokens
-from service.api.body import read_object
-from service.api.checks import MAX_FAULTS, faults_of
-from service.api.context import context_of, leaving_cancels
-from service.api.responses import json_response
-from service.api.schemas import EmbeddingsBody
-from service.errors import Fault, NotAvailableError, RequestError
-from service.pipeline import preprocess
-from service.resources import OpenVersion
-from service.settings import Settings
-from service.stage_clock import StageClock
-from service.state import Service, service_of
+from glow_service.api.body import read_object
+from glow_service.api.context import context_of, leaving_cancels
+from glow_service.api.responses import json_response
+from glow_service.api.schemas import EmbeddingsBody
+from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.live import OpenVersion
+from glow_service.search import MAX_FAULTS, Deadline, StageClock, faults_of, preprocess
+from glow_service.settings import Settings
+from glow_service.state import Service, service_of
 
 __all__ = ["post_embeddings"]
 
@@ -127,7 +125,7 @@ def _query(index: Index, text: str, place: int) -> WeightedTokens:
 
 
 async def _encode(
-    service: Service, encoder: Encoder, sequences: list[WeightedTokens], deadline: float
+    service: Service, encoder: Encoder, sequences: list[WeightedTokens], deadline: Deadline
 ) -> list[Vector]:
     return await asyncio.gather(
         *(service.batcher.run(encoder, tokens, lambda _, vector: vector, deadline) for tokens in sequences)

@@ -12,9 +12,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glow.errors import GlowError
-from service.api.context import RequestContext, new_context
-from service.api.problems import problem_response
-from service.errors import (
+from glow_service.api.context import RequestContext, new_context
+from glow_service.api.problems import problem_response
+from glow_service.errors import (
     DeadlineError,
     KeyMissingError,
     KeyRefusedError,
@@ -24,12 +24,13 @@ from service.errors import (
     RequestError,
     RouteNotFoundError,
 )
-from service.state import Service
-from service.tracing import FinishedRequest
+from glow_service.search import Deadline
+from glow_service.state import Service
+from glow_service.telemetry import FinishedRequest
 
 __all__ = ["RequestMiddleware"]
 
-_access = logging.getLogger("service.access")
+_access = logging.getLogger("glow_service.access.control")
 _logger = logging.getLogger(__name__)
 SUMMARY_S = 1.0
 """How often refusals that may come in floods are logged, all in one line, in seconds."""
@@ -56,7 +57,7 @@ class RequestMiddleware:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._metrics = service.metrics
-        self._gate = service.gate
+        self._access = service.access
         self._tracer = service.tracer
         self._admission = service.admission
         self._access_log = service.settings.access_log
@@ -66,7 +67,7 @@ class RequestMiddleware:
         }
         self._unlogged: dict[str, int] = {}
         self._summary_at = 0.0
-        self._timeout_s = service.settings.default_timeout_ms / 1_000
+        self._timeout_ms = service.settings.default_timeout_ms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -74,7 +75,7 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         context = new_context(scope)
-        context.deadline = context.started + self._timeout_s
+        context.deadline = Deadline.after(context.started, self._timeout_ms)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -91,7 +92,7 @@ class RequestMiddleware:
 
     async def _answer(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            context.key = self._gate.check(scope)
+            context.key = self._access.check(scope)
             if _is_work(scope):
                 self._admission.enter()
                 context.permits = 1

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from glow import errors as glow_errors
 from glow.errors import FilterError, GlowError, QueryError
-from service import errors
-from service.api.responses import json_bytes
-from service.errors import Fault, RequestError
+from glow_service import errors
+from glow_service.api.responses import json_bytes
+from glow_service.errors import Fault, RequestError
 
 __all__ = [
     "PROBLEMS",

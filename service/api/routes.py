@@ -22,18 +22,18 @@ from glow.errors import (
     QueryError,
     ReadOnlyError,
 )
-from service import errors
-from service.access import access_errors
-from service.api.admin import post_reload, post_rollback
-from service.api.admin_shapes import AdminResult, ReloadBody, RollbackBody
-from service.api.batch import post_batch
-from service.api.documents import get_document
-from service.api.embeddings import post_embeddings
-from service.api.operations import get_health, get_info, get_metrics, get_problem, get_ready
-from service.api.page import PAGE_FILES, page_route
-from service.api.problems import responses_of
-from service.api.responses import json_response
-from service.api.schemas import (
+from glow_service import errors
+from glow_service.access import access_errors
+from glow_service.api.admin import post_reload, post_rollback
+from glow_service.api.admin_shapes import AdminResult, ReloadBody, RollbackBody
+from glow_service.api.batch import post_batch
+from glow_service.api.documents import get_document
+from glow_service.api.embeddings import post_embeddings
+from glow_service.api.operations import get_health, get_info, get_metrics, get_problem, get_ready
+from glow_service.api.page import PAGE_FILES, page_route
+from glow_service.api.problems import responses_of
+from glow_service.api.responses import json_response
+from glow_service.api.schemas import (
     BatchBody,
     BatchResult,
     DocumentBody,
@@ -42,8 +42,8 @@ from service.api.schemas import (
     ProblemBody,
     SearchResult,
 )
-from service.api.search import post_search
-from service.api.search_shapes import SearchBody
+from glow_service.api.search import post_search
+from glow_service.search import SearchBody
 
 __all__ = ["ROUTES", "Route", "add_routes", "openapi"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from service.api.search_shapes import Shape
+from glow_service.search import Shape
 
 __all__ = ["DocumentBody", "ProblemBody", "SearchResult"]
 

@@ -1,17 +1,16 @@
 """`POST /search`."""
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.answers import Answer, count_late, find, head_of, note
-from service.api.body import read_object
-from service.api.checks import check_search
-from service.api.context import RequestContext, context_of, leaving_cancels
-from service.api.responses import json_answer
-from service.state import service_of
+from glow_service.api.answers import count_late, find, note
+from glow_service.api.body import read_object
+from glow_service.api.context import context_of, head_of, leaving_cancels
+from glow_service.api.responses import json_answer
+from glow_service.search import Deadline, check_search
+from glow_service.state import service_of
 
-__all__ = ["post_search", "rounded"]
+__all__ = ["post_search"]
 
 
 async def post_search(request: Request) -> Response:
@@ -23,8 +22,8 @@ async def post_search(request: Request) -> Response:
     body = await read_object(
         request, service.settings.max_body_bytes, context.deadline, service.settings.max_items
     )
-    checked = check_search(body, service.settings, index)
-    context.deadline = context.started + checked.timeout_ms / 1_000
+    checked = check_search(body, service.limits, index)
+    context.deadline = Deadline.after(context.started, checked.timeout_ms)
     with leaving_cancels(context):
         answer = await find(service, index, checked, context.deadline)
     context.timings_ms = answer.timings_ms
@@ -33,16 +32,6 @@ async def post_search(request: Request) -> Response:
     if "timeout" in answer.degraded:
         count_late(service, context)
     if not answer.degraded:
-        service.shadow.offer(context.request_id, body, answer.page)
-    return json_answer(_result(context, answer))
-
-
-def _result(context: RequestContext, answer: Answer) -> bytes:
-    degraded, timings = orjson.dumps(answer.degraded), orjson.dumps(rounded(answer.timings_ms))
-    parts = (b"{", head_of(context), b'"degraded":', degraded, b",", answer.page, b',"timings_ms":', timings)
-    return b"".join((*parts, b"}"))
-
-
-def rounded(timings_ms: dict[str, float]) -> dict[str, float]:
-    """Stages as an answer shows them, to the microsecond."""
-    return {stage: round(value, 3) for stage, value in timings_ms.items()}
+        service.shadow.offer(context.request_id, body, answer.result)
+    before, after = answer.envelope()
+    return json_answer(answer.result.enclose({**head_of(context), **before}, after))

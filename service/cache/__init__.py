@@ -1,9 +1,19 @@
-"""The cache: query vectors and answers, in this process and, where one is given, in a Redis that workers share."""
+"""Answers and query vectors kept in the process, and where there is a Redis, shared with the others."""
 
-from service.cache.events import EVENTS, Kind
-from service.cache.facade import Cache
-from service.cache.keys import Keys
-from service.cache.link import check_redis_url
-from service.cache.shared import RedisBudget
+from glow_service.cache.events import EVENTS, Kind
+from glow_service.cache.facade import Cache
+from glow_service.cache.keys import Keys
+from glow_service.cache.link import Link, check_redis_url, connector, discard
+from glow_service.cache.shared import RedisBudget
 
-__all__ = ["EVENTS", "Cache", "Keys", "Kind", "RedisBudget", "check_redis_url"]
+__all__ = [
+    "EVENTS",
+    "Cache",
+    "Keys",
+    "Kind",
+    "Link",
+    "RedisBudget",
+    "check_redis_url",
+    "connector",
+    "discard",
+]

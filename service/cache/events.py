@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from service.metrics import Metrics
+from glow_service.telemetry import Metrics
 
 __all__ = ["EVENTS", "KINDS", "Kind", "Tier", "TierEvents"]
 

@@ -4,13 +4,12 @@ from collections.abc import Awaitable, Callable
 
 from glow.artifact import Manifest
 from glow.search import Index
-from service.cache.events import KINDS, Kind, TierEvents
-from service.cache.keys import Keys
-from service.cache.local import LocalCache
-from service.cache.shared import RedisBudget, RedisCache
-from service.cache.single_flight import SingleFlight
-from service.metrics import Metrics
-from service.settings import Settings
+from glow_service.cache.events import KINDS, Kind, TierEvents
+from glow_service.cache.keys import Keys
+from glow_service.cache.local import LocalCache
+from glow_service.cache.shared import RedisBudget, RedisCache
+from glow_service.cache.single_flight import SingleFlight
+from glow_service.telemetry import Metrics
 
 __all__ = ["Cache"]
 
@@ -22,27 +21,35 @@ _BYTES_PER_ENTRY = 4 << 10
 class Cache:
     """Values by kind and key, made once.
 
-    It belongs to one event loop. With `cache_entries` 0 and no Redis it keeps nothing and costs nothing.
+    It belongs to one event loop. With no entries and no Redis it keeps nothing and costs nothing.
 
     Args:
-        settings: `cache_entries`, `cache_ttl_s`, `redis_url`, `redis_timeout_ms`.
         metrics: counts what happens.
+        entries: answers, and as many query vectors, that the process keeps; 0 for none.
+        ttl_s: how long an entry is kept, in seconds.
+        redis_url: of the Redis that workers share; "" for none.
+        redis_timeout_ms: most time that a search spends on it, in milliseconds.
 
     Raises:
         ConfigError: `redis_url` is not valid.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        entries, ttl_s = settings.cache_entries, settings.cache_ttl_s
+    def __init__(
+        self,
+        metrics: Metrics,
+        entries: int,
+        ttl_s: int = 300,
+        redis_url: str = "",
+        redis_timeout_ms: int = 20,
+    ) -> None:
         size = max(_LEAST_BYTES, entries * _BYTES_PER_ENTRY)
         self._local: dict[Kind, LocalCache] = {
             kind: LocalCache(entries, size, ttl_s, TierEvents(metrics, "local", kind))
             for kind in KINDS
             if entries
         }
-        url = settings.redis_url.get_secret_value()
-        self._timeout_s = settings.redis_timeout_ms / 1_000
-        self._redis = RedisCache(url, self._timeout_s, ttl_s, metrics) if url else None
+        self._timeout_s = redis_timeout_ms / 1_000
+        self._redis = RedisCache(redis_url, self._timeout_s, ttl_s, metrics) if redis_url else None
         self._flights = {kind: SingleFlight() for kind in KINDS}
         self._keys: tuple[Manifest, Keys] | None = None
         self.enabled = bool(self._local or self._redis)

@@ -12,12 +12,12 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from service.cache.breaker import Breaker
-from service.cache.envelope import ENVELOPE_BYTES, open_envelope
-from service.cache.events import KINDS, Kind, TierEvents
-from service.cache.link import Link
-from service.cache.writer import Writer
-from service.metrics import Metrics
+from glow_service.cache.breaker import Breaker
+from glow_service.cache.envelope import ENVELOPE_BYTES, open_envelope
+from glow_service.cache.events import KINDS, Kind, TierEvents
+from glow_service.cache.link import Link
+from glow_service.cache.writer import Writer
+from glow_service.telemetry import Metrics
 
 __all__ = ["MAX_VALUE_BYTES", "RedisBudget", "RedisCache"]
 

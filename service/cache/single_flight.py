@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from service.errors import DeadlineError
+from glow_service.errors import DeadlineError
 
 __all__ = ["Make", "SingleFlight"]
 

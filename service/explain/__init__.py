@@ -1,1 +1,1 @@
-"""Reasons for hits, for the service and for a terminal: `python -m service.explain`."""
+"""The command that explains the hits of one query."""

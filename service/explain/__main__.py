@@ -1,7 +1,7 @@
 """`python -m service.explain`: why documents answer a query, in a terminal.
 
 Exit codes: 0 done; 1 a bug; 2 a query, id or option that cannot be used; 3 an index that is missing, damaged or built
-without reasons; 5 a device or package that is not there; 130 interrupted.
+without explanations; 5 a device or package that is not there; 130 interrupted.
 """
 
 import json
@@ -24,13 +24,10 @@ from glow.errors import (
 )
 from glow.records import Document
 from glow.search import Index, SearchParams
-from glow.text.highlight import Highlighter, Highlighting
-from service.calls import SearchCall
-from service.errors import NotAvailableError
-from service.explain.reasons import explain, require_explainer
-from service.explain.tables import Explained, as_json, as_tables
-from service.hit_details import passage_document
-from service.pipeline import preprocess, search
+from glow.text import Highlighter, Highlighting
+from glow_service.errors import NotAvailableError
+from glow_service.explain.tables import Explained, as_json, as_tables
+from glow_service.search import SearchCall, SearchSession, explain, passage_document, require_explainer
 
 __all__ = ["app", "main"]
 
@@ -89,15 +86,14 @@ def _explain(
     index: Index, query: str, ids: Sequence[str], top_k: int, options: Highlighting, *, leave_one_out: bool
 ) -> Explained:
     require_explainer(index)
-    preprocess(index.preprocessor, query)  # refuses a query without a word
     documents, scores = _documents(index, query, ids, top_k)
-    reasons = explain(index, query, documents, leave_one_out=leave_one_out)
+    explanations = explain(index, query, documents, leave_one_out=leave_one_out)
     highlighter = Highlighter(index.preprocessor)
     fragments = [
         highlighter.document(document, query, None, found.attended_words(), options)
-        for document, found in zip(documents, reasons.documents, strict=True)
+        for document, found in zip(documents, explanations.documents, strict=True)
     ]
-    return Explained(query, documents, scores, reasons, fragments)
+    return Explained(query, documents, scores, explanations, fragments)
 
 
 def _documents(
@@ -106,7 +102,7 @@ def _documents(
     """The documents to explain, and the score of those that the search finds."""
     depth = CANDIDATES if ids else top_k
     call = SearchCall(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
-    hits = search(index, call).hits
+    hits = SearchSession(index, call).run().hits
     scores = {hit.document.id: hit.score for hit in hits}
     # Where an index has passages, the best one stands for the document: it is what the tower read.
     read = {hit.document.id: passage_document(hit.document, hit.passage) for hit in hits}

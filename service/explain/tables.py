@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from glow.records import Document
-from glow.runtime.explain import Explanation
-from glow.text.highlight import Fragment, markup
-from service.explain.reasons import Reasons
+from glow.runtime import Explanation
+from glow.text import Fragment, markup
+from glow_service.search import Explanations
 
 __all__ = ["Explained", "as_json", "as_tables"]
 
@@ -23,56 +23,58 @@ BAR_WIDTH = 20
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A query's documents with their reasons and snippets, in order.
+    """A query's documents with their explanations and snippets, in order.
 
     Attributes:
         query: its text.
         documents: what is explained.
         scores: by which the search ranked each; None where it did not find it.
-        reasons: of all of them.
+        explanations: of all of them.
         fragments: field -> fragments, of each.
     """
 
     query: str
     documents: Sequence[Document]
     scores: Sequence[float | None]
-    reasons: Reasons
+    explanations: Explanations
     fragments: Sequence[Mapping[str, list[Fragment]]]
 
 
 def as_json(explained: Explained) -> dict[str, Any]:
     """Everything, in the keys of an answer of `POST /search`."""
-    reasons = explained.reasons
+    explanations = explained.explanations
     hits = [
         {
             "id": document.id,
             "score": score,
             "scores": {"dense": cosine},
             "highlights": {name: [markup(one) for one in found] for name, found in fragments.items()},
-            "explanation": {**_terms(explanation), **_left_out(reasons, place)},
+            "explanation": {**_terms(explanation), **_left_out(explanations, place)},
         }
         for place, (document, score, cosine, explanation, fragments) in enumerate(
             zip(
                 explained.documents,
                 explained.scores,
-                reasons.cosines,
-                reasons.documents,
+                explanations.cosines,
+                explanations.documents,
                 explained.fragments,
                 strict=True,
             )
         )
     ]
-    return {"query": {"text": explained.query, "explanation": _terms(reasons.query)}, "hits": hits}
+    return {"query": {"text": explained.query, "explanation": _terms(explanations.query)}, "hits": hits}
 
 
 def _terms(explanation: Explanation) -> dict[str, Any]:
     return {"terms": [asdict(term) for term in explanation.terms], "specials": explanation.specials}
 
 
-def _left_out(reasons: Reasons, place: int) -> dict[str, Any]:
-    if not reasons.left_out:
+def _left_out(explanations: Explanations, place: int) -> dict[str, Any]:
+    if not explanations.left_out:
         return {}
-    return {"leave_one_out": [{"word": one.word, "delta": one.deltas[place]} for one in reasons.left_out]}
+    return {
+        "leave_one_out": [{"word": one.word, "delta": one.deltas[place]} for one in explanations.left_out]
+    }
 
 
 def as_tables(explained: Explained, words: int) -> RenderableType:
@@ -86,23 +88,23 @@ def as_tables(explained: Explained, words: int) -> RenderableType:
 
 
 def _blocks(explained: Explained, words: int) -> Iterator[RenderableType]:
-    reasons = explained.reasons
+    explanations = explained.explanations
     yield Text.assemble(("query  ", "dim"), (_plain(explained.query), "bold"))
-    yield _term_table(reasons.query, words)
+    yield _term_table(explanations.query, words)
     for place, document in enumerate(explained.documents):
         score = explained.scores[place]
         ranked = "not among the hits asked for" if score is None else f"score {score:.4f}"
         yield Text.assemble(
             f"\n{place + 1}  ",
             (_plain(document.id), "bold"),
-            f"  {ranked}, cosine {reasons.cosines[place]:.4f}",
+            f"  {ranked}, cosine {explanations.cosines[place]:.4f}",
         )
         for name, fragments in explained.fragments[place].items():
             for fragment in fragments:
                 yield Text.assemble((f"{_plain(name)}  ", "dim"), _marked(fragment))
-        yield _term_table(reasons.documents[place], words)
-        if reasons.left_out:
-            yield _delta_table(reasons, place)
+        yield _term_table(explanations.documents[place], words)
+        if explanations.left_out:
+            yield _delta_table(explanations, place)
 
 
 def _term_table(explanation: Explanation, words: int) -> Table:
@@ -121,11 +123,11 @@ def _term_table(explanation: Explanation, words: int) -> Table:
     return table
 
 
-def _delta_table(reasons: Reasons, place: int) -> Table:
+def _delta_table(explanations: Explanations, place: int) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("without")
     table.add_column("score changes by", justify="right")
-    for one in reasons.left_out:
+    for one in explanations.left_out:
         delta = one.deltas[place]
         table.add_row(Text(_plain(one.word)), Text(f"{delta:+.4f}", "red" if delta < 0 else "green"))
     return table

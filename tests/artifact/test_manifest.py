@@ -12,13 +12,7 @@ import pytest
 
 from glow.artifact import MANIFEST_FILE, read_manifest, verify
 from glow.artifact.manifest import FileKey, known_files
-from glow.errors import (
-    ArtifactError,
-    ArtifactNotFoundError,
-    FormatError,
-    IntegrityError,
-    MismatchError,
-)
+from glow.errors import ArtifactError, ArtifactNotFoundError, FormatError, IntegrityError, MismatchError
 
 
 def remake(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:

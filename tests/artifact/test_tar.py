@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.artifact.tar import BLOCK, end_of_archive, header, padding, read_members
 from glow.errors import FormatError, GlowError, IntegrityError
+from glow_index_builder.versions.tar import BLOCK, end_of_archive, header, padding, read_members
 
 FILES = {"v/manifest.json": b"{}", "v/empty": b"", "v/model/words.bin": bytes(range(256)) * 5}
 

@@ -26,7 +26,7 @@ from glow.client.paging import DEFAULT_CANDIDATES
 from glow.client.retry import Retries
 from glow.errors import ConfigError
 from glow.records import Document
-from service.settings import Settings
+from glow_service.settings import Settings
 
 
 def test_options_are_sent_as_given_and_those_that_are_none_are_left_out(stub: Any, call: Any) -> None:

@@ -42,7 +42,7 @@ def extraction(tmp_path_factory: pytest.TempPathFactory) -> subprocess.Completed
     browser = folder / "browser"
     browser.write_text(f"#!/bin/sh\ntouch {folder}/opened\n", encoding="utf-8")
     browser.chmod(0o755)
-    result = _run_python(["-m", "demo.python_docs"], folder, BROWSER=str(browser), PYTHONHASHSEED="1")
+    result = _run_python(["-m", "glow_demo.python_docs"], folder, BROWSER=str(browser), PYTHONHASHSEED="1")
     assert result.returncode == 0, result.stderr
     assert sorted(path.name for path in folder.iterdir()) == ["browser"], "the run left files behind"
     return result

@@ -1,7 +1,7 @@
 """Which object a name in running text means."""
 
-from demo.anchors import MAX_ANCHORS, collect_anchors
-from demo.entries import Entry
+from glow_demo.anchors import MAX_ANCHORS, collect_anchors
+from glow_demo.entries import Entry
 
 
 def _entry(title: str, doc: str = "", kind: str = "function") -> Entry:

@@ -142,7 +142,9 @@ def test_the_command_writes_the_same_bytes_every_time(
     extraction: subprocess.CompletedProcess[str], run_python: Any, tmp_path: Path
 ) -> None:
     """Another hash seed and a file instead of standard output change nothing."""
-    result = run_python(["-m", "demo.python_docs", "--out", "new/docs.jsonl"], tmp_path, PYTHONHASHSEED="2")
+    result = run_python(
+        ["-m", "glow_demo.python_docs", "--out", "new/docs.jsonl"], tmp_path, PYTHONHASHSEED="2"
+    )
     assert result.returncode == 0 and result.stdout == ""
     assert (tmp_path / "new/docs.jsonl").read_text(encoding="utf-8") == extraction.stdout
 
@@ -156,7 +158,7 @@ def test_the_command_reports_one_line(
 
 def test_modules_that_act_on_import_are_not_imported(run_python: Any, tmp_path: Path) -> None:
     code = (
-        "import sys, demo.python_docs as d; list(d.python_documents());"
+        "import sys, glow_demo.python_docs as d; list(d.python_documents());"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     result = run_python(["-c", code], tmp_path)

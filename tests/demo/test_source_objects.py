@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.entries import Entry
-from demo.source_objects import source_entries
+from glow_demo.entries import Entry
+from glow_demo.source_objects import source_entries
 
 SOURCE = '''
 """A module that must never run."""

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from glow import __version__
+from glow_service.api.routes import ROUTES
+from glow_service.live.readiness import LONGEST_S
+from glow_service.settings import Settings, settings_table
 from scripts.lock_images import BUILD, LOCKS, requirements
-from service.api.routes import ROUTES
-from service.readiness import LONGEST_S
-from service.settings import Settings, settings_table
 
 ROOT = Path(__file__).parent.parent.parent
 DOCKER = ROOT / "docker"

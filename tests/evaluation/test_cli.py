@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from glow.evaluation import dense
 from glow.evaluation.__main__ import app
+from glow.evaluation.retrieval import dense
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -10,14 +10,14 @@ import pytest
 from glow.artifact import IndexRoot, write_artifact
 from glow.errors import ConfigError, InputError
 from glow.evaluation import DenseOptions, Retriever, RetrieverKind, open_retriever
-from glow.evaluation.dense import DenseRetriever
+from glow.evaluation.retrieval.dense import DenseRetriever
 from glow.evaluation.task import Corpus
 from glow.records import Query
 from glow.runtime import Model
 from glow.search import Index, SearchParams
 from glow.text import TermStats
-from service.calls import SearchCall
-from service.pipeline import search
+from glow_service.search.calls import SearchCall
+from glow_service.search.pipeline import search
 
 QUERIES = [Query(str(number), text) for number, text in enumerate(["how do bees find home", "owls", "krill"])]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glow.evaluation import Analysis, Comparison, compare
-from glow.evaluation.failures import Change, Found
+from glow.evaluation.comparison.failures import Change, Found
 from glow.evaluation.markdown import analysis_markdown, comparison_markdown, mark, markdown_table
 
 ONE = compare(np.array([0.0, 0.5]), np.array([0.5, 1.0]), samples=10)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.errors import InputError
-from glow.evaluation import Evaluation, compare, compare_all, holm, paired_t_test, significance
+from glow.evaluation import Evaluation, compare, compare_all, holm, paired_t_test
+from glow.evaluation.comparison import significance
 
 
 def test_equal_runs_differ_by_nothing() -> None:

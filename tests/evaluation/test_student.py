@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.evaluation import paired_t_test
-from glow.evaluation.student import t_tail
+from glow.evaluation.comparison.student import t_tail
 
 ROOT = Path(__file__).parent.parent.parent
 

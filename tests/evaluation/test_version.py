@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.evaluation.version import VersionSearch
+from glow.evaluation.retrieval.version import VersionSearch
 from glow.search import Index, SearchParams, build_dense
 from glow.search.retrievers import DEFAULT_CANDIDATES
-from service.calls import SearchCall
-from service.pipeline import search as serve
-from service.settings import Settings
+from glow_service.search.calls import SearchCall
+from glow_service.search.pipeline import search as serve
+from glow_service.settings import Settings
 
 TEXTS = ["what about bees", "ants", "", "🐝", "water for rice", "the moon pulls tides"]
 

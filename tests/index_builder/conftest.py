@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow.search import Index
-from index_builder.cli import app
+from glow_index_builder.commands.app import app
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., click.testing.Result]

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from glow.artifact import IndexRoot, verify
-from index_builder.compact import CompactOptions, compact
-from index_builder.delta import DeltaOptions, delete, upsert
-from index_builder.delta_live import Live
-from index_builder.progress import Stages
+from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
+from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.progress import Stages
 
 STEPS = ("rename", "replace", "fsync", "link")
 DEATH = 77

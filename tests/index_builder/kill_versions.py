@@ -14,8 +14,8 @@ from typing import Any
 
 from glow.artifact import IndexRoot, verify, write_artifact
 from glow.errors import ArtifactError
-from index_builder.gc import collect
-from index_builder.snapshot import import_version
+from glow_index_builder.versions.gc import collect
+from glow_index_builder.versions.snapshot import import_version
 
 STEPS = ("rename", "replace", "fsync", "unlink", "rmdir", "mkdir")
 DEATH = 77

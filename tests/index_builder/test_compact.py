@@ -11,12 +11,12 @@ from glow.artifact import IndexRoot
 from glow.errors import BuildError, ConfigError, MismatchError
 from glow.search import Index, IndexKind
 from glow.search.hybrid import FUSION_FILE, Fusion
-from index_builder.build import build
-from index_builder.compact import CompactOptions, compact
-from index_builder.delta import DeltaOptions, delete, upsert
-from index_builder.derive import derive
-from index_builder.options import BuildOptions
-from index_builder.progress import Stages
+from glow_index_builder.building.build import build
+from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
+from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+from glow_index_builder.versions.derive import derive
 
 COUNT = 300
 

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from glow.errors import DependencyError, InputError
-from index_builder.source import Line, Source, open_sources
+from glow_index_builder.input.source import Line, Source, open_sources
 
 
 def lines(path: Path, max_line_bytes: int = 100) -> list[Line]:

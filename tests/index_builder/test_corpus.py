@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from glow.runtime import Model
 from glow.search import DocumentStore
-from index_builder.compressed import format_of
-from index_builder.corpus import CorpusStats, read_corpus
-from index_builder.options import BuildOptions
-from index_builder.rejects import RejectLog
-from index_builder.source import Source
+from glow_index_builder.building.corpus import CorpusStats, read_corpus
+from glow_index_builder.input.compressed import format_of
+from glow_index_builder.input.rejects import RejectLog
+from glow_index_builder.input.source import Source
+from glow_index_builder.options import BuildOptions
 
 
 @pytest.fixture(scope="session")

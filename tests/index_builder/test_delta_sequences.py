@@ -16,17 +16,17 @@ from glow.errors import DocumentNotFoundError
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import DocumentStore, Index, SearchParams, build_columns, build_dense
-from glow.search.facets import parse_facets
-from glow.search.filters import parse_filter
-from index_builder.build import build
-from index_builder.compact import CompactOptions, compact
-from index_builder.delta import DeltaOptions, delete, upsert
-from index_builder.delta_live import Live
-from index_builder.delta_segment import write_segment
-from index_builder.options import BuildOptions
-from index_builder.progress import Stages
-from service.calls import SearchAnswer, SearchCall
-from service.pipeline import search
+from glow.search.filters.facets import parse_facets
+from glow.search.filters.parse import parse_filter
+from glow_index_builder.building.build import build
+from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
+from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.segment import write_segment
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+from glow_service.search.calls import SearchAnswer, SearchCall
+from glow_service.search.pipeline import search
 
 Json = dict[str, Any]
 STEPS, CHANGES, BASE = 5, 12, 60

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import index_builder.encode as encode
+import glow_index_builder.encoding.encode as encode
 from glow.collection import read_documents
 from glow.records import Document
 from glow.runtime import Encoder, Model
 from glow.search import DocumentStore, DocumentWriter
-from index_builder.encode import EncodeError, EncodeJob, ShardEncoder
-from index_builder.runner import ThreadRunner
-from index_builder.shards import Shard, plan_shards, read_report
+from glow_index_builder.encoding.encode import EncodeError, EncodeJob, ShardEncoder
+from glow_index_builder.encoding.runner import ThreadRunner
+from glow_index_builder.encoding.shards import Shard, plan_shards, read_report
 
 
 @pytest.fixture(scope="session")

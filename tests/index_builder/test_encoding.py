@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from glow.errors import BuildError
-from index_builder.encoding import FIRST_FAILURES, Encoded, encode_shards
-from index_builder.runner import Outcome
-from index_builder.shards import Shard, plan_shards, write_shard
+from glow_index_builder.encoding.runner import Outcome
+from glow_index_builder.encoding.schedule import FIRST_FAILURES, Encoded, encode_shards
+from glow_index_builder.encoding.shards import Shard, plan_shards, write_shard
 
 Fails = Callable[[Shard, int], bool]
 

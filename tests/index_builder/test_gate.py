@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow.query_log import LoggedQuery
-from index_builder.cli import app
-from index_builder.gate import judge
-from index_builder.gate_options import GateOptions
+from glow_index_builder.commands.app import app
+from glow_index_builder.versions.gate import judge
+from glow_index_builder.versions.gate_options import GateOptions
 
 Run = Callable[..., click.testing.Result]
 

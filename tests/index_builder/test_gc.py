@@ -12,7 +12,7 @@ from glow.artifact import IndexRoot, verify, write_artifact
 from glow.artifact.lock import RootLock
 from glow.artifact.making import folder_for
 from glow.errors import ArtifactNotFoundError, FormatError
-from index_builder.gc import collect
+from glow_index_builder.versions.gc import collect
 
 LATER = 2 * 3600.0
 """Seconds after which nothing is fresh."""

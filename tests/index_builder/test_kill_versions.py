@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from glow.artifact import IndexRoot, verify, write_artifact
-from index_builder.gc import collect
-from index_builder.snapshot import export_version
+from glow_index_builder.versions.gc import collect
+from glow_index_builder.versions.snapshot import export_version
 
 KILL = Path(__file__).with_name("kill_versions.py")
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from glow.errors import InputError
-from index_builder.source import Line, Source
+from glow_index_builder.input.source import Line, Source
 
 
 def lines(path: Path, max_line_bytes: int = 100) -> list[Line]:

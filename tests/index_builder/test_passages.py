@@ -12,7 +12,7 @@ from glow.artifact import IndexRoot
 from glow.runtime import Model
 from glow.search import Index
 from glow.text.passages import PassageCutter, PassageOptions
-from index_builder.encode import CPU_BATCH_TOKENS
+from glow_index_builder.encoding.encode import CPU_BATCH_TOKENS
 
 Run = Callable[..., click.testing.Result]
 Live = Callable[[], Index]

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-import index_builder.progress as progress
-from index_builder.progress import Stages
+import glow_index_builder.progress as progress
+from glow_index_builder.progress import Stages
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from glow.artifact import IndexRoot
 from glow.records import Document
 from glow.search import DocumentStore, DocumentWriter, Index, build_dense
-from index_builder.recall import measure_recall
+from glow_index_builder.building.recall import measure_recall
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glow.errors import BuildError
-from index_builder.rejects import MAX_FAULTS, RejectLog
+from glow_index_builder.input.rejects import MAX_FAULTS, RejectLog
 
 
 def log_of(path: Path, count: int) -> RejectLog:

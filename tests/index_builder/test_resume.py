@@ -15,8 +15,8 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.runtime import Encoder
 from glow.search import DenseIndex, Index
-from index_builder.encode import ShardEncoder
-from index_builder.shards import Shard, ShardReport
+from glow_index_builder.encoding.encode import ShardEncoder
+from glow_index_builder.encoding.shards import Shard, ShardReport
 
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]

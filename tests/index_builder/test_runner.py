@@ -12,14 +12,14 @@ from glow.errors import DependencyError
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import DocumentWriter
-from index_builder.encode import EncodeJob, ShardEncoder
-from index_builder.encoding import Encoded, encode_shards
-from index_builder.options import BuildOptions
-from index_builder.runner import Runner, ThreadRunner
-from index_builder.runner_process import ProcessRunner
-from index_builder.runner_ray import RayRunner, start_ray
-from index_builder.runners import make_runner, require_runner
-from index_builder.shards import plan_shards
+from glow_index_builder.encoding.encode import EncodeJob, ShardEncoder
+from glow_index_builder.encoding.process_runner import ProcessRunner
+from glow_index_builder.encoding.ray_runner import RayRunner, start_ray
+from glow_index_builder.encoding.runner import Runner, ThreadRunner
+from glow_index_builder.encoding.runners import make_runner, require_runner
+from glow_index_builder.encoding.schedule import Encoded, encode_shards
+from glow_index_builder.encoding.shards import plan_shards
+from glow_index_builder.options import BuildOptions
 
 SHARD = 4
 HAS_RAY = importlib.util.find_spec("ray") is not None

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glow.artifact import IndexRoot, verify, write_artifact
-from glow.artifact.tar import end_of_archive, header, padding
 from glow.errors import FormatError, GlowError, IntegrityError, MismatchError
-from index_builder.snapshot import export_version, import_version
+from glow_index_builder.versions.snapshot import export_version, import_version
+from glow_index_builder.versions.tar import end_of_archive, header, padding
 
 Run = Callable[..., click.testing.Result]
 Members = list[tuple[str, bytes, bytes]]

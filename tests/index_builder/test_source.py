@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.errors import InputError
-from index_builder.source import Line, Source, open_sources
+from glow_index_builder.input.source import Line, Source, open_sources
 
 
 def lines(path: Path, max_line_bytes: int = 10) -> list[Line]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import index_builder.tune
+import glow_index_builder.versions.tune
 from glow.artifact import IndexRoot, verify
 from glow.search import Fusion, Index
 
@@ -77,8 +77,8 @@ def test_what_is_published_while_a_fusion_is_fitted_stays_live(
         assert build(toy_corpus).exit_code == 0
         return tune(*arguments)
 
-    tune = index_builder.tune.tune
-    monkeypatch.setattr(index_builder.tune, "tune", fit)
+    tune = glow_index_builder.versions.tune.tune
+    monkeypatch.setattr(glow_index_builder.versions.tune, "tune", fit)
     done = run("tune", "--output", output, "--data", judged, "--split", "dev")
     assert done.exit_code == 4, done.output
     assert "tune again" in done.output

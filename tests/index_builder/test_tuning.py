@@ -4,9 +4,9 @@ import ir_measures
 import numpy as np
 import pytest
 
-from glow.evaluation.ndcg import dcg
+from glow.evaluation.measures.ndcg import dcg
 from glow.search import DEFAULT_FUSION, Ranking
-from index_builder.tuning import Candidates, ndcg, settings, tune
+from glow_index_builder.versions.tuning import Candidates, ndcg, settings, tune
 
 DOCUMENTS = 40
 

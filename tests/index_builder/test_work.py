@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glow.errors import BuildError, BusyError, InputError
-from index_builder.work import Step, WorkFolder, open_work
+from glow_index_builder.building.work import Step, WorkFolder, open_work
 
 
 def make(work: WorkFolder, name: str = "read", content: str = "done") -> Step:

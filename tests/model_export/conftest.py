@@ -7,7 +7,7 @@ import pytest
 from onnx import ModelProto
 
 from glow.nn.towers import Tower
-from model_export.graph import export_graph
+from glow_model_export.graph import export_graph
 
 
 def _key(tower: Tower) -> str:
@@ -37,5 +37,5 @@ def traced_once() -> Iterator[dict[str, ModelProto]]:
         return copied
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("model_export.package.export_graph", export)
+        patch.setattr("glow_model_export.package.export_graph", export)
         yield graphs

@@ -19,12 +19,12 @@ from glow.runtime import Encoder, Model
 from glow.runtime.explain import AttentionEncoder, Explainer
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, Weighting, WordPieces
-from glow.training.attention_study import token_scores, word_scores
 from glow.training.from_model import read_towers
-from model_export.__main__ import app
-from model_export.explain import add_attention, add_explain
-from model_export.package import Source, export_model
-from model_export.quantise import Quantisation
+from glow_model_export.__main__ import app
+from glow_model_export.explain import add_attention, add_explain
+from glow_model_export.package import Source, export_model
+from glow_model_export.quantise import Quantisation
+from research.attention.study import token_scores, word_scores
 
 TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and water; rice!", "東京 café"]
 CASES: dict[str, tuple[Quantisation, dict[str, str]]] = {

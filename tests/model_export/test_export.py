@@ -15,9 +15,9 @@ from glow.runtime import Encoder, Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, Weighting, WordPieces
 from glow.training.from_model import read_towers
-from model_export.graph import export_graph
-from model_export.package import Source, export_model
-from model_export.parity import invariance, torch_vectors
+from glow_model_export.graph import export_graph
+from glow_model_export.package import Source, export_model
+from glow_model_export.parity import invariance, torch_vectors
 
 SCHEMA = FieldSchema.preset("glow-default")
 FEW = [Document("d", {"title": ("honey bees",), "text": ("bees eat rice " * 40,)})]
@@ -140,7 +140,7 @@ def test_a_tower_that_differs_is_refused_and_leaves_nothing(
         bias.raw_data = (np.frombuffer(bias.raw_data, np.float32) + 0.3).astype(np.float32).tobytes()
         save(model, path)
 
-    monkeypatch.setattr("model_export.package.onnx.save", broken)
+    monkeypatch.setattr("glow_model_export.package.onnx.save", broken)
     with pytest.raises(ExportError, match="max difference"):
         export_model(source, tmp_path / "model", "none", TEXTS, FEW)
     assert list(tmp_path.iterdir()) == []

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from glow.errors import ExportError
 from glow.nn.towers import Tower
 from glow.text import WeightedTokens
-from model_export import parity
-from model_export.parity import check_parity
+from glow_model_export import parity
+from glow_model_export.parity import check_parity
 
 UNIT: NDArray[np.float32] = np.eye(3, 4, dtype=np.float32)
 SIDES = ("torch", "float.onnx", "shipped.onnx")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from glow.training.from_model import TRANSPOSED
-from model_export.norms import spread_norms
-from model_export.quantise import MATRIX_LEVELS, quantise_columns, quantise_matrices
+from glow_model_export.norms import spread_norms
+from glow_model_export.quantise import MATRIX_LEVELS, quantise_columns, quantise_matrices
 
 RANDOM = np.random.default_rng(5)
 MATRIX = (RANDOM.normal(size=(64, 32)) * np.exp(RANDOM.normal(size=32))).astype(np.float32)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from glow.collection import read_documents, read_qrels, read_queries
-from scripts.debian.books import section_pair
-from scripts.debian.dictionaries import entry_pairs, synset_pairs
-from scripts.debian.docstrings import file_pairs
-from scripts.debian.manpages import manual_pairs, page_pair
-from scripts.debian.markup import Section, html_sections, pod_sections, xml_sections
-from scripts.debian.packages import package_pairs
-from scripts.debian.pair import Pair, first_sentence, make_pair, without_start
-from scripts.debian_texts import write
+from research.debian.__main__ import write
+from research.debian.books import section_pair
+from research.debian.dictionaries import entry_pairs, synset_pairs
+from research.debian.docstrings import file_pairs
+from research.debian.manpages import manual_pairs, page_pair
+from research.debian.markup import Section, html_sections, pod_sections, xml_sections
+from research.debian.packages import package_pairs
+from research.debian.pair import Pair, first_sentence, make_pair, without_start
 
 CHECKOUT = Path(__file__).parents[2]
 LONG = "It turns the wheel of a small boat by itself, so that the crew can sleep while the wind is steady and kind."
@@ -259,7 +259,16 @@ def test_equal_queries_are_one_and_those_of_more_than_five_documents_go(tmp_path
 
 
 def run(out: Path, root: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scripts.debian_texts", "--out", str(out), "--root", str(root), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "research.debian.__main__",
+        "--out",
+        str(out),
+        "--root",
+        str(root),
+        *options,
+    ]
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
 
 

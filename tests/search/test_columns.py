@@ -11,9 +11,10 @@ import pytest
 
 from glow.errors import FormatError, MismatchError
 from glow.records import Document
-from glow.search import Columns, DocumentStore, DocumentWriter, build_columns, columns_build
-from glow.search.columns_format import MAX_FIELDS
-from glow.search.metadata import MAX_NAME_CHARACTERS, type_of
+from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
+from glow.search.columns import build as columns_build
+from glow.search.columns.format import MAX_FIELDS
+from glow.search.columns.metadata import MAX_NAME_CHARACTERS, type_of
 
 Metadata = dict[str, Any]
 Make = Callable[[Sequence[Metadata]], Columns]

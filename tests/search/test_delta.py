@@ -12,13 +12,13 @@ from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, FormatError, IntegrityError, MismatchError
 from glow.records import Document
 from glow.search import DenseIndex, DocumentStore, DocumentWriter, Index, RowMask, build_dense
-from glow.search.delta import Delta, join
-from glow.search.delta_build import joined_order
-from glow.search.delta_format import DeltaHeader, read_tombstones
-from glow.search.segment_parts import SegmentedDense
-from glow.search.segments import Segments
-from index_builder.delta import DeltaOptions, delete, upsert
-from index_builder.progress import Stages
+from glow.search.delta.build import joined_order
+from glow.search.delta.format import DeltaHeader, read_tombstones
+from glow.search.delta.reader import Delta, join
+from glow.search.delta.segment_parts import SegmentedDense
+from glow.search.delta.segments import Segments
+from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
+from glow_index_builder.progress import Stages
 
 Vectors = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glow.errors import MismatchError
 from glow.search import KINDS, DenseIndex, IndexKind, RowMask, SearchParams, build_dense, set_threads
-from glow.search import dense as dense_module
+from glow.search.dense import index as dense_module
 
 Vectors = NDArray[np.float32]
 COUNT = 3000

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from glow.collection import parse_document
 from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
-from glow.search.filter_masks import evaluate
-from glow.search.filters import parse_filter
+from glow.search.filters.masks import evaluate
+from glow.search.filters.parse import parse_filter
 
 PAGE = Path(__file__).parents[2] / "docs" / "filters.md"
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from glow.errors import FilterError
 from glow.records import Document
 from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
-from glow.search.facets import FacetCounts, FacetRequest, ValueCount, count_values, parse_facets
-from glow.search.metadata import field_values, type_of
+from glow.search.columns.metadata import field_values, type_of
+from glow.search.filters.facets import FacetCounts, FacetRequest, ValueCount, count_values, parse_facets
 
 Json = dict[str, Any]
 

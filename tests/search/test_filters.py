@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from glow.errors import FilterError
 from glow.records import Document
 from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
-from glow.search.filter_masks import FilterMasks, evaluate
-from glow.search.filter_terms import And, Between, Exists, Not, OneOf, Or
-from glow.search.filters import MAX_FAULTS, parse_filter
-from glow.search.metadata import field_values, type_of
+from glow.search.columns.metadata import field_values, type_of
+from glow.search.filters.masks import FilterMasks, evaluate
+from glow.search.filters.parse import MAX_FAULTS, parse_filter
+from glow.search.filters.terms import And, Between, Exists, Not, OneOf, Or
 
 Json = dict[str, Any]
 FIELDS = ("a", "b", "c.d")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glow.search import impacts as impacts_module
-from glow.search.impacts import ImpactIndex
-from glow.search.impacts_build import ImpactWriter
+from glow.search.lexical import impacts as impacts_module
+from glow.search.lexical.build import ImpactWriter
+from glow.search.lexical.impacts import ImpactIndex
 from glow.search.row_mask import RowMask
 
 WORDS = [f"w{number:02}" for number in range(30)]

@@ -9,9 +9,9 @@ import pytest
 
 from glow.errors import FormatError
 from glow.search.arrays import new_array
-from glow.search.impacts import ImpactIndex
-from glow.search.impacts_build import ImpactWriter
-from glow.search.impacts_format import IMPACTS_FILES
+from glow.search.lexical.build import ImpactWriter
+from glow.search.lexical.format import IMPACTS_FILES
+from glow.search.lexical.impacts import ImpactIndex
 
 WORDS = ["ant", "bee", "cow", "dog", "owl"]
 DOCUMENTS = [{1: 2.0, 4: 1.0}, {}, {0: 3.0}, {4: 2.5, 0: 1.5, 1: 0.5}]

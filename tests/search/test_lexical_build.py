@@ -7,8 +7,8 @@ import bm25s
 import numpy as np
 import pytest
 
-from glow.search.impacts import ImpactIndex
-from glow.search.lexical_build import Bm25, build_lexical
+from glow.search.lexical.bm25 import Bm25, build_lexical
+from glow.search.lexical.impacts import ImpactIndex
 from glow.text import TermCounter, TermTable
 
 DOCUMENTS = ["bees dance , bees hum", "the ants walk and the bees dance", "owls", "", "ants ants ants hum"]

@@ -9,8 +9,8 @@ import pytest
 from glow.artifact.manifest import FORMAT_VERSION
 from glow.errors import FormatError
 from glow.search import Index, SearchParams
-from service.calls import SearchCall
-from service.pipeline import search
+from glow_service.search.calls import SearchCall
+from glow_service.search.pipeline import search
 
 FOLDERS = sorted((Path(__file__).parents[1] / "data").glob("index-format-*"))
 

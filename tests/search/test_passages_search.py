@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glow.search import DenseIndex, PassageMap, SearchParams, build_dense
-from glow.search.dense import GPU_MAX_HITS
-from glow.search.passages import PassagesHeader
-from glow.search.passages_search import search_documents
+from glow.search.dense.index import GPU_MAX_HITS
+from glow.search.passages.map import PassagesHeader
+from glow.search.passages.search import search_documents
 from glow.search.row_mask import RowMask
 
 Vectors = NDArray[np.float32]

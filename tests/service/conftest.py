@@ -21,8 +21,8 @@ from fastapi import FastAPI
 
 from glow.artifact import IndexRoot
 from glow.search import Index
-from service.app import create_app
-from service.settings import Settings
+from glow_service.app import create_app
+from glow_service.settings import Settings
 from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent

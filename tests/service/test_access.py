@@ -1,4 +1,4 @@
-"""The gate: which paths need which key, what counts as a key, and that looking at one tells nothing."""
+"""The access_control: which paths need which key, what counts as a key, and that looking at one tells nothing."""
 
 import hashlib
 import hmac
@@ -12,18 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.errors import GlowError
-from service import access, keys
-from service.access import ACCESS, Access, Gate, access_errors, access_of, listed_access
-from service.api.page import PAGE_FILES
-from service.api.problems import problem_of
-from service.api.routes import ROUTES
-from service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
-from service.metrics import Metrics
-from service.settings import Settings
+from glow_service.access import control as access
+from glow_service.access import keys
+from glow_service.access.control import ACCESS, Access, AccessControl, access_errors, access_of, listed_access
+from glow_service.api.page import PAGE_FILES
+from glow_service.api.problems import problem_of
+from glow_service.api.routes import ROUTES
+from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
+from glow_service.settings import Settings
+from glow_service.telemetry.metrics import Metrics
 
 KEYS = {"alice": b"alice-key", "bob": b"bob-key", "carol": b"carol-key"}
 ADMIN_KEY = b"admin-key"
-MakeGate = Callable[..., Gate]
+MakeAccess = Callable[..., AccessControl]
 
 
 def digest(key: bytes) -> str:
@@ -40,14 +41,14 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def make_gate(tmp_path: Path, metrics: Metrics) -> MakeGate:
-    return lambda **values: Gate(Settings(index_root=tmp_path, **values), metrics)
+def make_access(metrics: Metrics) -> MakeAccess:
+    return lambda **values: AccessControl(metrics, **values)
 
 
 @pytest.fixture
-def gate(make_gate: MakeGate) -> Gate:
+def access_control(make_access: MakeAccess) -> AccessControl:
     """With three search keys and an admin key."""
-    return make_gate(api_keys=api_keys(), admin_key=digest(ADMIN_KEY))
+    return make_access(api_keys=api_keys(), admin_key=digest(ADMIN_KEY))
 
 
 def scope(path: str = "/search", *headers: tuple[bytes, bytes], client: Any = ("10.0.0.1", 5)) -> Any:
@@ -70,7 +71,7 @@ def test_every_route_and_page_file_is_in_the_table() -> None:
         path.replace("{id:path}", "x/y").replace("{code}", "x") for route in ROUTES for path in route.paths
     ]
     missing = [path for path in [*paths, *PAGE_FILES] if listed_access(path) is None]
-    assert not missing, f"say in service/access.py who may ask for {missing}"
+    assert not missing, f"say in service/access/control.py who may ask for {missing}"
 
 
 def test_a_path_that_the_table_lacks_needs_a_key() -> None:
@@ -88,9 +89,9 @@ def test_what_is_open_is_a_short_list() -> None:
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_open_paths_need_no_key(gate: Gate, path: str) -> None:
-    assert gate.check(scope(path)) == ""
-    assert gate.check(scope(path, bearer(b"nonsense"))) == ""
+def test_open_paths_need_no_key(access_control: AccessControl, path: str) -> None:
+    assert access_control.check(scope(path)) == ""
+    assert access_control.check(scope(path, bearer(b"nonsense"))) == ""
 
 
 CLOSED = [
@@ -101,41 +102,41 @@ CLOSED = [
 
 
 @pytest.mark.parametrize("path", CLOSED)
-def test_everything_else_needs_one_of_the_keys(gate: Gate, path: str) -> None:
+def test_everything_else_needs_one_of_the_keys(access_control: AccessControl, path: str) -> None:
     with pytest.raises(KeyMissingError):
-        gate.check(scope(path))
+        access_control.check(scope(path))
     with pytest.raises(KeyRefusedError):
-        gate.check(scope(path, bearer(ADMIN_KEY)))
+        access_control.check(scope(path, bearer(ADMIN_KEY)))
     for name, key in KEYS.items():
-        assert gate.check(scope(path, bearer(key))) == name
+        assert access_control.check(scope(path, bearer(key))) == name
 
 
-def test_without_keys_everyone_may_search(make_gate: MakeGate) -> None:
-    gate = make_gate()
-    assert gate.check(scope()) == gate.check(scope("/search", bearer(b"whatever"))) == ""
+def test_without_keys_everyone_may_search(make_access: MakeAccess) -> None:
+    access_control = make_access()
+    assert access_control.check(scope()) == access_control.check(scope("/search", bearer(b"whatever"))) == ""
 
 
 @pytest.mark.parametrize("path", ["/admin", "/admin/", "/admin/reload", "/admin/x/y"])
-def test_admin_needs_the_admin_key_and_no_other(gate: Gate, path: str) -> None:
-    assert gate.check(scope(path, bearer(ADMIN_KEY))) == "admin"
+def test_admin_needs_the_admin_key_and_no_other(access_control: AccessControl, path: str) -> None:
+    assert access_control.check(scope(path, bearer(ADMIN_KEY))) == "admin"
     with pytest.raises(KeyMissingError):
-        gate.check(scope(path))
+        access_control.check(scope(path))
     with pytest.raises(KeyRefusedError):
-        gate.check(scope(path, bearer(KEYS["alice"])))
+        access_control.check(scope(path, bearer(KEYS["alice"])))
 
 
-def test_admin_without_search_keys_still_needs_its_key(make_gate: MakeGate) -> None:
-    gate = make_gate(admin_key=digest(ADMIN_KEY))
-    assert gate.check(scope()) == ""
+def test_admin_without_search_keys_still_needs_its_key(make_access: MakeAccess) -> None:
+    access_control = make_access(admin_key=digest(ADMIN_KEY))
+    assert access_control.check(scope()) == ""
     with pytest.raises(KeyMissingError):
-        gate.check(scope("/admin/reload"))
+        access_control.check(scope("/admin/reload"))
 
 
 @pytest.mark.parametrize("values", [{}, {"api_keys": api_keys()}])
-def test_admin_is_not_there_without_an_admin_key(make_gate: MakeGate, values: dict[str, str]) -> None:
+def test_admin_is_not_there_without_an_admin_key(make_access: MakeAccess, values: dict[str, str]) -> None:
     for headers in ([], [bearer(KEYS["alice"])], [bearer(b"")]):
         with pytest.raises(RouteNotFoundError):
-            make_gate(**values).check(scope("/admin/reload", *headers))
+            make_access(**values).check(scope("/admin/reload", *headers))
 
 
 # ---- what counts as a key
@@ -151,19 +152,21 @@ def test_admin_is_not_there_without_an_admin_key(make_gate: MakeGate, values: di
         (b"x-api-key", b"  alice-key\t"),
     ],
 )
-def test_a_key_comes_in_either_header(gate: Gate, header: tuple[bytes, bytes]) -> None:
-    assert gate.check(scope("/search", header)) == "alice"
+def test_a_key_comes_in_either_header(access_control: AccessControl, header: tuple[bytes, bytes]) -> None:
+    assert access_control.check(scope("/search", header)) == "alice"
 
 
 @pytest.mark.parametrize(
     "value",
     [b"", b" ", b"Bearer", b"Bearer ", b"Bearer\t", b"alice-key", b"Basic YWxpY2U6eA==", b"Beareralice-key"],
 )
-def test_an_authorization_without_a_bearer_key_is_none(gate: Gate, value: bytes) -> None:
+def test_an_authorization_without_a_bearer_key_is_none(access_control: AccessControl, value: bytes) -> None:
     with pytest.raises(KeyMissingError):
-        gate.check(scope("/search", (b"authorization", value), (b"x-api-key", b"")))
+        access_control.check(scope("/search", (b"authorization", value), (b"x-api-key", b"")))
     # A proxy's own Authorization does not stand in the way of a key.
-    assert gate.check(scope("/search", (b"authorization", value), (b"x-api-key", b"bob-key"))) == "bob"
+    assert (
+        access_control.check(scope("/search", (b"authorization", value), (b"x-api-key", b"bob-key"))) == "bob"
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,35 +186,39 @@ def test_an_authorization_without_a_bearer_key_is_none(gate: Gate, value: bytes)
     ],
     ids=lambda key: repr(key)[:24],
 )
-def test_anything_but_a_key_is_refused(gate: Gate, key: bytes) -> None:
+def test_anything_but_a_key_is_refused(access_control: AccessControl, key: bytes) -> None:
     for header in (bearer(key), (b"x-api-key", key)):
         with pytest.raises(KeyRefusedError) as caught:
-            gate.check(scope("/search", header))
+            access_control.check(scope("/search", header))
         assert repr(key)[2:12] not in str(caught.value)
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"authorization", b"x-api-key"]))
 def test_no_bytes_of_a_header_break_the_gate(value: bytes, name: bytes) -> None:
-    gate = Gate(Settings(index_root=Path(), api_keys=api_keys()), Metrics())
+    access_control = AccessControl(Metrics(), api_keys=api_keys())
     with pytest.raises((KeyMissingError, KeyRefusedError)):
-        gate.check(scope("/search", (name, value)))
+        access_control.check(scope("/search", (name, value)))
 
 
-def test_different_keys_in_one_request_are_refused_and_the_same_twice_is_fine(gate: Gate) -> None:
+def test_different_keys_in_one_request_are_refused_and_the_same_twice_is_fine(
+    access_control: AccessControl,
+) -> None:
     alice, same = bearer(b"alice-key"), (b"x-api-key", b"alice-key")
-    assert gate.check(scope("/search", alice, same)) == "alice"
-    assert gate.check(scope("/search", alice, alice)) == "alice"
+    assert access_control.check(scope("/search", alice, same)) == "alice"
+    assert access_control.check(scope("/search", alice, alice)) == "alice"
     for other in ((b"x-api-key", b"bob-key"), bearer(b"bob-key"), bearer(b"nonsense")):
         for headers in ((alice, other), (other, alice)):
             with pytest.raises(KeyRefusedError, match="several different keys"):
-                gate.check(scope("/search", *headers))
+                access_control.check(scope("/search", *headers))
 
 
 # ---- what a check may tell
 
 
 @pytest.mark.parametrize("key", [*KEYS.values(), b"nonsense", b""])
-def test_every_digest_is_compared_whichever_key_came(gate: Gate, key: bytes, monkeypatch: Any) -> None:
+def test_every_digest_is_compared_whichever_key_came(
+    access_control: AccessControl, key: bytes, monkeypatch: Any
+) -> None:
     compared: list[bytes] = []
 
     class Watched:
@@ -222,7 +229,7 @@ def test_every_digest_is_compared_whichever_key_came(gate: Gate, key: bytes, mon
 
     monkeypatch.setattr(keys, "hmac", Watched)
     try:
-        gate.check(scope("/search", (b"x-api-key", key or b"-")))
+        access_control.check(scope("/search", (b"x-api-key", key or b"-")))
     except GlowError:
         pass
     assert compared == [hashlib.sha256(stored).digest() for stored in KEYS.values()]
@@ -235,15 +242,15 @@ def test_settings_show_neither_keys_nor_hashes(tmp_path: Path) -> None:
     assert not any(digest(key) in shown for key in (*KEYS.values(), ADMIN_KEY))
 
 
-def test_refusals_are_counted_by_reason_and_passes_are_not(make_gate: MakeGate, metrics: Metrics) -> None:
-    gate = make_gate(api_keys=api_keys(), rate_limit=0.001, rate_burst=1)
-    gate.check(scope("/search", bearer(b"alice-key")))
-    gate.check(scope("/healthz"))
+def test_refusals_are_counted_by_reason_and_passes_are_not(make_access: MakeAccess, metrics: Metrics) -> None:
+    access_control = make_access(api_keys=api_keys(), rate_limit=0.001, rate_burst=1)
+    access_control.check(scope("/search", bearer(b"alice-key")))
+    access_control.check(scope("/healthz"))
     reasons = ("key_missing", "key_refused", "rate_limited")
     assert [rejected(metrics, reason) for reason in reasons] == [0, 0, 0]
     for headers in ([], [bearer(b"x")], [bearer(b"x")], [bearer(b"alice-key")]):
         with pytest.raises(GlowError):
-            gate.check(scope("/search", *headers))
+            access_control.check(scope("/search", *headers))
     assert [rejected(metrics, reason) for reason in reasons] == [1, 2, 1]
 
 
@@ -256,48 +263,48 @@ def test_the_documented_errors_of_a_path_are_those_of_the_gate() -> None:
 # ---- how often
 
 
-def test_each_key_has_a_rate_of_its_own(make_gate: MakeGate) -> None:
-    gate = make_gate(api_keys=api_keys(), rate_limit=0.25, rate_burst=2)
+def test_each_key_has_a_rate_of_its_own(make_access: MakeAccess) -> None:
+    access_control = make_access(api_keys=api_keys(), rate_limit=0.25, rate_burst=2)
     for _ in range(2):
-        gate.check(scope("/search", bearer(b"alice-key"), client=("10.0.0.1", 1)))
+        access_control.check(scope("/search", bearer(b"alice-key"), client=("10.0.0.1", 1)))
     with pytest.raises(RateLimitError) as caught:
-        gate.check(scope("/v1/search", bearer(b"alice-key"), client=("10.0.0.2", 1)))
+        access_control.check(scope("/v1/search", bearer(b"alice-key"), client=("10.0.0.2", 1)))
     assert caught.value.retry_after_s == 4
-    assert gate.check(scope("/search", bearer(b"bob-key"), client=("10.0.0.1", 1))) == "bob"
+    assert access_control.check(scope("/search", bearer(b"bob-key"), client=("10.0.0.1", 1))) == "bob"
 
 
-def test_without_keys_each_address_has_a_rate_of_its_own(make_gate: MakeGate) -> None:
-    gate = make_gate(rate_limit=0.25, rate_burst=1)
-    gate.check(scope(client=("10.0.0.1", 1)))
+def test_without_keys_each_address_has_a_rate_of_its_own(make_access: MakeAccess) -> None:
+    access_control = make_access(rate_limit=0.25, rate_burst=1)
+    access_control.check(scope(client=("10.0.0.1", 1)))
     with pytest.raises(RateLimitError):
-        gate.check(scope(client=("10.0.0.1", 2)))
-    gate.check(scope(client=("10.0.0.2", 1)))
-    gate.check(scope(client=None))
+        access_control.check(scope(client=("10.0.0.1", 2)))
+    access_control.check(scope(client=("10.0.0.2", 1)))
+    access_control.check(scope(client=None))
     with pytest.raises(RateLimitError):
-        gate.check(scope(client=None))
+        access_control.check(scope(client=None))
 
 
-def test_open_paths_and_refused_keys_use_nothing_up(make_gate: MakeGate) -> None:
-    gate = make_gate(api_keys=api_keys(), rate_limit=0.25, rate_burst=1)
+def test_open_paths_and_refused_keys_use_nothing_up(make_access: MakeAccess) -> None:
+    access_control = make_access(api_keys=api_keys(), rate_limit=0.25, rate_burst=1)
     for _ in range(5):
-        gate.check(scope("/healthz", bearer(b"alice-key")))
+        access_control.check(scope("/healthz", bearer(b"alice-key")))
         with pytest.raises(KeyRefusedError):
-            gate.check(scope("/search", bearer(b"alice-kez")))
-    gate.check(scope("/search", bearer(b"alice-key")))
+            access_control.check(scope("/search", bearer(b"alice-kez")))
+    access_control.check(scope("/search", bearer(b"alice-key")))
 
 
-def test_many_addresses_do_not_fill_the_memory(make_gate: MakeGate, monkeypatch: Any) -> None:
+def test_many_addresses_do_not_fill_the_memory(make_access: MakeAccess, monkeypatch: Any) -> None:
     monkeypatch.setattr(access, "MAX_CLIENTS", 100)
-    gate = make_gate(rate_limit=0.25, rate_burst=1)
+    access_control = make_access(rate_limit=0.25, rate_burst=1)
     for number in range(1_000):
-        gate.check(scope(client=(f"10.0.{number // 250}.{number % 250}", 1)))
-    assert gate._limiter is not None
-    assert len(gate._limiter) == 100
+        access_control.check(scope(client=(f"10.0.{number // 250}.{number % 250}", 1)))
+    assert access_control._limiter is not None
+    assert len(access_control._limiter) == 100
 
 
-def test_a_check_is_cheap(make_gate: MakeGate) -> None:
-    gate = make_gate(api_keys=api_keys(), rate_limit=1e6, rate_burst=1_000_000)
+def test_a_check_is_cheap(make_access: MakeAccess) -> None:
+    access_control = make_access(api_keys=api_keys(), rate_limit=1e6, rate_burst=1_000_000)
     headers = [(b"host", b"x"), (b"user-agent", b"x" * 100), (b"accept", b"*/*"), bearer(b"carol-key")]
     request = scope("/search", *headers, (b"content-type", b"application/json"))
-    fastest = min(timeit.repeat(lambda: gate.check(request), number=200, repeat=20)) / 200
+    fastest = min(timeit.repeat(lambda: access_control.check(request), number=200, repeat=20)) / 200
     assert fastest < 20e-6

@@ -8,9 +8,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.app import create_app
-from service.cors import cors_options, parse_origins
-from service.settings import Settings
+from glow_service.access.cors import cors_options, parse_origins
+from glow_service.app import create_app
+from glow_service.settings import Settings
 
 SITE = "https://app.example.org"
 PREFLIGHT = {

@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 
 from glow.errors import BuildError
-from service.api.schemas import ProblemBody
-from service.app import create_app
-from service.settings import Settings
+from glow_service.api.schemas import ProblemBody
+from glow_service.app import create_app
+from glow_service.settings import Settings
 
 KEY, ADMIN_KEY = "search-key-of-the-test", "admin-key-of-the-test"
 HASHES = [hashlib.sha256(key.encode()).hexdigest() for key in (KEY, ADMIN_KEY)]

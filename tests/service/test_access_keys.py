@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from service.keys import MAX_KEY_BYTES, check_keys, find_name, parse_admin_key, parse_keys
+from glow_service.access.keys import MAX_KEY_BYTES, check_keys, find_name, parse_admin_key, parse_keys
 
 ROOT = Path(__file__).parent.parent.parent
 ONE, TWO = (hashlib.sha256(key).hexdigest() for key in (b"one", b"two"))
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "service.keys", *arguments]
+    command = [sys.executable, "-m", "glow_service.access.keys", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -111,5 +111,5 @@ def test_a_wrong_call_is_a_usage_error_and_makes_no_key(arguments: list[str]) ->
 
 def test_the_command_is_documented_with_its_options() -> None:
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    assert "python -m service.keys alice" in page
-    assert "python -m service.keys --admin" in page
+    assert "python -m glow_service.access.keys alice" in page
+    assert "python -m glow_service.access.keys --admin" in page

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.rate_limit import RateLimiter, client_of
+from glow_service.access.rate_limit import RateLimiter, client_of
 
 
 class Clock:

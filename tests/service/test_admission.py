@@ -13,11 +13,11 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-import service.protocol
-from service.app import create_app
-from service.protocol import BoundedProtocol
-from service.settings import Settings
-from service.state import Service
+import glow_service.protocol
+from glow_service.app import create_app
+from glow_service.protocol import BoundedProtocol
+from glow_service.settings import Settings
+from glow_service.state import Service
 
 BODY = b'{"query": "how do bees find the way home"}'
 HEAD = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -186,7 +186,7 @@ def test_a_body_that_comes_too_slowly_is_a_504(serve: Serve) -> None:
 
 
 def test_headers_that_come_too_slowly_are_a_408(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service.protocol, "MAX_HEAD_S", 0.2)
+    monkeypatch.setattr(glow_service.protocol, "MAX_HEAD_S", 0.2)
     with serve() as (client, _):
         slow = open_socket(client)
         slow.sendall(b"POST /search HTTP/1.1\r\nHost:")

@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.schemas import BatchResult
-from service.settings import Settings
+from glow_service.api.schemas import BatchResult
+from glow_service.settings import Settings
 
 QUERIES = ["how do bees find the way home", "salmon swim up the river", "when do volcanoes erupt", "rice"]
 

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from glow.runtime import Encoder, Model
 from glow.text import WeightedTokens
-from service.batcher import CLASS_TOKENS, Batcher, Job
-from service.errors import DeadlineError
-from service.metrics import Metrics
-from service.pool import SearchPool
-from service.settings import Settings
+from glow_service.errors import DeadlineError
+from glow_service.search.batcher import CLASS_TOKENS, Batcher, Job
+from glow_service.search.deadline import Deadline
+from glow_service.search.pool import SearchPool
+from glow_service.telemetry.metrics import Metrics
 
 WORDS = "bees find the way home by the sun and salmon swim up the river to lay their eggs".split()
 
@@ -52,7 +52,7 @@ def tower(toy_model: Path, model: Model) -> Recording:
 
 @pytest.fixture
 def pool() -> Iterator[SearchPool]:
-    pool = SearchPool(Settings(index_root=Path("unused"), search_threads=1))
+    pool = SearchPool(1, 1)
     yield pool
     pool.close()
 
@@ -61,8 +61,8 @@ def vector_of(_: Job[Any], vector: Any) -> Any:
     return vector
 
 
-def in_an_hour() -> float:
-    return time.perf_counter() + 3_600
+def in_an_hour() -> Deadline:
+    return Deadline(time.perf_counter() + 3_600)
 
 
 def run(work: Callable[[], Awaitable[Any]]) -> Any:
@@ -134,7 +134,7 @@ def test_everyone_gets_the_vector_of_their_own_text(toy_model: Path, words: list
     tower = model.encoder("query")
     sequences = [tokens_of(model, count) for count in words]
     alone = [tower.run([sequence])[0] for sequence in sequences]
-    pool = SearchPool(Settings(index_root=Path("unused"), search_threads=2))
+    pool = SearchPool(2, 1)
 
     async def work() -> list[Any]:
         batcher = Batcher(pool, Metrics(), budget)
@@ -160,7 +160,7 @@ def test_a_job_whose_deadline_passes_in_the_queue_is_told_at_once_and_never_enco
         await when(lambda: len(tower.batches) == 1)
         started = time.perf_counter()
         with pytest.raises(DeadlineError):
-            await batcher.run(tower, tokens, vector_of, started + 0.05)
+            await batcher.run(tower, tokens, vector_of, Deadline(started + 0.05))
         took = time.perf_counter() - started
         tower.gate.set()
         await first

@@ -11,17 +11,16 @@ import pytest
 
 from glow.errors import ConfigError
 from glow.search import Index
-from service.cache import EVENTS, Cache, check_redis_url
-from service.errors import OverloadedError
-from service.metrics import Metrics
-from service.settings import Settings
+from glow_service.cache import EVENTS, Cache, check_redis_url
+from glow_service.errors import OverloadedError
+from glow_service.telemetry.metrics import Metrics
 
 KEY = b"glow:1:page:abc"
 
 
 def make(**settings: Any) -> tuple[Cache, Metrics]:
     metrics = Metrics()
-    return Cache(Settings(index_root=Path("unused"), **settings), metrics), metrics
+    return Cache(metrics, **{"entries": 10_000, **settings}), metrics
 
 
 def counts(metrics: Metrics, tier: str, kind: str = "page") -> dict[str, int]:
@@ -134,7 +133,7 @@ def test_errors_are_not_kept() -> None:
 
 
 def test_settings_bound_entries_and_time() -> None:
-    cache, metrics = make(cache_entries=2, cache_ttl_s=1)
+    cache, metrics = make(entries=2, ttl_s=1)
 
     async def test() -> None:
         for number in range(5):
@@ -148,7 +147,7 @@ def test_settings_bound_entries_and_time() -> None:
 
 
 def test_large_answers_do_not_fill_the_memory() -> None:
-    cache, metrics = make(cache_entries=10_000)
+    cache, metrics = make(entries=10_000)
     tracemalloc.start()
     try:
         for number in range(200):
@@ -161,7 +160,7 @@ def test_large_answers_do_not_fill_the_memory() -> None:
 
 
 def test_without_entries_and_redis_every_call_passes_through() -> None:
-    cache, metrics = make(cache_entries=0)
+    cache, metrics = make(entries=0)
     assert not cache.enabled
     cache.put("page", KEY, b"1")
     assert finish_at_once(cache.get("page", KEY)) is None

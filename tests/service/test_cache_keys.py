@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.search import Fusion, FusionWeights, Index, SearchParams
-from glow.search.facets import FacetRequest
-from glow.search.filter_terms import And, Exists, Or
+from glow.search.filters.facets import FacetRequest
+from glow.search.filters.terms import And, Exists, Or
 from glow.text.highlight import Highlighting
-from service.cache import Keys
-from service.calls import ExplainCall, HighlightCall, SearchCall
+from glow_service.cache import Keys
+from glow_service.search.calls import ExplainCall, HighlightCall, SearchCall
 
 KEYS = Keys("m" * 64, "t" * 64, "v1")
 CALL = SearchCall("how do bees find home", 10, 0, 100, SearchParams())

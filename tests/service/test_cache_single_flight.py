@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.cache.single_flight import SingleFlight
-from service.errors import DeadlineError, OverloadedError
+from glow_service.cache.single_flight import SingleFlight
+from glow_service.errors import DeadlineError, OverloadedError
 
 Value = tuple[bytes, bool]
 

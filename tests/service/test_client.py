@@ -20,8 +20,8 @@ from glow.client import (
     SearchResult,
     UnavailableServiceError,
 )
-from service.app import create_app
-from service.settings import Settings
+from glow_service.app import create_app
+from glow_service.settings import Settings
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 

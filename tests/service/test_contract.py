@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 
-from service.api.routes import ROUTES
-from service.api.schemas import ProblemBody
+from glow_service.api.routes import ROUTES
+from glow_service.api.schemas import ProblemBody
 
 SEMANTIC = {
     # Bodies of the right shape that cannot be served, by code: what JSON schema does not say.

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from index_builder.compact import CompactOptions, compact
-from index_builder.delta import DeltaOptions, delete, upsert
-from index_builder.progress import Stages
+from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
+from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.progress import Stages
 
 RETRIEVERS = ("dense", "lexical", "hybrid")
 NEW = {

@@ -14,7 +14,7 @@ import pytest
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import Index
-from service.api.schemas import EmbeddingsResult
+from glow_service.api.schemas import EmbeddingsResult
 
 TEXTS = ["how do bees find the way home", "salmon"]
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from glow.query_log import read_query_log
 from glow.search import Index
-from service.api.schemas import SearchResult
+from glow_service.api.schemas import SearchResult
 
 ROOT = Path(__file__).parent.parent.parent
 RETRIEVERS = ("dense", "lexical", "hybrid")

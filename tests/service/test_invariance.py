@@ -11,10 +11,10 @@ from glow.artifact import default_model
 from glow.collection import read_documents, read_queries
 from glow.runtime import Encoder, Model
 from glow.text import WeightedTokens
-from service.batcher import Batcher
-from service.metrics import Metrics
-from service.pool import SearchPool
-from service.settings import Settings
+from glow_service.search.batcher import Batcher
+from glow_service.search.deadline import Deadline
+from glow_service.search.pool import SearchPool
+from glow_service.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent.parent
 QUERIES, DOCUMENTS, TOP = 1_000, 400, 10
@@ -39,9 +39,9 @@ def test_a_vector_is_the_same_alone_and_in_any_batch(shared_data: Path) -> None:
 
 async def _served(tower: Encoder, sequences: list[WeightedTokens]) -> np.ndarray:
     """Through the batcher, all at once: batches are as large as they get."""
-    pool = SearchPool(Settings(index_root=Path("unused"), search_threads=1))
-    batcher = Batcher(pool, metrics := Metrics(), Settings(index_root=Path("unused")).batch_tokens)
-    later = time.perf_counter() + 600
+    pool = SearchPool(1, 1)
+    batcher = Batcher(pool, metrics := Metrics(), 512)
+    later = Deadline(time.perf_counter() + 600)
     try:
         calls = [batcher.run(tower, sequence, lambda _, vector: vector, later) for sequence in sequences]
         vectors = np.stack(await asyncio.gather(*calls))

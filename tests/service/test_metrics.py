@@ -20,8 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from glow import __version__
 from glow.search import Index
-from service.exposition import FOLDER_VARIABLE, metrics_folder
-from service.metrics import Metrics
+from glow_service.telemetry.exposition import FOLDER_VARIABLE, metrics_folder
+from glow_service.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent.parent
 ROW = re.compile(r"^\| `(glow_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
@@ -159,7 +159,7 @@ def test_memory_and_cpu_time_of_the_process_are_those_of_the_kernel() -> None:
 
 WORKER = """
 import sys
-from service.metrics import Metrics
+from glow_service.telemetry.metrics import Metrics
 metrics = Metrics()
 def text():
     print(metrics.text().decode(), flush=True)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.schemas import SearchResult
+from glow_service.api.schemas import SearchResult
 
 ROOT = Path(__file__).parent.parent.parent
 TOPICS = ("bees", "whales", "owls", "salmon", "ants", "lichen", "krill", "foxes")

@@ -14,11 +14,11 @@ import pytest
 from fastapi import FastAPI
 
 from glow.errors import GlowError
-from service import errors as service_errors
-from service.access import access_errors
-from service.api.problems import PROBLEMS, problem_of
-from service.api.routes import ROUTES
-from service.api.schemas import ProblemBody
+from glow_service import errors as service_errors
+from glow_service.access.control import access_errors
+from glow_service.api.problems import PROBLEMS, problem_of
+from glow_service.api.routes import ROUTES
+from glow_service.api.schemas import ProblemBody
 
 JSON = {"Content-Type": "application/json"}
 

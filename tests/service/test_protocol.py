@@ -11,10 +11,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-import service.protocol
-from service.app import create_app
-from service.protocol import MAX_AHEAD, BoundedProtocol
-from service.settings import Settings
+import glow_service.protocol
+from glow_service.app import create_app
+from glow_service.protocol import MAX_AHEAD, BoundedProtocol
+from glow_service.settings import Settings
 
 BODY = b'{"query": "how do bees find the way home"}'
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -95,7 +95,7 @@ def test_an_offer_to_upgrade_whose_body_comes_in_pieces_is_read(client: httpx.Cl
 def test_a_client_that_never_reads_loses_its_permit(
     client: httpx.Client, app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service.protocol, "MAX_WRITE_S", 0.3)
+    monkeypatch.setattr(glow_service.protocol, "MAX_WRITE_S", 0.3)
     large = post(body=b'{"query": "bees", "top_k": 50}')
     connections = [connect(client, buffer=2_048) for _ in range(2)]
     for connection in connections:
@@ -133,7 +133,7 @@ def test_requests_far_ahead_of_their_answers_are_refused(client: httpx.Client) -
 def test_the_second_requests_headers_have_a_bound_too(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service.protocol, "MAX_HEAD_S", 0.3)
+    monkeypatch.setattr(glow_service.protocol, "MAX_HEAD_S", 0.3)
     with connect(client) as connection:
         connection.sendall(GET)
         assert answers(connection, 1) == [200]
@@ -144,7 +144,7 @@ def test_the_second_requests_headers_have_a_bound_too(
 def test_the_rest_of_a_refused_body_does_not_hold_the_connection(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service.protocol, "MAX_HEAD_S", 0.3)
+    monkeypatch.setattr(glow_service.protocol, "MAX_HEAD_S", 0.3)
     whole = post(body=b" " * 3_000, path=b"/nowhere")
     with connect(client) as connection:
         connection.sendall(whole[:300])

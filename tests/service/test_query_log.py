@@ -18,10 +18,10 @@ import pytest
 
 from glow.errors import ConfigError, RecordError
 from glow.query_log import LoggedQuery, read_query_log
-from service import query_log
-from service.metrics import Metrics
-from service.query_log import QueryLog
-from service.settings import Settings
+from glow_service.fragment import ResultFragment
+from glow_service.telemetry import query_log
+from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.query_log import QueryLog
 
 ROOT = Path(__file__).parent.parent.parent
 QUERY = LoggedQuery(
@@ -53,7 +53,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def open_log(path: Path, metrics: Metrics) -> Open:
     def make(**settings: Any) -> QueryLog:
-        return QueryLog(Settings(index_root=path.parent, query_log=str(path), **settings), metrics)
+        return QueryLog(metrics, str(path), **settings)
 
     return make
 
@@ -82,7 +82,10 @@ def test_what_is_read_is_what_was_logged_and_when(open_log: Open, path: Path) ->
 
 def test_hits_are_read_from_the_answer_where_it_is_given(open_log: Open, path: Path) -> None:
     log = open_log()
-    log.log(replace(QUERY, hits=()), b'"index":{},"hits":[{"rank":1,"id":"a\\"b"},{"rank":2,"id":"c"}]')
+    log.log(
+        replace(QUERY, hits=()),
+        ResultFragment(b'"index":{},"hits":[{"rank":1,"id":"a\\"b"},{"rank":2,"id":"c"}]'),
+    )
     log.close()
     assert [query.hits for query in read_query_log(path)] == [('a"b', "c")]
 
@@ -108,7 +111,7 @@ def test_a_second_run_goes_on_where_the_first_one_ended(open_log: Open, path: Pa
 
 def test_without_a_file_nothing_is_kept_or_started(tmp_path: Path, metrics: Metrics) -> None:
     threads = threading.active_count()
-    log = QueryLog(Settings(index_root=tmp_path), metrics)
+    log = QueryLog(metrics)
     log.log(QUERY)
     assert not log.wants("r1")
     assert threading.active_count() == threads
@@ -118,7 +121,7 @@ def test_without_a_file_nothing_is_kept_or_started(tmp_path: Path, metrics: Metr
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.25, 1.0])
 def test_the_sample_is_a_share_of_the_requests_and_always_the_same(open_log: Open, share: float) -> None:
-    first, second = (open_log(query_log_share=share) for _ in range(2))
+    first, second = (open_log(share=share) for _ in range(2))
     ids = [f"request-{number}" for number in range(10_000)]
     chosen = [name for name in ids if first.wants(name)]
     assert [name for name in ids if second.wants(name)] == chosen
@@ -128,7 +131,7 @@ def test_the_sample_is_a_share_of_the_requests_and_always_the_same(open_log: Ope
 
 
 def test_what_is_not_in_the_sample_is_not_written(open_log: Open, path: Path) -> None:
-    log = open_log(query_log_share=0.5)
+    log = open_log(share=0.5)
     ids = [f"request-{number}" for number in range(200)]
     for request_id in ids:
         log.log(replace(QUERY, request_id=request_id))
@@ -139,7 +142,7 @@ def test_what_is_not_in_the_sample_is_not_written(open_log: Open, path: Path) ->
 
 
 def test_full_files_are_renamed_and_the_oldest_go(open_log: Open, path: Path) -> None:
-    log = open_log(query_log_bytes=4096, query_log_files=2)
+    log = open_log(max_bytes=4096, max_files=2)
     for number in range(100):
         log.log(replace(QUERY, request_id=str(number)))
     log.close()
@@ -152,7 +155,7 @@ def test_full_files_are_renamed_and_the_oldest_go(open_log: Open, path: Path) ->
 
 
 def test_a_line_longer_than_a_file_has_one_to_itself(open_log: Open, path: Path) -> None:
-    log = open_log(query_log_bytes=4096)
+    log = open_log(max_bytes=4096)
     for request_id, text in (("r1", "short"), ("r2", "long " * 2_000), ("r3", "short")):
         log.log(replace(QUERY, request_id=request_id, query=text))
     log.close()
@@ -176,14 +179,12 @@ import sys, time
 from pathlib import Path
 from service import query_log
 from glow.query_log import LoggedQuery
-from service.metrics import Metrics
-from service.settings import Settings
+from glow_service.telemetry.metrics import Metrics
 query_log.WRITE_EVERY_S = 0.001
 path, name, size, files, count = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])
-settings = Settings(index_root=path.parent, query_log=str(path), query_log_bytes=size, query_log_files=files)
 metrics = Metrics()
 query_log.CLOSE_WITHIN_S = 50.0  # a busy machine must not cut the last lines short
-log = query_log.QueryLog(settings, metrics)
+log = query_log.QueryLog(metrics, str(path), max_bytes=size, max_files=files)
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(count):
@@ -247,13 +248,13 @@ def test_a_folder_that_goes_is_told_once_and_counted_and_writing_goes_on_when_it
     folder = tmp_path / "logs"
     folder.mkdir()
     path = folder / "queries.jsonl"
-    log = QueryLog(Settings(index_root=tmp_path, query_log=str(path)), metrics)
+    log = QueryLog(metrics, str(path))
     path.unlink()
     folder.rmdir()
     for expected in (1, 2):
         log.log(QUERY)
         wait_until(lambda: lost(metrics, "not_written") == expected)  # noqa: B023 - waited for at once
-    assert [record.name for record in caplog.records] == ["service.query_log"]
+    assert [record.name for record in caplog.records] == ["glow_service.telemetry.query_log"]
     folder.mkdir()
     log.log(replace(QUERY, request_id="r2"))
     log.close()
@@ -265,7 +266,7 @@ def test_a_file_that_cannot_be_written_is_an_error_at_the_start(
     tmp_path: Path, metrics: Metrics, name: str
 ) -> None:
     with pytest.raises(ConfigError, match=r"--query-log .*cannot write to .*name a file in a folder"):
-        QueryLog(Settings(index_root=tmp_path, query_log=str(tmp_path / name)), metrics)
+        QueryLog(metrics, str(tmp_path / name))
 
 
 def test_a_disk_that_hangs_fills_the_line_and_nobody_waits(
@@ -298,7 +299,7 @@ def test_a_query_that_is_no_json_is_lost_alone(open_log: Open, path: Path, metri
 
 
 def test_logging_costs_less_than_20_microseconds(open_log: Open) -> None:
-    log = open_log(query_log_share=0.5)
+    log = open_log(share=0.5)
     costs = []
     for batch in range(20):
         ids = [f"{batch}-{number}" for number in range(100)]

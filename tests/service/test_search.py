@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glow.search import Index
-from service.api.schemas import DocumentBody, SearchResult
+from glow_service.api.schemas import DocumentBody, SearchResult
 
 TEXT = "Honey bees find the way home by the sun, by landmarks and by the smell of their hive."
 QUERY = "how do bees find the way home"

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
 from glow.errors import ConfigError
-from service.__main__ import command
-from service.settings import Settings, settings_table
+from glow_service.__main__ import command
+from glow_service.settings import Settings, settings_table
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_what_info_shows_holds_neither_secrets_nor_paths(tmp_path: Path) -> None
 def test_processes_and_threads_follow_the_cores(
     monkeypatch: pytest.MonkeyPatch, cores: int, device: Any, processes: int, threads: int
 ) -> None:
-    monkeypatch.setattr("service.settings._cores", lambda: cores)
+    monkeypatch.setattr("glow_service.settings._cores", lambda: cores)
     settings = Settings(index_root=Path("somewhere"), device=device)
     assert (settings.processes, settings.threads) == (processes, threads)
     assert Settings(index_root=Path("somewhere"), workers=3, search_threads=5).processes == 3
@@ -131,7 +131,7 @@ def test_processes_and_threads_follow_the_cores(
 def test_a_containers_quota_counts_as_its_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text, cores in (("150000 100000", 2), ("50000 100000", 1), ("max 100000", 4), ("", 4)):
         (tmp_path / "cpu.max").write_text(text)
-        monkeypatch.setattr("service.settings.CPU_QUOTA", tmp_path / "cpu.max")
+        monkeypatch.setattr("glow_service.settings.CPU_QUOTA", tmp_path / "cpu.max")
         monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
         assert Settings(index_root=Path("somewhere")).processes == cores
 

@@ -22,10 +22,10 @@ from glow.artifact import IndexRoot
 from glow.artifact.model import QUERY_TOWER
 from glow.errors import ArtifactError, IntegrityError, MismatchError
 from glow.search import Index
-from service.app import create_app
-from service.metrics import Metrics
-from service.resources import Resources
-from service.settings import Settings
+from glow_service.app import create_app
+from glow_service.live.resources import Resources
+from glow_service.settings import Settings
+from glow_service.telemetry.metrics import Metrics
 
 BODY = b'{"query": "honey bees"}'
 HEAD = (
@@ -91,11 +91,11 @@ def test_a_tower_of_another_model_is_refused(index_copy: Path, index: Index) -> 
     other = index.manifest.model_copy(update={"parents": {"model": {**parent, "files": files}}})
     (folder / "manifest.json").write_bytes(other.to_bytes())
     with pytest.raises(MismatchError, match=QUERY_TOWER):
-        Resources(Settings(index_root=index_copy), Metrics()).load()
+        Resources(index_copy, Metrics()).load()
 
 
 def test_a_load_that_fails_leaves_the_live_index_as_it_was(index_copy: Path) -> None:
-    resources = Resources(Settings(index_root=index_copy), Metrics())
+    resources = Resources(index_copy, Metrics())
     live = resources.load()
     flip(live_folder(index_copy) / "vectors.faiss")
     with pytest.raises(IntegrityError):
@@ -178,7 +178,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
     serve_app: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("service.readiness.FRESH_S", 60.0)
+    monkeypatch.setattr("glow_service.live.readiness.FRESH_S", 60.0)
     app = make_app(index_copy)
     with serve_app(app) as client:
         while client.get("/readyz").status_code != 200:
@@ -188,7 +188,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         documents._uri = documents._uri.replace("documents.sqlite", "gone.sqlite")
         documents._local, documents._spare = type(documents._local)(), None
         assert client.get("/readyz").status_code == 200  # an answer counts for a moment
-        monkeypatch.setattr("service.readiness.FRESH_S", 0.0)
+        monkeypatch.setattr("glow_service.live.readiness.FRESH_S", 0.0)
         refused = client.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
         assert "documents" in refused.json()["detail"]
@@ -199,7 +199,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         assert client.get("/healthz").status_code == 200
 
 
-def test_a_worker_that_cannot_start_again_does_not_end_its_mates(
+def test_a_worker_that_cannot_start_again_does_not_end_the_others(
     index_copy: Path, run_server: Callable[..., Any]
 ) -> None:
     with run_server("--index-root", index_copy, "--workers", 2) as server:
@@ -230,7 +230,7 @@ def test_workers_end_with_a_supervisor_that_was_killed(
 
 def test_a_stop_does_not_wait_for_a_load(toy_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr("service.resources.Index.open", lambda *_: gate.wait(60))
+    monkeypatch.setattr("glow_service.live.resources.Index.open", lambda *_: gate.wait(60))
     config = uvicorn.Config(create_app(Settings(index_root=toy_index), lambda: None), port=0, log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

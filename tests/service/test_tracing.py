@@ -17,9 +17,8 @@ import pytest
 
 from glow import __version__
 from glow.errors import ConfigError
-from service.metrics import Metrics
-from service.settings import Settings
-from service.tracing import FinishedRequest, Tracer
+from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.tracing import FinishedRequest, Tracer
 
 ROOT = Path(__file__).parent.parent.parent
 wire = pytest.importorskip(
@@ -89,14 +88,14 @@ def attributes(holder: Any) -> dict[str, Any]:
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in holder.attributes}
 
 
-def settings(**values: Any) -> Settings:
-    return Settings(index_root=Path(), **{"otel_share": 1.0, **values})
+def make_tracer(endpoint: str = "", share: float = 1.0, **more: Any) -> Tracer:
+    return Tracer(endpoint, share, **more)
 
 
 def send(*requests: FinishedRequest) -> Collector:
     """What a collector gets of these requests."""
     with collecting() as collector:
-        tracer = Tracer(settings(otel_endpoint=collector.url))
+        tracer = make_tracer(collector.url)
         for request in requests:
             tracer.record(request)
         tracer.close()
@@ -188,7 +187,7 @@ def test_a_header_that_is_none_begins_a_new_trace(header: str) -> None:
 
 def test_the_caller_decides_whether_a_trace_that_it_began_is_kept() -> None:
     for share in (0.0, 1.0):
-        tracer = Tracer(settings(otel_endpoint="http://127.0.0.1:9", otel_share=share))
+        tracer = make_tracer("http://127.0.0.1:9", share)
         assert tracer.wants(f"00-{TRACE}-{PARENT}-01")
         assert not tracer.wants(f"00-{TRACE}-{PARENT}-00")
         assert [tracer.wants(header) for header in WRONG] == [share == 1.0] * len(WRONG)
@@ -196,7 +195,7 @@ def test_the_caller_decides_whether_a_trace_that_it_began_is_kept() -> None:
 
 
 def test_of_requests_without_a_trace_a_share_is_taken() -> None:
-    tracer = Tracer(settings(otel_endpoint="http://127.0.0.1:9", otel_share=0.2), seed=7)
+    tracer = make_tracer("http://127.0.0.1:9", 0.2, seed=7)
     assert sum(tracer.wants("") for _ in range(10_000)) == pytest.approx(2_000, abs=160)
     tracer.close()
 
@@ -219,7 +218,7 @@ def dead_port() -> socket.socket:
 @pytest.mark.parametrize("make", [silent_port, dead_port])
 def test_a_collector_that_does_not_answer_slows_nothing(make: Callable[[], socket.socket]) -> None:
     with make() as port:
-        tracer = Tracer(settings(otel_endpoint=f"http://127.0.0.1:{port.getsockname()[1]}"))
+        tracer = make_tracer(f"http://127.0.0.1:{port.getsockname()[1]}")
         took = []
         for _ in range(2_000):  # 8,000 spans: more than may wait
             started = time.perf_counter()
@@ -234,12 +233,12 @@ def test_a_collector_that_does_not_answer_slows_nothing(make: Callable[[], socke
 def test_spans_that_a_collector_refuses_are_counted_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     with collecting(status=400) as collector:
-        tracer = Tracer(settings(otel_endpoint=collector.url), metrics.spans_lost.inc)
+        tracer = make_tracer(collector.url, count_lost=metrics.spans_lost.inc)
         for _ in range(300):  # more than one export
             tracer.record(FINISHED)
         tracer.close()
     assert metrics.registry.get_sample_value("glow_spans_lost_total") == 1_200
-    assert [record.name for record in caplog.records] == ["service.tracing"]
+    assert [record.name for record in caplog.records] == ["glow_service.telemetry.tracing"]
 
 
 def test_a_request_that_makes_no_span_costs_a_log_line_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -253,13 +252,13 @@ def test_a_request_that_makes_no_span_costs_a_log_line_and_no_error(caplog: pyte
 )
 def test_an_endpoint_that_is_no_http_address_is_an_error(endpoint: str) -> None:
     with pytest.raises(ConfigError, match=r"--otel-endpoint .*expected an address such as http://"):
-        Tracer(settings(otel_endpoint=endpoint))
+        make_tracer(endpoint)
 
 
 @pytest.mark.parametrize("ending", ["/", "/v1/traces"])
 def test_the_path_of_traces_is_added_where_it_is_not_there(ending: str) -> None:
     with collecting() as collector:
-        tracer = Tracer(settings(otel_endpoint=collector.url + ending))
+        tracer = make_tracer(collector.url + ending)
         tracer.record(FINISHED)
         tracer.close()
     assert collector.paths == ["/v1/traces"]
@@ -267,7 +266,7 @@ def test_the_path_of_traces_is_added_where_it_is_not_there(ending: str) -> None:
 
 def run_apart(script: str) -> str:
     """What a fresh process prints."""
-    head = "import sys\nfrom pathlib import Path\nfrom service.settings import Settings\n"
+    head = "import sys\nfrom pathlib import Path\nfrom glow_service.settings import Settings\n"
     done = subprocess.run(
         [sys.executable, "-c", head + script],
         cwd=ROOT,
@@ -282,9 +281,9 @@ def run_apart(script: str) -> str:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("service.tracing", ("opentelemetry",)),
+        ("glow_service.telemetry.tracing", ("opentelemetry",)),
         (
-            "service.app",
+            "glow_service.app",
             ("opentelemetry.exporter",),
         ),  # FastAPI and redis import other parts of their own accord
     ],
@@ -292,8 +291,8 @@ def run_apart(script: str) -> str:
 def test_without_an_endpoint_opentelemetry_is_not_imported(module: str, unwanted: tuple[str, ...]) -> None:
     script = f"""
 import {module}
-from service.tracing import FinishedRequest, Tracer
-tracer = Tracer(Settings(index_root=Path(), otel_share=1.0))
+from glow_service.telemetry.tracing import FinishedRequest, Tracer
+tracer = Tracer("", 1.0)
 tracer.record(FinishedRequest("GET", "/", 200, "r", 1.0, {{}}))
 print(tracer.wants(""), [name for name in sys.modules if name.startswith({unwanted!r})])
 tracer.close()
@@ -309,9 +308,9 @@ class Refuse:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Refuse())
 from glow.errors import DependencyError
-from service.tracing import Tracer
+from glow_service.telemetry.tracing import Tracer
 try:
-    Tracer(Settings(index_root=Path(), otel_endpoint="http://127.0.0.1:4318"))
+    Tracer("http://127.0.0.1:4318", 1.0)
 except DependencyError as error:
     print(error)
 """
@@ -321,8 +320,8 @@ except DependencyError as error:
 
 
 def test_a_request_that_is_not_traced_costs_next_to_nothing() -> None:
-    off = Tracer(settings())
-    on = Tracer(settings(otel_endpoint="http://127.0.0.1:9", otel_share=0.0))
+    off = make_tracer()
+    on = make_tracer("http://127.0.0.1:9", 0.0)
     for tracer, limit in ((off, 2e-6), (on, 10e-6)):
         costs = []
         for _ in range(20):

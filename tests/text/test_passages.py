@@ -13,13 +13,7 @@ from glow.errors import ConfigError
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
 from glow.text import Preprocessor, Weighting, WordPieces
-from glow.text.passages import (
-    PassageCutter,
-    PassageOptions,
-    body_field,
-    body_text,
-    passage_document,
-)
+from glow.text.passages import PassageCutter, PassageOptions, body_field, body_text, passage_document
 from glow.text.words import Unit
 
 Make = Callable[..., Preprocessor]

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from glow.nn import TowerConfig, TwoTowers
 from glow.text import Preprocessor, WordPieces
 from glow.training.config import TrainConfig
-from glow.training.data import Collection, PairBatches, count_terms, read_collection
+from glow.training.data.dataset import Collection, PairBatches, count_terms, read_collection
 from glow.training.loop import Trainer
 from glow.training.watch import Watch
 from tests.training.grid_files import MakeGrid, grid_maker

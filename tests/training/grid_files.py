@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from glow.training.grid import planned
-from glow.training.grid_results import append
+from research.grid.grid import planned
+from research.grid.results import append
 
 MakeGrid = Callable[..., Path]
 PLAIN = '[weighting]\nformula = "none"\n[towers]\ninit_layers = [0, 1]\n'

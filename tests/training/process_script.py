@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from glow.nn import TwoTowers, bert_config
 from glow.text import Preprocessor, WordPieces
 from glow.training.config import TrainConfig
-from glow.training.data import PairBatches, count_terms, read_collection
+from glow.training.data.dataset import PairBatches, count_terms, read_collection
 from glow.training.loop import Trainer
 from glow.training.watch import Watch
 

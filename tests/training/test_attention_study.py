@@ -16,10 +16,13 @@ from glow.runtime import Model
 from glow.text import Preprocessor, WeightedTokens, Weighting, WordPieces
 from glow.text.batch import pad
 from glow.text.bm25 import idf_smooth
-from glow.training import attention_report
 from glow.training.__main__ import app
-from glow.training.attention_report import MAX_PANELS, draw_study, study_markdown
-from glow.training.attention_study import (
+from glow.training.checkpoint import save_checkpoint
+from glow.training.from_model import read_towers
+from research.attention import report as attention_report
+from research.attention.report import MAX_PANELS, draw_study, study_markdown
+from research.attention.studied import Choice, CorpusTerms, StudiedModel, open_studied, read_texts
+from research.attention.study import (
     Attended,
     Rows,
     Score,
@@ -29,9 +32,6 @@ from glow.training.attention_study import (
     token_scores,
     word_scores,
 )
-from glow.training.checkpoint import save_checkpoint
-from glow.training.from_model import read_towers
-from glow.training.studied import Choice, CorpusTerms, StudiedModel, open_studied, read_texts
 
 BEES = "toy/0"
 

@@ -8,7 +8,7 @@ import torch
 
 from glow.collection import read_documents
 from glow.errors import ArtifactNotFoundError
-from glow.evaluation.dense import DenseOptions, DenseRetriever
+from glow.evaluation.retrieval.dense import DenseOptions, DenseRetriever
 from glow.evaluation.task import Corpus
 from glow.nn import TowerConfig, TwoTowers
 from glow.records import Document, Query

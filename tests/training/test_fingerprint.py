@@ -9,7 +9,7 @@ import torch
 
 from glow.records import Document
 from glow.training.config import TrainConfig
-from glow.training.data import Collection
+from glow.training.data.dataset import Collection
 from glow.training.fingerprint import fingerprint, parameters_hash
 
 CONFIG = TrainConfig(name="x")

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from glow.errors import ConfigError, InputError, MismatchError
 from glow.training.__main__ import app
-from glow.training.grid import planned, run
-from glow.training.grid_report import grid_tables
-from glow.training.grid_results import append, finished, same_data
+from research.grid.grid import planned, run
+from research.grid.report import grid_tables
+from research.grid.results import append, finished, same_data
 from tests.training.grid_files import PLAIN, WARM, MakeGrid, result, results_of
 
 
@@ -62,7 +62,7 @@ def test_results_on_files_that_changed_are_refused(
 ) -> None:
     """What a run computes does not matter here; its name and configuration are those of the plan."""
     monkeypatch.setattr(
-        "glow.training.grid._result",
+        "research.grid.grid._result",
         lambda item, *rest: result(variant=item.variant, seed=item.key[0], config=item.key[1]),
     )
     data, out = tmp_path / "toy", tmp_path / "results.jsonl"
@@ -98,7 +98,7 @@ def test_shards_do_every_run_exactly_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a run computes does not matter here and is left out."""
-    monkeypatch.setattr("glow.training.grid._result", lambda item, *rest: result(seed=item.config.seed))
+    monkeypatch.setattr("research.grid.grid._result", lambda item, *rest: result(seed=item.config.seed))
     grid = make_grid("seeds = 3\n[more_seeds]\nwarm = 4")
     done = []
     for shard in range(3):

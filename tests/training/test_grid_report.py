@@ -3,9 +3,9 @@
 import pytest
 
 from glow.errors import MismatchError
-from glow.training.grid import planned
-from glow.training.grid_report import grid_tables, interval, share_of_steps
-from glow.training.grid_results import append
+from research.grid.grid import planned
+from research.grid.report import grid_tables, interval, share_of_steps
+from research.grid.results import append
 from tests.training.grid_files import MakeGrid, result, results_of
 
 

@@ -12,9 +12,9 @@ from glow.errors import ConfigError, InputError, MismatchError
 from glow.text import Preprocessor
 from glow.training.checkpoint import load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
-from glow.training.data import Collection, read_collection
-from glow.training.grid import GridConfig
+from glow.training.data.dataset import Collection, read_collection
 from glow.training.loop import Trainer
+from research.grid.grid import GridConfig
 
 MakeTrainer = Callable[..., Trainer]
 MakeConfig = Callable[..., TrainConfig]

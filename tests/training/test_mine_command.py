@@ -12,13 +12,10 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.runtime import Model
 from glow.text import Preprocessor
 from glow.training.checkpoint import save_checkpoint
-from glow.training.commands_data import mine_command
+from glow.training.commands.data import mine_command
 from glow.training.config import TrainConfig
-from glow.training.data import read_collection
-from glow.training.negatives import (
-    read_header,
-    read_negatives,
-)
+from glow.training.data.dataset import read_collection
+from glow.training.negatives.negatives import read_header, read_negatives
 from glow.training.train import TrainInputs, train
 from tests.training.mined_folder import SCHEMA, write_mined_folder
 

@@ -11,8 +11,8 @@ import pytest
 
 from glow.errors import InputError, IntegrityError
 from glow.schema import FieldSchema, FieldSpec
-from glow.training.msmarco import is_msmarco, read_msmarco
-from glow.training.msmarco_documents import INDEX, MsMarcoDocuments, Rejects, _scan
+from glow.training.data.msmarco import is_msmarco, read_msmarco
+from glow.training.data.msmarco_documents import INDEX, MsMarcoDocuments, Rejects, _scan
 from tests.training.msmarco_files import DOCUMENTS, GOOD, SCHEMA, run_line, write_folder
 
 
@@ -242,7 +242,7 @@ def test_processes_that_start_together_make_one_index(
         time.sleep(0.3)
         return _scan(path, found)
 
-    monkeypatch.setattr("glow.training.msmarco_documents._scan", slow)
+    monkeypatch.setattr("glow.training.data.msmarco_documents._scan", slow)
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=read_msmarco, args=(folder, "train", SCHEMA, cache)) for _ in range(3)]
     for worker in workers:

@@ -11,8 +11,8 @@ from glow.errors import MismatchError
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, Weighting, WordPieces
 from glow.training.config import TrainConfig
-from glow.training.data import PairBatches, count_terms
-from glow.training.msmarco import labelled_pairs, read_msmarco
+from glow.training.data.dataset import PairBatches, count_terms
+from glow.training.data.msmarco import labelled_pairs, read_msmarco
 from glow.training.train import TrainInputs, train
 from tests.training.msmarco_files import SCHEMA, write_folder
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from glow.errors import ConfigError, FormatError, MismatchError, RecordError
-from glow.evaluation.lexical import LexicalRetriever
+from glow.evaluation.retrieval.lexical import LexicalRetriever
 from glow.records import Document, Query
 from glow.schema import FieldSchema
-from glow.training.data import Collection, read_collection
+from glow.training.data.dataset import Collection, read_collection
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
-from glow.training.mining import MiningOptions, mine
-from glow.training.negatives import (
+from glow.training.negatives.mining import MiningOptions, mine
+from glow.training.negatives.negatives import (
     QueryNegatives,
     documents_hash,
     match_negatives,

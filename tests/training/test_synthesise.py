@@ -16,14 +16,14 @@ from glow.errors import ArtifactNotFoundError, ConfigError, InputError, Mismatch
 from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
-from glow.training.candidates import KINDS, Candidate, KeywordCounts, candidates, choose, without
-from glow.training.commands_data import synthesise_command
+from glow.training.commands.data import synthesise_command
 from glow.training.config import TrainConfig
-from glow.training.data import read_collection
+from glow.training.data.dataset import read_collection
 from glow.training.encode import EncodeOptions, open_source
 from glow.training.from_model import read_towers
-from glow.training.round_trip import RoundTrip
-from glow.training.synthesise import SynthesisOptions, synthesise
+from glow.training.synthesis.candidates import KINDS, Candidate, KeywordCounts, candidates, choose, without
+from glow.training.synthesis.round_trip import RoundTrip
+from glow.training.synthesis.synthesise import SynthesisOptions, synthesise
 from glow.training.train import _go_on
 
 SCHEMA = FieldSchema.preset("glow-default")

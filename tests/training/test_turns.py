@@ -10,8 +10,8 @@ import pytest
 
 from glow.errors import InputError
 from glow.training.config import TrainConfig
+from glow.training.data.turns import one_at_a_time
 from glow.training.train import TrainInputs, _synthesised
-from glow.training.turns import one_at_a_time
 
 
 def together(work: Callable[[], None], processes: int = 2) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from glow.text import Preprocessor
 from glow.training.config import TrainConfig, WatchConfig
-from glow.training.data import Collection
+from glow.training.data.dataset import Collection
 from glow.training.loop import Trainer
 from glow.training.run_folder import read_metrics
 from glow.training.watch import Watch, reciprocal_ranks

@@ -12,10 +12,10 @@ import pytest
 import typer
 
 from glow.query_log import LoggedQuery, read_query_log
-from index_builder.cli import app
-from service.metrics import Metrics
-from service.query_log import QueryLog
-from service.settings import Settings
+from glow_index_builder.commands.app import app
+from glow_service.settings import Settings
+from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.query_log import QueryLog
 
 DAY_S = 86_400
 pytestmark = pytest.mark.parametrize("system", ["docs: query-log"], indirect=True, scope="session")
@@ -45,8 +45,7 @@ def gather(job: Any, tmp_path: Path) -> Any:
 
 def write(path: Path, *queries: str, max_bytes: int = 1 << 20) -> None:
     """Writes a log as the service does."""
-    settings = Settings(index_root=Path(), query_log=str(path), query_log_bytes=max_bytes)
-    log = QueryLog(settings, Metrics())
+    log = QueryLog(Metrics(), str(path), max_bytes=max_bytes)
     for query in queries:
         log.log(LoggedQuery("r1", query, "dense", 10, 0, "v1", 3.25))
     log.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from index_builder.cli import app
+from glow_index_builder.commands.app import app
 
 VARIABLES = {"INDEX_ROOT", "KEEP_VERSIONS", "BUILD_THREADS"}
 DOCKER = Path(__file__).parents[3] / "docker"

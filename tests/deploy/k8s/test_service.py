@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from service.app import create_app
-from service.metrics import Metrics
-from service.readiness import LONGEST_S
-from service.settings import ENV_PREFIX, Settings, settings_table
+from glow_service.app import create_app
+from glow_service.live.readiness import LONGEST_S
+from glow_service.settings import ENV_PREFIX, Settings, settings_table
+from glow_service.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[3]
 

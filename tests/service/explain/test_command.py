@@ -13,12 +13,12 @@ from glow.artifact import IndexRoot, read_manifest
 from glow.records import Document
 from glow.search import Index, SearchParams
 from glow.text.highlight import Highlighter
-from service.calls import SearchCall
-from service.errors import NotAvailableError
-from service.explain.__main__ import app
-from service.explain.reasons import explain, require_explainer
-from service.explain.tables import Explained, as_tables
-from service.pipeline import search
+from glow_service.errors import NotAvailableError
+from glow_service.explain.__main__ import app
+from glow_service.explain.tables import Explained, as_tables
+from glow_service.search.calls import SearchCall
+from glow_service.search.explanations import explain, require_explainer
+from glow_service.search.session import SearchSession
 
 QUERY = "how do bees find the way home"
 
@@ -68,7 +68,11 @@ def as_json(root: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_the_hits_of_a_search_are_explained_in_its_order(toy_index: Path, index: Index) -> None:
-    hits = search(index, SearchCall(QUERY, top_k=3, offset=0, candidates=200, params=SearchParams())).hits
+    hits = (
+        SearchSession(index, SearchCall(QUERY, top_k=3, offset=0, candidates=200, params=SearchParams()))
+        .run()
+        .hits
+    )
     found = as_json(toy_index, "--top-k", "3", "--leave-one-out")
     assert [hit["id"] for hit in found["hits"]] == [hit.document.id for hit in hits]
     for hit, expected in zip(found["hits"], hits, strict=True):
@@ -149,7 +153,9 @@ def test_a_missing_index_is_exit_code_3(tmp_path: Path) -> None:
 def test_a_search_that_does_not_ask_opens_nothing(toy_index: Path) -> None:
     root = IndexRoot(toy_index)
     fresh = Index.open(root.folder(root.current()))
-    found = search(fresh, SearchCall(QUERY, top_k=3, offset=0, candidates=10, params=SearchParams()))
+    found = SearchSession(
+        fresh, SearchCall(QUERY, top_k=3, offset=0, candidates=10, params=SearchParams())
+    ).run()
     assert fresh.explainer is not None
     assert not fresh.explainer.is_open
     explain(fresh, QUERY, [hit.document for hit in found.hits])

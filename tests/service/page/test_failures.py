@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.app import create_app
-from service.settings import Settings
+from glow_service.app import create_app
+from glow_service.settings import Settings
 
 
 def test_a_refusal_says_what_to_do(tab: Any) -> None:

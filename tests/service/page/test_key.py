@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 from playwright.sync_api import Page
 
-from service.app import create_app
-from service.settings import Settings
+from glow_service.app import create_app
+from glow_service.settings import Settings
 
 KEY = "the-key-of-this-test"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.app import create_app
-from service.settings import Settings
+from glow_service.app import create_app
+from glow_service.settings import Settings
 
 
 def test_a_search_from_the_keyboard_shows_results_weights_and_timings(tab: Any) -> None:
@@ -125,7 +125,7 @@ def test_no_page_where_it_is_switched_off(toy_index: Path, serve_app: Callable[.
 
 
 def test_every_file_that_the_page_names_is_served_and_no_other(http: Any) -> None:
-    from service.api.page import PAGE_FILES
+    from glow_service.api.page import PAGE_FILES
 
     folder = Path(__file__).parent.parent.parent.parent / "service" / "page"
     assert {name for name, _ in PAGE_FILES.values()} == {path.name for path in folder.iterdir()}

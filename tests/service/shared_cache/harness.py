@@ -13,9 +13,8 @@ from typing import Any
 
 import redis
 
-from service.cache import Cache
-from service.metrics import Metrics
-from service.settings import Settings
+from glow_service.cache import Cache
+from glow_service.telemetry.metrics import Metrics
 from tests.ports import free_port
 
 KEY = b"glow:1:page:abc"
@@ -75,9 +74,9 @@ def counts(metrics: Metrics, kind: str = "page") -> dict[str, int]:
 @asynccontextmanager
 async def open_cache(url: str, **settings: Any) -> AsyncIterator[tuple[Cache, Metrics]]:
     """A cache with Redis alone, so that every call reaches it."""
-    values = {"cache_entries": 0, "redis_timeout_ms": round(TIMEOUT_S * 1_000), **settings}
+    values = {"entries": 0, "redis_timeout_ms": round(TIMEOUT_S * 1_000), **settings}
     metrics = Metrics()
-    cache = Cache(Settings(index_root=Path("unused"), redis_url=url, **values), metrics)
+    cache = Cache(metrics, redis_url=url, **values)
     try:
         yield cache, metrics
     finally:

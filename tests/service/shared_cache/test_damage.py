@@ -6,17 +6,10 @@ import tracemalloc
 
 import pytest
 
-from service.cache.breaker import FAILURES_TO_OPEN
-from service.cache.envelope import seal
-from service.cache.shared import MAX_VALUE_BYTES
-from tests.service.shared_cache.harness import (
-    KEY,
-    RedisServer,
-    counts,
-    open_cache,
-    run,
-    until,
-)
+from glow_service.cache.breaker import FAILURES_TO_OPEN
+from glow_service.cache.envelope import seal
+from glow_service.cache.shared import MAX_VALUE_BYTES
+from tests.service.shared_cache.harness import KEY, RedisServer, counts, open_cache, run, until
 
 
 def test_values_too_large_are_not_sent(server: RedisServer) -> None:

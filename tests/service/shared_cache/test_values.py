@@ -6,17 +6,10 @@ import subprocess
 
 import pytest
 
-from service.cache.breaker import FAILURES_TO_OPEN
-from service.cache.envelope import seal
+from glow_service.cache.breaker import FAILURES_TO_OPEN
+from glow_service.cache.envelope import seal
 from tests.ports import free_port
-from tests.service.shared_cache.harness import (
-    KEY,
-    RedisServer,
-    counts,
-    open_cache,
-    run,
-    until,
-)
+from tests.service.shared_cache.harness import KEY, RedisServer, counts, open_cache, run, until
 
 
 def test_what_one_worker_puts_another_finds(server: RedisServer) -> None:
@@ -62,7 +55,7 @@ def test_a_redis_hit_is_local_the_next_time(server: RedisServer) -> None:
     server.client().set(KEY, seal(KEY, b"value"))
 
     async def test() -> None:
-        async with open_cache(server.url, cache_entries=10) as (cache, metrics):
+        async with open_cache(server.url, entries=10) as (cache, metrics):
             for _ in range(3):
                 assert await cache.get("page", KEY) == b"value"
             assert counts(metrics) == {"hit": 1}

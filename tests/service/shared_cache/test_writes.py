@@ -4,9 +4,9 @@ import asyncio
 import signal
 import time
 
-from service.cache.breaker import FAILURES_TO_OPEN
-from service.cache.shared import MAX_VALUE_BYTES
-from service.cache.writer import MAX_WAITING
+from glow_service.cache.breaker import FAILURES_TO_OPEN
+from glow_service.cache.shared import MAX_VALUE_BYTES
+from glow_service.cache.writer import MAX_WAITING
 from tests.service.shared_cache.harness import (
     KEY,
     SLACK_S,

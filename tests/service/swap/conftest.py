@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from glow.artifact import MANIFEST_FILE, IndexRoot, read_manifest
 from glow.artifact.manifest import FileRecord
-from index_builder.cli import app as index_builder
-from service.app import create_app
-from service.settings import Settings
-from service.state import Service
+from glow_index_builder.commands.app import app as index_builder
+from glow_service.app import create_app
+from glow_service.settings import Settings
+from glow_service.state import Service
 
 ADMIN_KEY = "admin-key-of-the-test"
 ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from glow.artifact import MANIFEST_FILE, read_manifest
-from service.metrics import Metrics
-from service.resources import OpenVersion, Resources
-from service.settings import Settings
-from service.swap import Swap
-from service.workers import Mates
+from glow_service.live.resources import OpenVersion, Resources
+from glow_service.live.swap import Swap
+from glow_service.live.workers import WorkerGroup
+from glow_service.settings import Settings
+from glow_service.telemetry.metrics import Metrics
 
 Serve = Callable[..., AbstractContextManager[Any]]
 Until = Callable[..., None]
@@ -149,10 +149,9 @@ class Interrupted(Resources):
 @pytest.fixture
 def parts(versions: Any) -> tuple[Interrupted, Swap, Metrics]:
     metrics = Metrics()
-    settings = Settings(index_root=versions.path, warmup_queries=0)
-    resources = Interrupted(settings, metrics)
+    resources = Interrupted(versions.path, metrics, warmup_queries=0)
     resources.load()
-    return resources, Swap(settings, resources, metrics, Mates()), metrics
+    return resources, Swap(versions.path, resources, metrics, WorkerGroup()), metrics
 
 
 def outcomes(metrics: Metrics) -> dict[str, int]:

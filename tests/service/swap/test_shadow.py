@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from service.shadow import mean_difference, overlap
+from glow_service.fragment import ResultFragment
+from glow_service.live.shadow import mean_difference, overlap
 
 Serve = Callable[..., AbstractContextManager[Any]]
 Until = Callable[..., None]
@@ -67,11 +68,11 @@ def test_a_full_line_drops_and_a_share_is_a_share(versions: Any, serve: Serve, u
     versions.add("a2")
     with serve(shadow_version="a2", shadow_share=0.5) as served:
         until(lambda: has_candidate(served, "a2"))
-        shadow, page = served.service.shadow, b'"hits":[]'
+        shadow, result = served.service.shadow, ResultFragment(b'"hits":[]')
         ids = [random.Random(number).randbytes(8).hex() for number in range(2_000)]  # noqa: S311 - no secrets
         started = time.perf_counter()
         for request_id in ids:
-            shadow.offer(request_id, {"query": "honey bees"}, page)
+            shadow.offer(request_id, {"query": "honey bees"}, result)
         assert time.perf_counter() - started < 0.5
         until(lambda: count(served, "compared") >= 32)
         time.sleep(0.1)
@@ -85,8 +86,8 @@ def test_what_the_candidate_cannot_do_is_counted_as_failed(versions: Any, serve:
     with serve(shadow_version="a2", shadow_share=1.0) as served:
         until(lambda: has_candidate(served, "a2"))
         body = {"query": "bees", "filter": {"field": "of another index", "eq": "en"}}
-        served.service.shadow.offer("a request", body, b'"hits":[]')
-        served.service.shadow.offer("another", {"query": "bees"}, b"no JSON")
+        served.service.shadow.offer("a request", body, ResultFragment(b'"hits":[]'))
+        served.service.shadow.offer("another", {"query": "bees"}, ResultFragment(b"no JSON"))
         until(lambda: count(served, "failed") == 2)
         assert served.search().status_code == 200
         until(lambda: count(served, "compared") == 1)

@@ -202,7 +202,7 @@ def test_the_check_of_freeing_notices_one_who_keeps_the_old_version(
 def test_a_version_that_is_kept_in_a_circle_is_collected_in_the_end(
     versions: Any, serve: Serve, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.held.COLLECT_AFTER_S", 0.1)
+    monkeypatch.setattr("glow_service.live.held.COLLECT_AFTER_S", 0.1)
     with serve() as served, no_collector():
         circle: dict[str, Any] = {"index": served.service.resources.live()}
         circle["self"] = circle

@@ -1,0 +1,155 @@
+"""What the commands of evaluation share: options, reading of runs, output, and errors as one line."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from glow.errors import ConfigError, GlowError, InputError
+from glow.evaluation.comparison import Unseen, unseen_queries
+from glow.evaluation.judgements import read_judgements
+from glow.evaluation.measures import Evaluation
+from glow.evaluation.runs import Run, read_run
+from glow.records import Qrel
+
+__all__ = [
+    "TOP_K",
+    "JsonFile",
+    "MarkdownFile",
+    "Measures",
+    "PerQuery",
+    "Qrels",
+    "Rel",
+    "UnseenIn",
+    "check_per_query",
+    "emit",
+    "errors",
+    "guard",
+    "guarded",
+    "read_runs",
+    "run_labels",
+    "sibling_split",
+    "unseen_part",
+]
+
+# Twice as deep as R@100 looks: fusion needs candidates from below the depth at which it is measured.
+TOP_K = 200
+errors = Console(stderr=True, soft_wrap=True, highlight=False)
+
+Measures = Annotated[
+    list[str],
+    typer.Option(
+        "--measures",
+        help="Measures as ir-measures spells them, NCG@k, ERR@k, or `papers`; in one string or several times.",
+    ),
+]
+Rel = Annotated[
+    int, typer.Option("--rel", help="Lowest relevant grade, for RR, R, P, Success and their like.")
+]
+Qrels = Annotated[Path, typer.Option("--qrels", help="Judgements: a BEIR qrels/SPLIT.tsv or a TREC file.")]
+UnseenIn = Annotated[
+    str | None,
+    typer.Option(
+        "--unseen",
+        metavar="SPLIT",
+        help="Report apart the queries none of whose relevant documents is relevant to a query of SPLIT.",
+    ),
+]
+PerQuery = Annotated[bool, typer.Option("--per-query", help="Add each query's values to the JSON.")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Write the report as JSON; `-` is standard output.")
+]
+MarkdownFile = Annotated[
+    Path | None, typer.Option("--markdown", help="Write the report as Markdown; `-` is standard output.")
+]
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """What GLOW raises on purpose becomes one line on standard error and exit code 2."""
+    try:
+        yield
+    except GlowError as error:
+        errors.print(f"[red]error[/red] ({error.code}):", end=" ")
+        errors.print(str(error), markup=False)
+        raise typer.Exit(2) from error
+
+
+def guard(work: Callable[[], None]) -> None:
+    """Runs a command under `guarded`."""
+    with guarded():
+        work()
+
+
+def check_per_query(per_query: bool, json_file: Path | None) -> None:
+    """Refuses `--per-query` where there is no JSON to hold the values."""
+    if per_query and json_file is None:
+        raise ConfigError("--per-query adds to the JSON: give --json FILE, or --json - for standard output")
+
+
+def emit(
+    tables: Sequence[Table], json_file: Path | None, text: str, markdown: tuple[Path | None, str] = (None, "")
+) -> None:
+    """Writes the files that were asked for; standard output gets one of them (`-`), or else the tables."""
+    outputs = [(path, body) for path, body in ((json_file, text), markdown) if path is not None]
+    shown = [body for path, body in outputs if str(path) == "-"]
+    if len(shown) > 1:
+        raise ConfigError("standard output takes one report: give --json or --markdown a file")
+    for path, body in outputs:
+        if str(path) != "-":
+            try:
+                path.write_text(body, encoding="utf-8")
+            except OSError as error:
+                raise InputError(f"cannot write {path}: {error.strerror}") from error
+    if shown:
+        sys.stdout.write(shown[0])
+        return
+    for table in tables:
+        Console(file=sys.stdout).print(table)
+
+
+def read_runs(paths: Sequence[Path], qrels: Sequence[Qrel], name: str) -> list[Run]:
+    """Reads run files, and refuses one that answers none of the judged queries.
+
+    Args:
+        paths: TREC run files.
+        qrels: the judgements.
+        name: of the judgements, for the message.
+    """
+    judged = {qrel.query_id for qrel in qrels}
+    runs = []
+    for path in paths:
+        runs.append(read_run(path))
+        if not judged & runs[-1].keys():
+            raise InputError(f"{path.name} answers none of the queries that {name} judges")
+    return runs
+
+
+def run_labels(paths: Sequence[Path]) -> list[str]:
+    """Names of runs: the file's without its suffix, or the path as given where two would be called the same."""
+    stems = [path.stem for path in paths]
+    return [stem if stems.count(stem) == 1 else str(path) for stem, path in zip(stems, paths, strict=True)]
+
+
+def sibling_split(qrels: Path, split: str) -> list[Qrel]:
+    """The judgements of another split, which lie beside a judgement file.
+
+    Raises:
+        InputError: they are not there.
+    """
+    path = qrels.parent / f"{split}{qrels.suffix}"
+    if not path.is_file():
+        raise InputError(f"there is no {path.name} beside {qrels}: give the name of a split of the same data")
+    return read_judgements(path)
+
+
+def unseen_part(
+    evaluation: Evaluation, qrels: Sequence[Qrel], split: str, shown: Sequence[Qrel], rel: int
+) -> Unseen:
+    """The values of the queries whose relevant documents `split` does not show."""
+    return Unseen(split, evaluation.only(unseen_queries(qrels, shown, rel)))

@@ -1,0 +1,91 @@
+"""The retrievers that can be evaluated: dense and hybrid as served, and the lexical baseline."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from glow.errors import ConfigError, InputError
+from glow.evaluation.retrieval.dense import DenseOptions, DenseRetriever, Progress
+from glow.evaluation.retrieval.hybrid import HybridRetriever
+from glow.evaluation.retrieval.lexical import LexicalRetriever
+from glow.evaluation.runs import Run
+from glow.evaluation.task import Corpus
+from glow.records import Query
+from glow.runtime import Model
+from glow.schema import FieldSchema
+from glow.search import fuse
+
+__all__ = [
+    "DenseOptions",
+    "FusedRetriever",
+    "HybridRetriever",
+    "Retriever",
+    "RetrieverKind",
+    "open_retriever",
+]
+
+RetrieverKind = Literal["dense", "lexical", "hybrid"]
+
+
+class Retriever(Protocol):
+    """Something that finds documents for queries.
+
+    Attributes:
+        ids: the documents that it can find.
+    """
+
+    ids: list[str]
+
+    def search(self, queries: Sequence[Query], k: int) -> Run:
+        """At most k hits of each query, best first."""
+        ...
+
+
+class FusedRetriever:
+    """Reciprocal rank fusion of the k best hits of each of several retrievers."""
+
+    def __init__(self, parts: Sequence[Retriever]) -> None:
+        self._parts = parts
+        self.ids = list(dict.fromkeys(identifier for part in parts for identifier in part.ids))
+
+    def search(self, queries: Sequence[Query], k: int) -> Run:
+        """At most k hits of each query, best first; scores are sums of reciprocal ranks."""
+        return fuse([part.search(queries, k) for part in self._parts], k)
+
+
+def open_retriever(
+    kind: RetrieverKind,
+    data: Path,
+    model: Model | None,
+    options: DenseOptions,
+    progress: Progress | None = None,
+) -> Retriever:
+    """Reads a corpus and makes it searchable.
+
+    Args:
+        kind: which retriever.
+        data: the data folder.
+        model: needed by all but `lexical`.
+        options: how to encode, for all but `lexical`.
+        progress: told how far the encoding is.
+
+    Raises:
+        ConfigError: no model where one is needed.
+        InputError: the corpus cannot be read, or is empty.
+        GlowError: as the retrievers.
+    """
+    schemas = [FieldSchema.preset("glow-default"), *([model.preprocessor.schema] if model else [])]
+    specs = {spec.name: spec for schema in schemas for spec in schema.fields}
+    corpus = Corpus(data, tuple(specs))
+    text_fields = [spec.name for spec in specs.values() if spec.kind == "text"]
+    retriever: Retriever
+    if kind == "lexical":
+        retriever = LexicalRetriever(corpus, text_fields)
+    elif model is None:
+        raise ConfigError(f"retriever {kind!r} needs a model; give --model")
+    else:
+        opened = DenseRetriever if kind == "dense" else HybridRetriever
+        retriever = opened(model, corpus, options, progress)
+    if not retriever.ids:
+        raise InputError(f"{data.name}/corpus.jsonl holds no document with text")
+    return retriever

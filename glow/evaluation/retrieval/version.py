@@ -1,0 +1,87 @@
+"""What an index version finds, as a service would: for measuring it, and for comparing it with another.
+
+q   queries     k   hits a query    D   dimensions
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from glow.search import DEFAULT_CANDIDATES, Index, SearchParams, rank_dense, rank_hybrid
+
+__all__ = ["DEPTH", "Retriever", "VersionSearch", "mean_overlap"]
+
+Retriever = Literal["dense", "hybrid"]
+
+DEPTH = 10
+"""Hits that people look at."""
+AT_ONCE = 64
+# Below this, scores of two products of the same vectors may differ by rounding.
+TIE = 1e-5
+
+
+class VersionSearch:
+    """Queries for one open version, encoded by its own tower; a query without a word finds nothing, as in a service.
+
+    Args:
+        index: the version.
+        texts: the queries.
+
+    Attributes:
+        retrievers: what the version can be asked for.
+    """
+
+    def __init__(self, index: Index, texts: Sequence[str]) -> None:
+        self._index = index
+        self._texts = texts
+        tokens = [index.preprocessor.query(text) for text in texts]
+        self._asked = [place for place, found in enumerate(tokens) if found.words]
+        blocks = [self._asked[start : start + AT_ONCE] for start in range(0, len(self._asked), AT_ONCE)]
+        encoded = [index.encoder.encode([tokens[place] for place in block]) for block in blocks]
+        self._vectors = (
+            np.concatenate(encoded) if encoded else np.empty((0, index.encoder.dimensions), np.float32)
+        )
+        self.retrievers: tuple[Retriever, ...] = ("dense",) if index.impacts is None else ("dense", "hybrid")
+
+    def ids(self, retriever: Retriever, k: int = DEPTH) -> list[tuple[str, ...]]:
+        """The ids of at most k documents for each query, best first."""
+        found: list[tuple[str, ...]] = [()] * len(self._texts)
+        for place, vector in zip(self._asked, self._vectors, strict=True):
+            if retriever == "dense":
+                rows = rank_dense(self._index, vector, k).rows
+            else:
+                rows = rank_hybrid(self._index, self._texts[place], vector, max(k, DEFAULT_CANDIDATES)).rows[
+                    :k
+                ]
+            found[place] = tuple(document.id for document in self._index.documents.rows(rows.tolist()))
+        return found
+
+    def recall(self, k: int = DEPTH) -> float | None:
+        """Share of the exact top k that the dense index finds, in [0, 1]; ties count as found.
+
+        None where it cannot be known: the index holds compressed vectors, or no query has a word.
+        """
+        dense = self._index.dense
+        if not len(self._vectors) or dense.kind == "ivf-pq":
+            return None
+        if dense.kind == "flat":
+            return 1.0
+        exact, _ = dense.search(self._vectors, k, SearchParams(exact=True), order=None)
+        found, _ = dense.search(self._vectors, k, order=None)
+        least = exact[:, -1:] - TIE
+        return float((found >= least).sum() / exact.size) if exact.size else 1.0
+
+
+def mean_overlap(a: Sequence[tuple[str, ...]], b: Sequence[tuple[str, ...]]) -> float | None:
+    """Mean share of common hits, in [0, 1], over the queries for which either found any; None where there is none.
+
+    Args:
+        a, b: hits of each query; the longer list of a query is what the common ones are a share of.
+    """
+    shares = [
+        len(set(one) & set(other)) / max(len(one), len(other))
+        for one, other in zip(a, b, strict=True)
+        if one or other
+    ]
+    return float(np.mean(shares)) if shares else None

@@ -1,0 +1,21 @@
+"""Metadata by field: the columns that filters and facets read."""
+
+from glow.search.columns.build import build_columns
+from glow.search.columns.format import COLUMNS_FOLDER, COLUMNS_HEADER, ORDER_FILE, ColumnsHeader
+from glow.search.columns.metadata import VALUE_TYPES, Scalar, ValueType, type_of
+from glow.search.columns.reader import Columns, Field, Part
+
+__all__ = [
+    "COLUMNS_FOLDER",
+    "COLUMNS_HEADER",
+    "ORDER_FILE",
+    "VALUE_TYPES",
+    "Columns",
+    "ColumnsHeader",
+    "Field",
+    "Part",
+    "Scalar",
+    "ValueType",
+    "build_columns",
+    "type_of",
+]

@@ -1,0 +1,30 @@
+"""A base and a small index of what changed since, written, read and merged."""
+
+from glow.search.delta.build import VECTORS_FILE, DeltaBase, map_vectors, write_delta
+from glow.search.delta.format import DELTA_FOLDER, DELTA_HEADER, DeltaHeader, read_delta_header
+from glow.search.delta.merge import Kept, fold_documents, fold_passages, fold_vectors
+from glow.search.delta.merge_impacts import fold_impacts
+from glow.search.delta.reader import Delta, join, view_of
+from glow.search.delta.segment_parts import SegmentedDocuments
+from glow.search.delta.segments import Segments
+
+__all__ = [
+    "DELTA_FOLDER",
+    "DELTA_HEADER",
+    "VECTORS_FILE",
+    "Delta",
+    "DeltaBase",
+    "DeltaHeader",
+    "Kept",
+    "SegmentedDocuments",
+    "Segments",
+    "fold_documents",
+    "fold_impacts",
+    "fold_passages",
+    "fold_vectors",
+    "join",
+    "map_vectors",
+    "read_delta_header",
+    "view_of",
+    "write_delta",
+]

@@ -1,0 +1,118 @@
+"""Segments made into one: what is kept of each, one after another, without tokenising or encoding anything again.
+
+A new delta is what is left of the delta before and what is new; a compacted version is what is left of the base, and the
+delta. Impacts stay as they are, so all segments must have been made with one term table and one average length.
+
+n   documents       p   postings or passages        D   dimensions
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.records import Document
+from glow.search.dense import VectorReader
+from glow.search.documents import DocumentStore, DocumentWriter
+from glow.search.lexical import ImpactIndex
+from glow.search.passages import ARRAYS, PASSAGES_FOLDER, PASSAGES_HEADER, PassageMap
+
+__all__ = ["Kept", "fold_documents", "fold_passages", "fold_vectors", "kept_documents"]
+
+BLOCK_VECTORS = 16_384
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """A segment, and which of its documents stay.
+
+    Attributes:
+        documents: n documents.
+        vectors: reads vectors by row, of passages where there are any; None where they are not stored whole.
+        impacts, passages: as in the segment; None where it has none.
+        mask: bool [n], the documents that stay.
+    """
+
+    documents: DocumentStore
+    vectors: VectorReader | None
+    impacts: ImpactIndex | None
+    passages: PassageMap | None
+    mask: Mask
+
+    @property
+    def count(self) -> int:
+        """Documents that stay."""
+        return int(np.count_nonzero(self.mask))
+
+    @property
+    def vector_rows(self) -> NDArray[np.int64]:
+        """Rows of the vectors that stay, int64, ascending."""
+        if self.passages is None:
+            return np.flatnonzero(self.mask)
+        return np.flatnonzero(np.repeat(self.mask, np.diff(self.passages.first)))
+
+
+def kept_documents(segments: Sequence[Kept]) -> Iterator[Document]:
+    """Yields what stays of every segment, in the order of the new rows."""
+    for kept in segments:
+        for stays, document in zip(kept.mask.tolist(), kept.documents.scan(), strict=True):
+            if stays:
+                yield document
+
+
+def fold_documents(segments: Sequence[Kept], path: Path) -> None:
+    """Writes a document store; path must not exist."""
+    with DocumentWriter(path) as writer:
+        for document in kept_documents(segments):
+            writer.add(document)
+
+
+def fold_vectors(segments: Sequence[Kept], path: Path) -> int:
+    """Writes the vectors as plain float32 [n, D], row after row, and returns n; every segment has a reader."""
+    count = 0
+    with path.open("wb") as file:
+        for kept in segments:
+            rows = kept.vector_rows
+            count += len(rows)
+            assert kept.vectors is not None  # noqa: S101 - the caller has seen to it
+            for start in range(0, len(rows), BLOCK_VECTORS):
+                file.write(kept.vectors(rows[start : start + BLOCK_VECTORS]).tobytes())
+    return count
+
+
+def fold_passages(segments: Sequence[Kept], folder: Path) -> PassageMap:
+    """Writes `passages/` of segments that have passages, cut by the same rules, and opens it.
+
+    How many documents lost text to the limit is not known of each, so the new header's figure is the most it can be.
+
+    Args:
+        segments: one or more.
+        folder: of the version or segment in the making.
+    """
+    maps = [kept.passages for kept in segments if kept.passages is not None]
+    sizes = [np.diff(found.first)[kept.mask] for found, kept in zip(maps, segments, strict=True)]
+    rows = [kept.vector_rows for kept in segments]
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes), dtype=np.int64)])
+    documents = len(first) - 1
+    arrays = {
+        "documents": np.repeat(np.arange(documents), np.diff(first)),
+        "starts": np.concatenate([found.starts[row] for found, row in zip(maps, rows, strict=True)]),
+        "ends": np.concatenate([found.ends[row] for found, row in zip(maps, rows, strict=True)]),
+        "first": first,
+    }
+    target = folder / PASSAGES_FOLDER
+    target.mkdir()
+    for name in ARRAYS:
+        np.save(target / f"{name}.npy", arrays[name].astype(np.uint32), allow_pickle=False)
+    header = maps[0].header.model_copy(
+        update={
+            "documents": documents,
+            "passages": int(first[-1]),
+            "left_out": min(documents, sum(found.header.left_out for found in maps)),
+        }
+    )
+    header.save(target / PASSAGES_HEADER)
+    return PassageMap.open(target)

@@ -1,0 +1,183 @@
+"""A version's delta, open, and a base and a delta made into the parts of one index."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import DeviceError, MismatchError
+from glow.search.columns import Columns
+from glow.search.delta.format import (
+    DELTA_FOLDER,
+    DELTA_HEADER,
+    HEADER_FILE,
+    ORDER_FILE,
+    TOMBSTONES_FILE,
+    DeltaHeader,
+    in_delta,
+    read_delta_header,
+    read_order,
+    read_tombstones,
+)
+from glow.search.delta.segment_columns import join_columns, segment_masks
+from glow.search.delta.segment_parts import SegmentedDense, SegmentedDocuments, SegmentedImpacts
+from glow.search.delta.segments import Segments
+from glow.search.dense import DenseIndex
+from glow.search.documents import DocumentStore
+from glow.search.filters import FilterMasks
+from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, ImpactIndex
+from glow.search.parts import DENSE_FILE, DOCUMENTS_FILE, Parts
+from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
+from glow.search.views import DenseView, DocumentsView, ImpactsView
+
+__all__ = ["Delta", "View", "join", "view_of"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """The parts of an index as searches see them; attributes as for `Index`."""
+
+    dense: DenseView
+    documents: DocumentsView
+    columns: Columns | None
+    impacts: ImpactsView | None
+    passages: PassageMap | None
+    masks: FilterMasks | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delta:
+    """The folder `delta/` of a version, open; attributes as `delta_format` describes them."""
+
+    header: DeltaHeader
+    tombstones: NDArray[np.int64]
+    order: NDArray[np.uint32] | None
+    dense: DenseIndex
+    documents: DocumentStore
+    columns: Columns | None
+    impacts: ImpactIndex | None
+    passages: PassageMap | None
+
+    @classmethod
+    def open(cls, version: Path, files: Collection[str]) -> "Delta":
+        """Opens a version's delta.
+
+        Args:
+            version: the version's folder.
+            files: its files whose checksums were compared, by their path in it.
+
+        Raises:
+            ArtifactError: a file is missing, damaged, or does not fit the others.
+        """
+        header, there, folder = read_delta_header(version), in_delta(files), version / DELTA_FOLDER
+        for name in (HEADER_FILE, TOMBSTONES_FILE, DENSE_FILE, DOCUMENTS_FILE):
+            _require(name, there)
+        has_columns, has_impacts, has_passages = (
+            any(name.startswith(f"{part}/") for name in there)
+            for part in ("columns", IMPACTS_FOLDER, PASSAGES_FOLDER)
+        )
+        if has_columns:
+            _require(ORDER_FILE, there)
+        for name in (f"{IMPACTS_FOLDER}/{name}" for name in IMPACTS_FILES if has_impacts):
+            _require(name, there)
+        for name in PASSAGES_FILES if has_passages else ():
+            _require(name, there)
+        delta = cls(
+            header,
+            read_tombstones(version, header),
+            read_order(version, header) if has_columns else None,
+            DenseIndex.load(folder / DENSE_FILE),
+            DocumentStore(folder / DOCUMENTS_FILE),
+            Columns.open(folder, header.documents, there) if has_columns else None,
+            ImpactIndex.open(folder / IMPACTS_FOLDER) if has_impacts else None,
+            PassageMap.open(folder / PASSAGES_FOLDER) if has_passages else None,
+        )
+        delta._check()
+        return delta
+
+    def _check(self) -> None:
+        header = self.header
+        documents, vectors = {self.documents.count}, {len(self.dense)}
+        if self.impacts is not None:
+            documents.add(len(self.impacts))
+        if self.passages is not None:
+            documents.add(self.passages.header.documents)
+        vectors.add(header.documents if self.passages is None else len(self.passages))
+        if documents != {header.documents} or vectors != {header.vectors} or self.dense.kind != "flat":
+            raise MismatchError(
+                f"{DELTA_FOLDER}/ holds {sorted(documents)} documents and {sorted(vectors)} vectors ({self.dense.kind}), "
+                f"{DELTA_HEADER} says {header.documents} and {header.vectors} (flat); roll back to an older version"
+            )
+
+
+def view_of(base: Parts) -> View:
+    """A version without a delta: its parts as they are."""
+    masks = None if base.columns is None else FilterMasks(base.columns)
+    return View(base.dense, base.documents, base.columns, base.impacts, base.passages, masks)
+
+
+def join(name: str, base: Parts, delta: Delta) -> View:
+    """A base and a delta as one.
+
+    Args:
+        name: of the version, for messages.
+        base, delta: the parts of both.
+
+    Raises:
+        MismatchError: they do not belong together.
+        DeviceError: the base is on a GPU, where what is gone cannot be left out.
+    """
+    _check_fit(name, base, delta)
+    if base.dense.device != "cpu":
+        raise DeviceError(
+            f"index {name} has a delta, which cannot be searched on a GPU; run `python -m index_builder compact`, or "
+            "serve with --device cpu"
+        )
+    documents = Segments(base.documents.count, delta.documents.count, delta.tombstones)
+    vectors = documents
+    passages = None
+    if base.passages is not None and delta.passages is not None:
+        passages = base.passages.followed_by(delta.passages, delta.order)
+        gone = np.flatnonzero(np.isin(base.passages.documents, delta.tombstones))
+        vectors = Segments(len(base.dense), len(delta.dense), gone)
+    columns = masks = None
+    if base.columns is not None and delta.columns is not None and delta.order is not None:
+        columns = join_columns(base.columns, delta.columns, delta.tombstones, delta.order)
+        masks = segment_masks(columns, documents)
+    impacts = None
+    if base.impacts is not None and delta.impacts is not None:
+        impacts = SegmentedImpacts(base.impacts, delta.impacts, documents)
+    return View(
+        SegmentedDense(base.dense, delta.dense, vectors),
+        SegmentedDocuments(base.documents, delta.documents, documents),
+        columns,
+        impacts,
+        passages,
+        masks,
+    )
+
+
+def _require(name: str, there: Collection[str]) -> None:
+    if name not in there:
+        raise MismatchError(f"the manifest lacks {DELTA_FOLDER}/{name}; roll back to an older version")
+
+
+def _check_fit(name: str, base: Parts, delta: Delta) -> None:
+    """Both have the same parts, and the delta was made for a base of this size."""
+    parts = {
+        "columns": (base.columns, delta.columns),
+        "impacts": (base.impacts, delta.impacts),
+        "passages": (base.passages, delta.passages),
+    }
+    for part, (old, new) in parts.items():
+        if (old is None) != (new is None):
+            raise MismatchError(
+                f"index {name}: {part} in its {'delta' if old is None else 'base'} alone; roll back to its base"
+            )
+    if delta.dense.dimensions != base.dense.dimensions:
+        raise MismatchError(
+            f"index {name}: vectors of {delta.dense.dimensions} dimensions in its delta, {base.dense.dimensions} in "
+            "its base; roll back to its base"
+        )

@@ -1,0 +1,182 @@
+"""Vectors, documents and words of a base and a delta, each asked as one part (`glow.search.delta.segments`)."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.records import Document
+from glow.search.delta.segments import Segments
+from glow.search.dense import DenseIndex, IndexKind, SearchParams
+from glow.search.documents import DocumentStore, not_found
+from glow.search.lexical import ImpactIndex
+from glow.search.ranking import Ranking, best
+from glow.search.row_mask import RowMask
+
+__all__ = ["SegmentedDense", "SegmentedDocuments", "SegmentedImpacts"]
+
+
+class SegmentedDense:
+    """Vectors of both: the base searched as its kind is, the delta exactly. Arguments as for `DenseIndex`.
+
+    Args:
+        base, delta: the parts; the delta is `flat`.
+        segments: of vectors.
+    """
+
+    def __init__(self, base: DenseIndex, delta: DenseIndex, segments: Segments) -> None:
+        self.base = base
+        self.delta = delta
+        self.segments = segments
+        self.kind: IndexKind = base.kind
+        self.device = base.device
+        self.dimensions = base.dimensions
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether whole vectors can be read by row."""
+        return self.base.has_vectors and self.delta.has_vectors
+
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Finds the k nearest vectors of each query in both; what is gone is not found."""
+        base, delta = self.segments.split(allowed)
+        later = None if order is None else order[self.segments.base :]
+        near_scores, near_rows = self.base.search(vectors, k, params, base, order)
+        new_scores, new_rows = self.delta.search(vectors, k, None, delta, later)
+        scores = np.concatenate([near_scores, new_scores], axis=1)
+        rows = np.concatenate([near_rows, new_rows + self.segments.base], axis=1)
+        # Row -1, which fills up, has the score -inf: it stands last whatever its rank is.
+        places = np.lexsort((rows if order is None else order[rows], -scores), axis=-1)[:, :k]
+        return np.take_along_axis(scores, places, -1), np.take_along_axis(rows, places, -1)
+
+    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The true scores of given rows."""
+        scores = np.empty(len(rows), np.float32)
+        is_new = rows >= self.segments.base
+        scores[~is_new] = self.base.score(vector, rows[~is_new])
+        scores[is_new] = self.delta.score(vector, rows[is_new] - self.segments.base)
+        return scores
+
+
+class SegmentedDocuments:
+    """Documents of both: those of the delta stand for those of the base with the same id.
+
+    Args:
+        base, delta: the stores.
+        segments: of documents.
+
+    Attributes:
+        count: documents that can be found; rows go beyond it where some are gone.
+    """
+
+    def __init__(self, base: DocumentStore, delta: DocumentStore, segments: Segments) -> None:
+        self._base = base
+        self._delta = delta
+        self._segments = segments
+        self.count = segments.count
+
+    def find(self, document_id: str) -> int | None:
+        """The row of an id; None where there is none, or it is gone."""
+        row = self._delta.find(document_id)
+        if row is not None:
+            return row + self._segments.base
+        row = self._base.find(document_id)
+        return None if row is None or self._segments.is_gone(row) else row
+
+    def get(self, document_id: str) -> Document:
+        """The document of an id.
+
+        Raises:
+            DocumentNotFoundError: there is none, or it is gone.
+        """
+        row = self.find(document_id)
+        if row is None:
+            raise not_found(document_id)
+        return self.rows([row])[0]
+
+    def rows(self, rows: Sequence[int]) -> list[Document]:
+        """The documents of rows, in the order asked for; every row must exist, and may be gone."""
+        first = self._segments.base
+        old = iter(self._base.rows([row for row in rows if row < first]))
+        new = iter(self._delta.rows([row - first for row in rows if row >= first]))
+        return [next(old if row < first else new) for row in rows]
+
+    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+        """Yields the documents of rows `start` to `stop` (not included; None: to the end) that are not gone."""
+        first = self._segments.base
+        stop = len(self._segments) if stop is None else stop
+        for row, document in enumerate(self._base.scan(start, min(stop, first)), start):
+            if not self._segments.is_gone(row):
+                yield document
+        yield from self._delta.scan(max(start - first, 0), stop - first)
+
+    def by_id(self) -> Iterator[tuple[str, int, str, str]]:
+        """As `DocumentStore.by_id`, without what is gone."""
+        first = self._segments.base
+        old = (found for found in self._base.by_id() if not self._segments.is_gone(found[1]))
+        new = ((name, row + first, fields, rest) for name, row, fields, rest in self._delta.by_id())
+        return heapq.merge(old, new, key=itemgetter(0))
+
+
+class SegmentedImpacts:
+    """Words of both. Impacts of the delta are made with the base's idf and average length, so they compare.
+
+    Args:
+        base, delta: the lexical indexes.
+        segments: of documents.
+    """
+
+    def __init__(self, base: ImpactIndex, delta: ImpactIndex, segments: Segments) -> None:
+        self._base = base
+        self._delta = delta
+        self._segments = segments
+        # Of what is left: a rebuild would not know the impacts that are gone.
+        self.largest = max(base.largest_of(segments.alive), delta.largest)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def search(
+        self,
+        words: Sequence[str],
+        k: int,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> Ranking:
+        """Finds the k documents with the highest scores in both; arguments as for `ImpactIndex`."""
+        base, delta = self._segments.split(allowed)
+        later = None if order is None else order[self._segments.base :]
+        old_scores, old_rows = self._base.search(words, k, base, order)
+        new_scores, new_rows = self._delta.search(words, k, delta, later)
+        scores = np.concatenate([old_scores, new_scores])
+        return best(scores, np.concatenate([old_rows, new_rows + self._segments.base]), k, order)
+
+    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The scores of some documents, to the bit those of `search`."""
+        scores = np.empty(len(rows), np.float32)
+        is_new = rows >= self._segments.base
+        scores[~is_new] = self._base.score(words, rows[~is_new])
+        scores[is_new] = self._delta.score(words, rows[is_new] - self._segments.base)
+        return scores
+
+    def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
+        """What each word of a query adds to one document's score: word -> impact, 0 where the document lacks it."""
+        at = np.array([row], np.int64)
+        return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
+
+    def bound(self, words: Sequence[str]) -> float:
+        """What no document's score exceeds."""
+        return max(self._base.bound(words), self._delta.bound(words))

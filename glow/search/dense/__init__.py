@@ -1,0 +1,28 @@
+"""Vectors: the kinds of dense index, how each is built, searched and filtered."""
+
+from glow.search.dense.build import VectorRows, build_dense
+from glow.search.dense.index import (
+    GPU_MAX_HITS,
+    DenseIndex,
+    SearchParams,
+    VectorReader,
+    require_device,
+    set_threads,
+)
+from glow.search.dense.kinds import KINDS, IndexKind, choose_kind, index_bytes, require_buildable
+
+__all__ = [
+    "GPU_MAX_HITS",
+    "KINDS",
+    "DenseIndex",
+    "IndexKind",
+    "SearchParams",
+    "VectorReader",
+    "VectorRows",
+    "build_dense",
+    "choose_kind",
+    "index_bytes",
+    "require_buildable",
+    "require_device",
+    "set_threads",
+]

@@ -1,0 +1,328 @@
+"""The dense index: FAISS over L2-normalised vectors, inner product = cosine.
+
+n   queries     k   hits a query    D   dimensions
+"""
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss as _faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import BuildError, DeviceError, FormatError, QueryError
+from glow.search.dense.filter import bitmap_of, require_fit, rows_of, should_scan, widened_ef, widened_probes
+from glow.search.dense.kinds import IndexKind
+from glow.search.row_mask import RowMask
+
+__all__ = [
+    "DenseIndex",
+    "SearchParams",
+    "VectorReader",
+    "require_device",
+    "set_threads",
+    "to_gpu",
+]
+
+faiss: Any = _faiss  # its type stubs lack much of what it has
+
+# docs/results/dense-index.md has the measurements behind these figures.
+HNSW_EF_SEARCH = 96
+DEFAULT_NPROBE = 64
+MIN_READ_LIMIT_BYTES = 2 << 30
+WRITE_BYTES = 1 << 20
+# FAISS's own limits on a GPU.
+GPU_MAX_HITS = 2048
+GPU_MAX_PROBES = 2048
+VectorReader = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Rows int64 [m] -> vectors float32 [m, D]."""
+_SIGNATURE = re.compile(r"^Error in .*? at \S+:\d+: (Error: )?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParams:
+    """How thoroughly to search; None takes the index's default.
+
+    Attributes:
+        ef_search: candidates that `hnsw` keeps, 1 to 10,000.
+        nprobe: lists that `ivf-*` looks into, 1 to 65,536.
+        exact: compare with every vector, whatever the kind; not offered by `ivf-pq`.
+    """
+
+    ef_search: int | None = None
+    nprobe: int | None = None
+    exact: bool = False
+
+
+class DenseIndex:
+    """A FAISS index of one kind on one device; safe to search from many threads.
+
+    Args:
+        index: the FAISS index.
+        kind: which of `KINDS` it is.
+        device: `cpu` or `cuda`.
+    """
+
+    def __init__(self, index: Any, kind: IndexKind, device: str = "cpu") -> None:
+        self._index = index
+        self.kind = kind
+        self.device = device
+        self.dimensions = int(index.d)
+        # FAISS allows one search at a time on a GPU's resources, and any number on the CPU.
+        self._turn: Any = threading.Lock() if device == "cuda" else nullcontext()
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Finds the k nearest vectors of each query.
+
+        Args:
+            vectors: float32 [n, D], L2-normalised.
+            k: hits a query, >= 1; fewer come where the index holds fewer, or fewer are allowed.
+            params: how thoroughly; with few allowed rows, an approximate search is widened or becomes exact.
+            allowed: rows that may be found; None allows all.
+            order: for each row the rank that breaks ties, smaller first; None takes the row itself.
+
+        Returns:
+            scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, allowed vectors);
+            ties go to the smaller rank, in an approximate search among those it met. Where it met fewer than k',
+            row -1 and score -inf fill up.
+
+        Raises:
+            QueryError: `exact` was asked of an index that has no exact vectors, or a filter of one on a GPU.
+            MismatchError: a mask of another number of rows.
+        """
+        if allowed is not None:
+            require_fit(allowed, len(self), self.device)
+        k = min(k, len(self) if allowed is None else allowed.count)
+        if k == 0:
+            return np.empty((len(vectors), 0), np.float32), np.empty((len(vectors), 0), np.int64)
+        scores, rows = self._find(vectors, k, params or SearchParams(), allowed)
+        if (scores[:, :-1] > scores[:, 1:]).all():
+            return scores[:, :k], rows[:, :k]  # FAISS sorts, and nothing ties
+        ranks = rows if order is None else order[rows]
+        best = np.lexsort((ranks, -scores), axis=-1)[:, :k]
+        return np.take_along_axis(scores, best, -1), np.take_along_axis(rows, best, -1)
+
+    def _find(
+        self, vectors: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """At least k hits a query by score, those that tie in any order."""
+        if self._is_scan(params, k, allowed):
+            return self._search_exactly(vectors, k, params, allowed)
+        index, options = self._plan(params, k, allowed)
+        scores, rows = self._run(index, options, vectors, k)
+        if allowed is not None and self.kind == "hnsw" and (rows < 0).any():
+            return self._search_exactly(vectors, k, params, allowed)  # the graph led past too many
+        return np.where(rows < 0, np.float32(-np.inf), scores), rows
+
+    def _is_scan(self, params: SearchParams, k: int, allowed: RowMask | None) -> bool:
+        """Whether to compare with every vector that is allowed."""
+        if params.exact or self.kind == "flat":
+            return True
+        if allowed is None or self.kind != "hnsw":
+            return False
+        return should_scan(allowed.count, len(self), max(params.ef_search or HNSW_EF_SEARCH, k))
+
+    def _search_exactly(
+        self, vectors: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """At least k hits a query, and with the last of them every other of the same score.
+
+        FAISS keeps any of several rows that tie for the last place. Without this, pages of one query could
+        overlap, and documents with the same text would come and go.
+        """
+        index, options = self._exact_plan(params, k, allowed)
+        most = len(self) if allowed is None else allowed.count
+        most = min(most, GPU_MAX_HITS) if self.device == "cuda" else most
+        fetched = min(k + 1, most)
+        while True:
+            scores, rows = self._run(index, options, vectors, fetched)
+            if fetched == most or not (scores[:, k - 1] == scores[:, -1]).any():
+                return scores, rows
+            fetched = min(max(2 * fetched, 64), most)
+
+    def _run(
+        self, index: Any, options: Any, vectors: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        with self._turn:
+            found: tuple[NDArray[np.float32], NDArray[np.int64]] = index.search(vectors, k, params=options)
+        return found
+
+    def _exact_plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
+        """As `_plan`, to compare with every vector that is allowed."""
+        if self.kind in ("flat", "hnsw"):
+            index = self._index if self.kind == "flat" else self._index.storage
+            return index, None if allowed is None else rows_of(allowed)
+        return self._plan(params, k, allowed)
+
+    def _plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
+        """Which FAISS object to search, with which FAISS parameters."""
+        selector = {} if allowed is None else {"sel": bitmap_of(allowed)}
+        if self.kind == "hnsw":
+            ef = params.ef_search or HNSW_EF_SEARCH
+            if allowed is not None:
+                ef = widened_ef(max(ef, k), allowed.count, len(self))
+            return self._index, faiss.SearchParametersHNSW(efSearch=ef, **selector)
+        if params.exact and self.kind == "ivf-pq":
+            raise QueryError("this index holds compressed vectors (ivf-pq) and cannot search exactly")
+        return self._index, faiss.SearchParametersIVF(nprobe=self._probes(params, allowed), **selector)
+
+    def _probes(self, params: SearchParams, allowed: RowMask | None) -> int:
+        lists = int(self._index.nlist)
+        probes = params.nprobe or DEFAULT_NPROBE
+        if allowed is not None:
+            probes = widened_probes(probes, allowed.count, len(self))
+        wanted = lists if params.exact else min(probes, lists)
+        if self.device == "cuda" and wanted > GPU_MAX_PROBES:
+            raise QueryError(
+                f"this index has {lists} lists, and a GPU looks into at most {GPU_MAX_PROBES}; "
+                "ask for a smaller nprobe, not for exact"
+            )
+        return wanted
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether whole vectors can be read by row: `flat` and `hnsw` on the CPU."""
+        return self.device == "cpu" and self.kind in ("flat", "hnsw")
+
+    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The true scores of given rows.
+
+        Args:
+            vector: float32 [D], of one query, L2-normalised.
+            rows: int64 [m], each in 0 to n - 1.
+
+        Returns:
+            float32 [m] in [-1, 1].
+
+        Raises:
+            QueryError: not `has_vectors`.
+        """
+        if not self.has_vectors:
+            raise QueryError(f"an index of kind {self.kind} on {self.device} cannot score given documents")
+        return self._read(rows) @ vector
+
+    def reader(self) -> VectorReader | None:
+        """A function that reads stored vectors: rows int64 [m] -> float32 [m, D].
+
+        None where none are stored whole (`ivf-pq`) or on a GPU. An `ivf-flat` index first learns where each row lies,
+        8 bytes for each, which must not happen while it is searched.
+        """
+        if self.device != "cpu" or self.kind == "ivf-pq":
+            return None
+        if self.kind == "ivf-flat":
+            self._index.make_direct_map()
+        return self._read
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        storage = self._index.storage if self.kind == "hnsw" else self._index
+        found: NDArray[np.float32] = storage.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        return found
+
+    def save(self, path: Path) -> None:
+        """Writes the index in CPU form, whatever device it is on.
+
+        Raises:
+            BuildError: it cannot be written, for example because the disk is full.
+        """
+        index = faiss.index_gpu_to_cpu(self._index) if self.device == "cuda" else self._index
+        try:
+            # FAISS's own writer only prints when closing the file fails, as it does on a full disk.
+            with path.open("wb") as file:
+                faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, WRITE_BYTES))
+        except OSError as error:
+            raise BuildError(f"cannot write {path.name}: {error.strerror}; the index is not built") from error
+
+    @classmethod
+    def load(cls, path: Path, device: str = "cpu") -> "DenseIndex":
+        """Opens an index file whose checksum was verified before; on the CPU its vectors are memory-mapped.
+
+        Raises:
+            FormatError: FAISS cannot read it, or it is of no kind that we write.
+            DeviceError: no GPU, or a kind that cannot run on one.
+        """
+        # A damaged size field must not allocate without bound; ivf-pq allocates a table of its own beside the file.
+        faiss.set_deserialization_vector_byte_limit(max(path.stat().st_size, MIN_READ_LIMIT_BYTES))
+        try:
+            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise FormatError(f"FAISS cannot read {path.name}: {_reason(error)}") from error
+        kind = _kind_of(index)
+        if device == "cuda":
+            return cls(to_gpu(index, kind), kind, "cuda")
+        return cls(index, kind)
+
+
+def require_device(kind: str, device: str) -> None:
+    """Refuses a device that is not there or cannot hold a kind, before any long work.
+
+    Args:
+        kind: one of `KINDS`, or `auto`.
+        device: `cpu` or `cuda`.
+
+    Raises:
+        DeviceError: this FAISS sees no GPU, or the kind is `hnsw` on one.
+    """
+    if device == "cpu":
+        return
+    devices = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    if devices < 1:
+        raise DeviceError(
+            "device 'cuda' was asked for, and this faiss sees no GPU; exchange the packages as docs/install.md (GPU) "
+            "says, or use --device cpu"
+        )
+    if kind == "hnsw":
+        raise DeviceError("an hnsw index cannot run on a GPU; choose flat, ivf-flat or ivf-pq")
+
+
+def set_threads(threads: int) -> None:
+    """Sets how many threads FAISS uses in this process to build and search, >= 1."""
+    faiss.omp_set_num_threads(threads)
+
+
+def to_gpu(index: Any, kind: IndexKind) -> Any:
+    """A FAISS index's copy on the first GPU.
+
+    Raises:
+        DeviceError: as `require_device`.
+    """
+    require_device(kind, "cuda")
+    options = faiss.GpuClonerOptions()
+    # The tables of 96 codes exceed a block's shared memory in single precision.
+    options.useFloat16 = kind == "ivf-pq"
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index, options)
+
+
+def _kind_of(index: Any) -> IndexKind:
+    kinds: Sequence[tuple[str, IndexKind]] = (
+        ("IndexHNSWFlat", "hnsw"),
+        ("IndexIVFFlat", "ivf-flat"),
+        ("IndexIVFPQ", "ivf-pq"),
+        ("IndexFlat", "flat"),
+    )
+    for name, kind in kinds:
+        if isinstance(index, getattr(faiss, name)) and index.metric_type == faiss.METRIC_INNER_PRODUCT:
+            return kind
+    raise FormatError(
+        f"the index file holds a {type(index).__name__} of metric {index.metric_type}, "
+        "which GLOW does not write; rebuild the index"
+    )
+
+
+def _reason(error: RuntimeError) -> str:
+    """What FAISS says is wrong, without the C++ signature in front."""
+    return " ".join(_SIGNATURE.sub("", str(error)).split())

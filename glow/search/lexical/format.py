@@ -1,0 +1,131 @@
+"""Files of an inverted index, and the checks of what is read from them.
+
+Everything is little-endian: a JSON header, a vocabulary (`glow.search.lexical.vocabulary`), and four arrays in NumPy's own
+format, read without pickle.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from glow.errors import FormatError
+from glow.schema import StrictModel, describe
+from glow.search.lexical.vocabulary import VOCABULARY_FILES
+
+__all__ = [
+    "IMPACTS_FILES",
+    "IMPACTS_FOLDER",
+    "IMPACTS_HEADER",
+    "Arrays",
+    "ImpactHeader",
+    "read_arrays",
+    "read_impacts_header",
+]
+
+FORMAT_VERSION: Literal[1] = 1
+IMPACTS_FOLDER = "impacts"
+IMPACTS_HEADER = "impacts.json"
+STARTS_FILE, MAXIMA_FILE, ROWS_FILE, VALUES_FILE = "starts.npy", "maxima.npy", "rows.npy", "impacts.npy"
+IMPACTS_FILES = (IMPACTS_HEADER, *VOCABULARY_FILES, STARTS_FILE, MAXIMA_FILE, ROWS_FILE, VALUES_FILE)
+CHECKED_AT_ONCE = 1 << 22
+
+
+class ImpactHeader(StrictModel):
+    """`impacts.json`.
+
+    Attributes:
+        format: version of the lay-out.
+        kind: where the impacts come from.
+        documents, words, postings: n, v and p.
+        parameters: what made the impacts, for BM25 k1, b and the average length.
+    """
+
+    format: Literal[1] = FORMAT_VERSION
+    kind: Literal["bm25", "learned"]
+    documents: int = Field(ge=0, le=2**32 - 1)
+    words: int = Field(ge=0)
+    postings: int = Field(ge=0)
+    parameters: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+
+
+class Arrays(NamedTuple):
+    """The arrays of an index, as `ImpactIndex` describes them."""
+
+    starts: NDArray[np.int64]
+    maxima: NDArray[np.float32]
+    rows: NDArray[np.uint32]
+    impacts: NDArray[np.float32]
+
+
+def read_impacts_header(folder: Path) -> ImpactHeader:
+    """Reads the header.
+
+    Raises:
+        FormatError: it is missing, or of another format.
+    """
+    try:
+        return ImpactHeader.model_validate_json((folder / IMPACTS_HEADER).read_bytes())
+    except OSError as error:
+        raise FormatError(f"cannot read {folder.name}/{IMPACTS_HEADER}: {error.strerror}") from error
+    except ValidationError as error:
+        raise FormatError(
+            f"{folder.name}/{IMPACTS_HEADER} is no header of impacts of format {FORMAT_VERSION}: {describe(error)}; "
+            "rebuild the index"
+        ) from error
+
+
+def read_arrays(folder: Path, header: ImpactHeader, words: int) -> Arrays:
+    """Maps the arrays and checks every value: a row beyond the documents must not fail at some later query.
+
+    Args:
+        folder: of the index.
+        header: what the arrays must fit.
+        words: words of the vocabulary.
+
+    Raises:
+        FormatError: a file is missing or does not fit; it is named.
+    """
+    if words != header.words:
+        raise _damaged(
+            folder, IMPACTS_HEADER, f"it counts {header.words} words, the vocabulary holds {words}"
+        )
+    arrays = Arrays(
+        _array(folder, STARTS_FILE, np.int64, header.words + 1),
+        _array(folder, MAXIMA_FILE, np.float32, header.words),
+        _array(folder, ROWS_FILE, np.uint32, header.postings),
+        _array(folder, VALUES_FILE, np.float32, header.postings),
+    )
+    starts, maxima, rows, impacts = arrays
+    if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():
+        raise _damaged(folder, STARTS_FILE, f"it does not cut {header.postings} postings into words")
+    if not _positive(maxima):
+        raise _damaged(folder, MAXIMA_FILE, "it holds an impact that is not finite and above 0")
+    for start in range(0, header.postings, CHECKED_AT_ONCE):
+        block = slice(start, start + CHECKED_AT_ONCE)
+        if (rows[block] >= header.documents).any():
+            raise _damaged(folder, ROWS_FILE, f"it names a row beyond the {header.documents} documents")
+        if not _positive(impacts[block]):
+            raise _damaged(folder, VALUES_FILE, "it holds an impact that is not finite and above 0")
+    return arrays
+
+
+def _positive(impacts: NDArray[np.float32]) -> bool:
+    return bool((np.isfinite(impacts) & (impacts > 0)).all())
+
+
+def _array(folder: Path, name: str, kind: type[np.generic], length: int) -> NDArray[Any]:
+    """A memory-mapped array of one type and length."""
+    try:
+        found = np.load(folder / name, mmap_mode="r" if length else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FormatError(f"cannot read {folder.name}/{name}: {error}; rebuild the index") from error
+    if not isinstance(found, np.ndarray) or found.dtype != kind or found.shape != (length,):
+        raise _damaged(folder, name, f"expected {length} values of type {kind.__name__}")
+    return np.asarray(found)  # a plain array: slices of a memmap are slow to make
+
+
+def _damaged(folder: Path, name: str, what: str) -> FormatError:
+    return FormatError(f"{folder.name}/{name} is damaged: {what}; rebuild the index")

@@ -1,0 +1,256 @@
+"""The files of an index version, opened part by part; what an open version has of the same files is taken from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glow.artifact import EXPLAIN_FILES, QUERY_SIDE_FILES, QUERY_TOWER, FileKey, KnownFiles, Manifest
+from glow.errors import MismatchError
+from glow.runtime import Device, Encoder, Explainer
+from glow.search.columns import COLUMNS_FOLDER, COLUMNS_HEADER, Columns
+from glow.search.dense import DenseIndex
+from glow.search.documents import DocumentStore
+from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, IMPACTS_HEADER, ImpactIndex
+from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
+from glow.text import Preprocessor, TermTable, load_preprocessor
+
+__all__ = [
+    "DENSE_FILE",
+    "DOCUMENTS_FILE",
+    "MODEL_FOLDER",
+    "REPORT_FILE",
+    "TERMS_FOLDER",
+    "Parts",
+    "Rows",
+    "model_parent",
+    "open_parts",
+]
+
+DENSE_FILE = "vectors.faiss"
+DOCUMENTS_FILE = "documents.sqlite"
+MODEL_FOLDER = "model"
+TERMS_FOLDER = "terms"
+REPORT_FILE = "report.json"
+TERM_FILES = ("terms.json", "words.bin", "offsets.npy", "dfs.npy")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How many rows the files outside `delta/` must have; `passages` is None where they are documents."""
+
+    documents: int | None
+    passages: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """What the files of a version outside `delta/` were opened as; attributes as for `Index`.
+
+    Nothing of it is ever closed: several versions may share a part, which goes with the last of them.
+
+    Attributes:
+        files: path -> which file it was, and its SHA-256.
+        place: device and threads.
+    """
+
+    files: Mapping[str, tuple[FileKey, str]]
+    place: tuple[Device, int]
+    preprocessor: Preprocessor
+    encoder: Encoder
+    explainer: Explainer | None
+    dense: DenseIndex
+    documents: DocumentStore
+    columns: Columns | None
+    impacts: ImpactIndex | None
+    passages: PassageMap | None
+
+    @property
+    def known(self) -> KnownFiles:
+        """These files, for `glow.artifact.verify` of a version that shares some."""
+        return dict(self.files.values())
+
+    def has(self, files: Mapping[str, tuple[FileKey, str]], *paths: str) -> bool:
+        """Whether these are the same files as another version's below some paths, so that what was opened is the same."""
+
+        def below(found: Mapping[str, tuple[FileKey, str]]) -> dict[str, tuple[FileKey, str]]:
+            return {name: key for name, key in found.items() if name.startswith(paths)}
+
+        return below(self.files) == below(files)
+
+    def holds(self, files: Mapping[str, tuple[FileKey, str]], path: str) -> bool:
+        """Whether another version's files below a path have the same content, be they the same files or copies."""
+
+        def below(found: Mapping[str, tuple[FileKey, str]]) -> dict[str, str]:
+            return {name: digest for name, (_, digest) in found.items() if name.startswith(path)}
+
+        return below(self.files) == below(files)
+
+
+def open_parts(
+    folder: Path, manifest: Manifest, rows: Rows, device: Device, threads: int, like: Parts | None
+) -> Parts:
+    """Opens a verified version but for its delta.
+
+    Args:
+        folder: the version's folder.
+        manifest: its manifest.
+        rows: what the files must have.
+        device, threads: as for `Index.open`.
+        like: parts of an open version, on the same device.
+
+    Raises:
+        ArtifactError: damaged, or parts that do not belong together.
+        DeviceError: the device is not there.
+    """
+    _check_files(manifest)
+    files = {name: (FileKey.of(folder / name), record.sha256) for name, record in manifest.files.items()}
+    old = like if like is not None and like.place == (device, threads) else None
+
+    def same(*paths: str) -> Parts | None:
+        return old if old is not None and old.has(files, *paths) else None
+
+    model = same(f"{MODEL_FOLDER}/", f"{TERMS_FOLDER}/")
+    _check_copies(manifest, QUERY_SIDE_FILES)
+    # Of a rebuild by the same model: making a tower and its word pieces anew would hold up those who search meanwhile.
+    tower = old if old is not None and old.holds(files, f"{MODEL_FOLDER}/") else None
+    preprocessor = model.preprocessor if model else _open_preprocessor(folder, manifest, tower)
+    encoder = tower.encoder if tower else _open_encoder(folder, preprocessor, device, threads)
+    found = same(DENSE_FILE)
+    dense = found.dense if found else DenseIndex.load(folder / DENSE_FILE, device)
+    found = same(DOCUMENTS_FILE)
+    documents = found.documents if found else DocumentStore(folder / DOCUMENTS_FILE)
+    _check_shapes(manifest, rows, encoder, dense, documents)
+    found = same(f"{COLUMNS_FOLDER}/")
+    columns = found.columns if found else _open_columns(folder, manifest, documents)
+    found = same(f"{IMPACTS_FOLDER}/")
+    impacts = found.impacts if found else _open_impacts(folder, manifest, documents)
+    found = same(f"{COLUMNS_FOLDER}/", f"{PASSAGES_FOLDER}/")
+    passages = found.passages if found else _open_passages(folder, manifest, rows, columns)
+    # One that is not open yet is better opened from this folder, which outlives the older version's.
+    is_open = model is not None and model.explainer is not None and model.explainer.is_open
+    explainer = _explainer(folder, manifest, preprocessor, device, threads)
+    explainer = model.explainer if model is not None and is_open else explainer
+    return Parts(
+        files,
+        (device, threads),
+        preprocessor,
+        encoder,
+        explainer,
+        dense,
+        documents,
+        columns,
+        impacts,
+        passages,
+    )
+
+
+def model_parent(manifest: Manifest) -> dict[str, Any]:
+    """What a version's manifest says of the model that built it.
+
+    Raises:
+        MismatchError: it says nothing.
+    """
+    parent = manifest.parents.get("model")
+    if not isinstance(parent, dict) or not isinstance(parent.get("files"), dict):
+        raise MismatchError(f"index {manifest.name} does not say which model built it; rebuild the index")
+    return parent
+
+
+def _open_preprocessor(folder: Path, manifest: Manifest, like: Parts | None) -> Preprocessor:
+    terms = TermTable.load(folder / TERMS_FOLDER)
+    if terms.hash != manifest.hashes.get("terms"):
+        raise MismatchError(
+            f"term table of {folder.name} has hash {terms.hash[:12]}, "
+            f"its manifest expects {manifest.hashes.get('terms', 'none')[:12]}; rebuild the index"
+        )
+    return load_preprocessor(folder / MODEL_FOLDER, terms, like.preprocessor.pieces if like else None)
+
+
+def _open_encoder(folder: Path, preprocessor: Preprocessor, device: Device, threads: int) -> Encoder:
+    return Encoder(folder / MODEL_FOLDER / QUERY_TOWER, preprocessor.pieces.pad_id, device, threads)
+
+
+def _open_columns(folder: Path, manifest: Manifest, documents: DocumentStore) -> Columns | None:
+    if f"{COLUMNS_FOLDER}/{COLUMNS_HEADER}" not in manifest.files:
+        return None
+    return Columns.open(folder, documents.count, manifest.files)
+
+
+def _open_impacts(folder: Path, manifest: Manifest, documents: DocumentStore) -> ImpactIndex | None:
+    names = {name: f"{IMPACTS_FOLDER}/{name}" for name in IMPACTS_FILES}
+    if names[IMPACTS_HEADER] not in manifest.files:
+        return None
+    if missing := [path for path in names.values() if path not in manifest.files]:
+        raise MismatchError(f"index {manifest.name}: its manifest lacks {missing[0]}; rebuild the index")
+    impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
+    if len(impacts) != documents.count:
+        raise MismatchError(
+            f"index {manifest.name}: impacts of {len(impacts)} documents, {documents.count} stored documents; "
+            "rebuild the index"
+        )
+    return impacts
+
+
+def _open_passages(
+    folder: Path, manifest: Manifest, rows: Rows, columns: Columns | None
+) -> PassageMap | None:
+    if rows.passages is None:
+        return None
+    if missing := [name for name in PASSAGES_FILES if name not in manifest.files]:
+        raise MismatchError(f"index {manifest.name}: its manifest lacks {missing[0]}; rebuild the index")
+    passages = PassageMap.open(folder / PASSAGES_FOLDER, columns.order if columns else None)
+    expected = {"passages": rows.passages, "documents": rows.documents}
+    found = {"passages": len(passages), "documents": passages.header.documents}
+    if found != expected:
+        raise MismatchError(
+            f"index {manifest.name}: {PASSAGES_FOLDER}/ holds {found}, its manifest {expected}; rebuild the index"
+        )
+    return passages
+
+
+def _explainer(
+    folder: Path, manifest: Manifest, preprocessor: Preprocessor, device: Device, threads: int
+) -> Explainer | None:
+    """Nothing is opened yet, but these are files of the model whose hash the index carries."""
+    if f"{MODEL_FOLDER}/{EXPLAIN_FILES[0]}" not in manifest.files:
+        return None
+    _check_copies(manifest, EXPLAIN_FILES)
+    return Explainer(folder / MODEL_FOLDER, preprocessor, device, threads)
+
+
+def _check_files(manifest: Manifest) -> None:
+    """Every file that is opened is one whose checksum was verified: others in the folder are never read."""
+    for name in (DENSE_FILE, DOCUMENTS_FILE, *(f"{TERMS_FOLDER}/{file}" for file in TERM_FILES)):
+        if name not in manifest.files:
+            raise MismatchError(f"index {manifest.name}: its manifest lacks {name}; rebuild the index")
+
+
+def _check_copies(manifest: Manifest, names: Sequence[str]) -> None:
+    """The files copied from the model are those of the model whose hash the index carries."""
+    parent = model_parent(manifest)
+    recorded = parent.get("files", {})
+    for name in names:
+        copied = manifest.files.get(f"{MODEL_FOLDER}/{name}")
+        if copied is None or copied.sha256 != recorded.get(name):
+            raise MismatchError(
+                f"index {manifest.name}: {MODEL_FOLDER}/{name} is not the file of the model that encoded its "
+                f"documents ({parent.get('name')}); rebuild the index"
+            )
+
+
+def _check_shapes(
+    manifest: Manifest, rows: Rows, encoder: Encoder, dense: DenseIndex, documents: DocumentStore
+) -> None:
+    vectors = rows.documents if rows.passages is None else rows.passages
+    if documents.count != rows.documents or len(dense) != vectors:
+        passages = f" and {vectors} passages" if rows.passages is not None else ""
+        raise MismatchError(
+            f"index {manifest.name}: {len(dense)} vectors, {documents.count} stored documents, "
+            f"{rows.documents}{passages} in the manifest; rebuild the index"
+        )
+    if dense.dimensions != encoder.dimensions:
+        raise MismatchError(
+            f"index {manifest.name}: vectors of {dense.dimensions} dimensions, "
+            f"a query tower of {encoder.dimensions}; rebuild the index"
+        )

@@ -1,0 +1,69 @@
+"""What searches ask of the parts of an index, whether one segment holds them or two (`glow.search.delta.segments`)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.records import Document
+from glow.search.dense import IndexKind, SearchParams
+from glow.search.ranking import Ranking
+from glow.search.row_mask import RowMask
+
+__all__ = ["DenseView", "DocumentsView", "ImpactsView"]
+
+
+class DenseView(Protocol):
+    """What searches ask of vectors; `DenseIndex` describes each of it."""
+
+    @property
+    def kind(self) -> IndexKind: ...  # noqa: D102 - see the class
+    @property
+    def device(self) -> str: ...  # noqa: D102
+    @property
+    def dimensions(self) -> int: ...  # noqa: D102
+    @property
+    def has_vectors(self) -> bool: ...  # noqa: D102
+    def __len__(self) -> int: ...
+    def search(  # noqa: D102
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+    def score(  # noqa: D102
+        self, vector: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]: ...
+
+
+class DocumentsView(Protocol):
+    """What searches ask of stored documents; `DocumentStore` describes each of it."""
+
+    @property
+    def count(self) -> int: ...  # noqa: D102 - see the class
+    def get(self, document_id: str) -> Document: ...  # noqa: D102
+    def find(self, document_id: str) -> int | None: ...  # noqa: D102
+    def rows(self, rows: Sequence[int]) -> list[Document]: ...  # noqa: D102
+    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]: ...  # noqa: D102
+    def by_id(self) -> Iterator[tuple[str, int, str, str]]: ...  # noqa: D102
+
+
+class ImpactsView(Protocol):
+    """What searches ask of a lexical index; `ImpactIndex` describes each of it."""
+
+    @property
+    def largest(self) -> float: ...  # noqa: D102 - see the class
+    def __len__(self) -> int: ...
+    def search(  # noqa: D102
+        self,
+        words: Sequence[str],
+        k: int,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> Ranking: ...
+    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
+    def contributions(self, words: Sequence[str], row: int) -> dict[str, float]: ...  # noqa: D102
+    def bound(self, words: Sequence[str]) -> float: ...  # noqa: D102

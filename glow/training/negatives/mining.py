@@ -1,0 +1,234 @@
+"""Mining hard negatives: documents that a retriever ranks high for a query and nobody judged relevant.
+
+A document that scores nearly as high as the best relevant one is more often an answer that nobody judged than a
+negative: the margin leaves it out (as a share of the positive's score; Moreira et al., NV-Retriever, 2024).
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import ConfigError
+from glow.evaluation import LexicalRetriever
+from glow.records import Document, Query
+from glow.schema import FieldSchema
+from glow.training.data import Collection
+from glow.training.encode import EncodedCorpus
+from glow.training.negatives.negatives import Header, Negative, QueryNegatives, SourceRecord, documents_hash
+
+__all__ = ["Choose", "MiningOptions", "MiningRetriever", "mine"]
+
+MiningRetriever = Literal["dense", "lexical", "both"]
+Choose = Literal["random", "hardest"]
+BLOCK_QUERIES = 256
+Ranking = Sequence[tuple[int, float]]
+"""Document numbers with scores, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class MiningOptions:
+    """What to mine.
+
+    Attributes:
+        retriever: vectors, BM25, or both (each gives its own ranks; a document in both counts at its better one).
+        first, last: ranks to mine, counted from 1 over all documents, both included.
+        count: most negatives a query, >= 1.
+        margin: share of the best relevant document's dense score that a negative must stay below, in [0, 1];
+            0 is off. Where the score is negative the distance counts, not the share. BM25 alone knows no dense
+            score, so nothing is left out then.
+        choose: `random` among those that pass, or the `hardest`, the ones ranked best.
+        seed: of the choice.
+    """
+
+    retriever: MiningRetriever = "dense"
+    first: int = 10
+    last: int = 100
+    count: int = 8
+    margin: float = 0.95
+    choose: Choose = "random"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.first <= self.last:
+            raise ConfigError(f"ranks must be 1 <= from <= to, found from {self.first} to {self.last}")
+        if self.count < 1 or not 0.0 <= self.margin <= 1.0:
+            raise ConfigError(
+                f"expected count >= 1 and margin in [0, 1], found count {self.count}, margin {self.margin}"
+            )
+
+
+def mine(
+    collection: Collection,
+    split: str,
+    schema: FieldSchema,
+    options: MiningOptions,
+    dense: EncodedCorpus | None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Header, list[QueryNegatives], dict[str, Any]]:
+    """Mines negatives for every judged query of a collection.
+
+    Args:
+        collection: documents, queries and judgements.
+        split: the judgements' name, for the header.
+        schema: names the text fields that BM25 searches and that make two documents equal.
+        options: what to mine.
+        dense: the collection's documents, encoded; None for BM25 without a margin.
+        progress: told how many queries are done.
+
+    Returns:
+        The header and lines for `write_negatives`, and figures: queries with a negative, negatives, and the
+        documents left out as `relevant`, `equal` (in text to a relevant one) or within the `margin`.
+
+    Raises:
+        ConfigError: vectors are to be mined and `dense` is None.
+    """
+    if dense is None and options.retriever != "lexical":
+        raise ConfigError(f"retriever {options.retriever!r} needs a model or a checkpoint; give --model")
+    miner = _Miner(collection, schema, options, dense)
+    lines: list[QueryNegatives] = []
+    for start in range(0, len(collection.queries), BLOCK_QUERIES):
+        lines += miner.block(range(start, min(start + BLOCK_QUERIES, len(collection.queries))))
+        progress(len(lines), len(collection.queries))
+    header = Header(
+        data=collection.name,
+        split=split,
+        documents_hash=documents_hash(collection.documents),
+        queries=len(lines),
+        model=SourceRecord(name=dense.source.name, sha256=dense.source.hash) if dense else None,
+        options=asdict(options),
+    )
+    figures = {
+        "queries": len(lines),
+        "queries_with_negatives": sum(bool(line.negatives) for line in lines),
+        "negatives": sum(len(line.negatives) for line in lines),
+        "left_out": {reason: miner.left_out[reason] for reason in ("relevant", "equal", "margin")},
+    }
+    return header, lines, figures
+
+
+class _Candidate(NamedTuple):
+    """A document that may become a negative; they sort by rank, vectors before BM25."""
+
+    rank: int
+    source: str
+    number: int
+    score: float
+
+
+class _Miner:
+    """One run of mining: the retrievers and what they left out."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        schema: FieldSchema,
+        options: MiningOptions,
+        dense: EncodedCorpus | None,
+    ) -> None:
+        self.collection = collection
+        self.options = options
+        self.dense = dense
+        names = [spec.name for spec in schema.fields if spec.kind == "text"]
+        lexical = options.retriever != "dense"
+        self._lexical = LexicalRetriever(collection.documents, names) if lexical else None
+        self._numbers = {document.id: number for number, document in enumerate(collection.documents)}
+        self._texts = _text_keys(collection.documents, names)
+        self.left_out: Counter[str] = Counter()
+
+    def block(self, numbers: Sequence[int]) -> Iterator[QueryNegatives]:
+        """Lines of some queries, by number."""
+        texts = [self.collection.queries[number] for number in numbers]
+        vectors, has_words = self.dense.encode(texts) if self.dense else (None, None)
+        rankings = self._rankings(texts, vectors)
+        for i, number in enumerate(numbers):
+            found = {source: ranking[i] for source, ranking in rankings.items()}
+            if has_words is not None and not has_words[i]:
+                found = {}
+            chosen = self._choose(number, found, None if vectors is None else vectors[i])
+            yield QueryNegatives(self.collection.query_ids[number], texts[i], chosen)
+
+    def _rankings(
+        self, texts: Sequence[str], vectors: NDArray[np.float32] | None
+    ) -> dict[str, list[Ranking]]:
+        """Source -> ranking of each query, down to the last rank asked for."""
+        found: dict[str, list[Ranking]] = {}
+        if self.dense and vectors is not None and self.options.retriever != "lexical":
+            scores, rows = self.dense.nearest(vectors, self.options.last)
+            pairs = zip(rows.tolist(), scores.tolist(), strict=True)
+            found["dense"] = [list(zip(row, score, strict=True)) for row, score in pairs]
+        if self._lexical:
+            queries = [Query(str(i), text) for i, text in enumerate(texts)]
+            run = self._lexical.search(queries, self.options.last)
+            found["lexical"] = [
+                [(self._numbers[hit.document_id], hit.score) for hit in run[query.id]] for query in queries
+            ]
+        return found
+
+    def _choose(
+        self, query: int, rankings: Mapping[str, Ranking], vector: NDArray[np.float32] | None
+    ) -> tuple[Negative, ...]:
+        kept = self._within_margin(query, self._without_positives(query, self._candidates(rankings)), vector)
+        if self.options.choose == "random" and len(kept) > self.options.count:
+            # Seeded by the query itself, so its negatives do not depend on which other queries there are.
+            key = zlib.crc32(self.collection.query_ids[query].encode())
+            random = np.random.default_rng([self.options.seed, key])
+            kept = [kept[place] for place in sorted(random.permutation(len(kept))[: self.options.count])]
+        documents = self.collection.documents
+        return tuple(
+            Negative(documents[found.number].id, found.rank, found.score, found.source)
+            for found in kept[: self.options.count]
+        )
+
+    def _candidates(self, rankings: Mapping[str, Ranking]) -> list[_Candidate]:
+        """Documents in the range of ranks, best rank first, each once."""
+        found = [
+            _Candidate(rank, source, number, score)
+            for source, ranking in rankings.items()
+            for rank, (number, score) in enumerate(ranking, start=1)
+        ]
+        once: dict[int, _Candidate] = {}
+        for candidate in sorted(found):
+            once.setdefault(candidate.number, candidate)
+        # Only now: what one retriever ranks above the range must not come back at the other's lower rank.
+        return [candidate for candidate in once.values() if candidate.rank >= self.options.first]
+
+    def _without_positives(self, query: int, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+        """Leaves out relevant documents and those equal in text to one."""
+        relevant = self.collection.relevant[query]
+        texts = {self._texts[number] for number in relevant}
+        kept = []
+        for candidate in candidates:
+            is_relevant = candidate.number in relevant
+            if is_relevant or self._texts[candidate.number] in texts:
+                self.left_out["relevant" if is_relevant else "equal"] += 1
+            else:
+                kept.append(candidate)
+        return kept
+
+    def _within_margin(
+        self, query: int, candidates: Sequence[_Candidate], vector: NDArray[np.float32] | None
+    ) -> list[_Candidate]:
+        """Leaves out what scores too near the best relevant document, or above it."""
+        if self.dense is None or vector is None or not self.options.margin:
+            return list(candidates)
+        best = float((self.dense.vectors[sorted(self.collection.relevant[query])] @ vector).max())
+        bound = best - (1.0 - self.options.margin) * abs(best)
+        scores = self.dense.vectors[[candidate.number for candidate in candidates]] @ vector
+        kept = [candidate for candidate, score in zip(candidates, scores, strict=True) if score < bound]
+        self.left_out["margin"] += len(candidates) - len(kept)
+        return kept
+
+
+def _text_keys(documents: Sequence[Document], names: Sequence[str]) -> list[str]:
+    """Equal strings for documents of equal text: case and white space aside, urls left out."""
+    keys = []
+    for number, document in enumerate(documents):
+        texts = [" ".join(text.lower().split()) for name in names for text in document.fields.get(name, ())]
+        # A document without text is equal to itself alone: its number cannot be a text, which holds no NUL.
+        keys.append("\n".join(text for text in texts if text) or f"\0{number}")
+    return keys

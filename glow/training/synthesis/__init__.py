@@ -1,0 +1,10 @@
+"""Training pairs made from documents alone."""
+
+from glow.training.synthesis.candidates import KINDS
+from glow.training.synthesis.synthesise import SynthesisOptions, synthesise
+
+__all__ = [
+    "KINDS",
+    "SynthesisOptions",
+    "synthesise",
+]

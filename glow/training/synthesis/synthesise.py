@@ -1,0 +1,240 @@
+"""Training pairs from documents alone: what a document says of itself serves as a query for it.
+
+Queries are clicked queries, titles, anchors, first sentences, other sentences (an inverse cloze task) and keywords.
+The result is a data folder like any other, to be read, inspected and trained on. Its corpus is a copy in which a
+document may lack the source of a query: a title that finds the document by its title alone teaches nothing. Half of
+the sources stay by default, because a served document has its title, and words in common are a sign of relevance too
+(Lee et al., ORQA, 2019, keep 10 % of the sentences of their cloze task).
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glow.collection import read_documents
+from glow.errors import ConfigError, InputError
+from glow.records import Document
+from glow.schema import FieldSchema
+from glow.training.encode import EncodeOptions, Source, open_source
+from glow.training.synthesis.candidates import KINDS, Candidate, KeywordCounts, candidates, choose, without
+from glow.training.synthesis.round_trip import RoundTrip
+
+__all__ = ["REPORT_FILE", "SynthesisOptions", "synthesise"]
+
+REPORT_FILE = "synthesis.json"
+FORMAT_VERSION = 2
+POOL = 2
+"""Candidates tried for each query wanted, where the round trip leaves some out."""
+MIN_SHARE_LEFT = 0.5
+Pair = tuple[int, Candidate]
+"""Number of a document, and a query for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisOptions:
+    """How to make queries.
+
+    Attributes:
+        max_queries: most queries a document, >= 1.
+        drop: probability, in [0, 1], that a query's source is left out of its document's copy; at least half of
+            the document's words always stay.
+        round_trip: the last rank at which a query must find its document among all, >= 0; 0 keeps every query.
+        seed: of every choice.
+        kinds: of queries to make, some of `KINDS`.
+    """
+
+    max_queries: int = 4
+    drop: float = 0.5
+    round_trip: int = 3
+    seed: int = 0
+    kinds: tuple[str, ...] = KINDS
+
+    def __post_init__(self) -> None:
+        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        if unknown or not self.kinds:
+            raise ConfigError(
+                f"expected kinds of queries among {', '.join(KINDS)}, found {', '.join(unknown) or 'none'}"
+            )
+        if self.max_queries < 1 or not 0.0 <= self.drop <= 1.0 or self.round_trip < 0:
+            raise ConfigError(f"expected max_queries >= 1, drop in [0, 1], round_trip >= 0, found {self}")
+
+
+def synthesise(
+    corpus: Path,
+    out: Path,
+    schema: FieldSchema,
+    options: SynthesisOptions = SynthesisOptions(),
+    model: Path | None = None,
+    encode: EncodeOptions = EncodeOptions(),  # noqa: B008 - frozen
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
+    """Writes a data folder of synthetic queries, all in the split `train`; one that is there already is kept.
+
+    Args:
+        corpus: JSON lines of documents.
+        out: folder to write: `corpus.jsonl`, `queries.jsonl` (each with its `kind`), `qrels/train.tsv`, and last
+            `synthesis.json`, the report.
+        schema: names the text fields.
+        options: how to make queries.
+        model: model or checkpoint that the round trip searches with; not opened without a round trip.
+        encode: how it encodes.
+        progress: told how many documents it has encoded.
+
+    Returns:
+        The report: what it was `made_from`, `documents`, `pairs`, `dropped_sources`, and of each kind the queries
+        `tried` and `kept`.
+
+    Raises:
+        InputError: the corpus cannot be read or is empty, or `out` holds queries of another origin.
+        ConfigError: a round trip without a model.
+        ArtifactError: the model cannot be used.
+    """
+    source = _source(options, model, encode)
+    made_from = _made_from(corpus, schema, options, source)
+    known = _known(out)
+    if known is not None and known.get("made_from") == made_from:
+        return known
+    documents = list(read_documents(corpus, schema.names))
+    if not documents:
+        raise InputError(f"{corpus} holds no document with text in {', '.join(schema.names)}")
+    tried = list(_pairs(documents, schema, options))
+    kept = tried
+    if source is not None:
+        kept = _consistent(tried, RoundTrip(source, documents, schema, progress), documents, options)
+    copies, dropped = _copies(documents, kept, schema, options)
+    _write(out, copies, kept)
+    report = {
+        "made_from": made_from,
+        "documents": len(documents),
+        "pairs": len(kept),
+        "dropped_sources": dropped,
+        "tried": _by_kind(tried),
+        "kept": _by_kind(kept),
+    }
+    # Written last: a run that is stopped half-way leaves a folder that the next call makes anew.
+    (out / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return report
+
+
+def _source(options: SynthesisOptions, model: Path | None, encode: EncodeOptions) -> Source | None:
+    if not options.round_trip:
+        return None
+    if model is None:
+        raise ConfigError("a round trip needs a model or a checkpoint: give one, or round_trip 0")
+    return open_source(model, encode)
+
+
+def _made_from(
+    corpus: Path, schema: FieldSchema, options: SynthesisOptions, source: Source | None
+) -> dict[str, Any]:
+    """Everything that decides the result."""
+    try:
+        with corpus.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {corpus}: {error.strerror}") from error
+    return {
+        "format": FORMAT_VERSION,
+        "corpus": digest,
+        "schema": schema.hash,
+        "options": {**asdict(options), "kinds": list(options.kinds)},  # as JSON gives it back
+        "model": source.hash if source else None,
+    }
+
+
+def _known(out: Path) -> dict[str, Any] | None:
+    """The report of an earlier synthesis in a folder, None where there is none.
+
+    Raises:
+        InputError: the folder holds queries that were not synthesised.
+    """
+    try:
+        found = json.loads((out / REPORT_FILE).read_bytes())
+        return found if isinstance(found, dict) else {}
+    except FileNotFoundError:
+        if (out / "queries.jsonl").exists():
+            raise InputError(
+                f"{out} holds queries.jsonl but no {REPORT_FILE}: its queries may be real; give another folder"
+            ) from None
+        return None
+    except (OSError, ValueError):
+        return {}
+
+
+def _pairs(documents: Sequence[Document], schema: FieldSchema, options: SynthesisOptions) -> Iterator[Pair]:
+    counts = KeywordCounts(documents, schema)
+    most = options.max_queries * (POOL if options.round_trip else 1)
+    for number, document in enumerate(documents):
+        random = np.random.default_rng([options.seed, number])
+        found = [one for one in candidates(document, counts, random) if one.kind in options.kinds]
+        for candidate in choose(found, most, random):
+            yield number, candidate
+
+
+def _consistent(
+    pairs: Sequence[Pair], trip: RoundTrip, documents: Sequence[Document], options: SynthesisOptions
+) -> list[Pair]:
+    """The first `max_queries` pairs of each document that pass."""
+    texts = [candidate.text for _, candidate in pairs]
+    passed = trip.consistent(texts, [documents[number].id for number, _ in pairs], options.round_trip)
+    taken: Counter[int] = Counter()
+    kept = []
+    for (number, candidate), good in zip(pairs, passed, strict=True):
+        if good and taken[number] < options.max_queries:
+            taken[number] += 1
+            kept.append((number, candidate))
+    return kept
+
+
+def _copies(
+    documents: Sequence[Document], pairs: Sequence[Pair], schema: FieldSchema, options: SynthesisOptions
+) -> tuple[list[Document], int]:
+    """The documents without some sources of their queries, and how many sources those are."""
+    names = [spec.name for spec in schema.fields if spec.kind == "text"]
+    copies = list(documents)
+    random = np.random.default_rng([options.seed, len(documents), 1])
+    dropped = 0
+    for number, candidate in pairs:
+        if candidate.kind == "keywords" or random.random() >= options.drop:
+            continue
+        shorter = without(copies[number], candidate.text)
+        left, before = _words(shorter, names), _words(copies[number], names)
+        if left < before and left >= max(MIN_SHARE_LEFT * _words(documents[number], names), 1):
+            copies[number] = shorter
+            dropped += 1
+    return copies, dropped
+
+
+def _words(document: Document, names: Sequence[str]) -> int:
+    return sum(len(text.split()) for name in names for text in document.fields.get(name, ()))
+
+
+def _write(out: Path, documents: Sequence[Document], pairs: Sequence[Pair]) -> None:
+    (out / "qrels").mkdir(parents=True, exist_ok=True)
+    # The report of an unfinished folder is empty: it still says that the queries in it are synthetic.
+    (out / REPORT_FILE).write_text("{}\n", encoding="utf-8")
+    with (out / "corpus.jsonl").open("w", encoding="utf-8") as file:
+        for document in documents:
+            fields = {name: v if len(v) > 1 else "".join(v) for name, v in document.fields.items()}
+            line = {"_id": document.id, **fields, **document.metadata}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    with (
+        (out / "queries.jsonl").open("w", encoding="utf-8") as queries,
+        (out / "qrels" / "train.tsv").open("w", encoding="utf-8") as qrels,
+    ):
+        qrels.write("query-id\tcorpus-id\tscore\n")
+        for place, (number, candidate) in enumerate(pairs):
+            line = {"_id": f"s{place}", "text": candidate.text, "kind": candidate.kind}
+            queries.write(json.dumps(line, ensure_ascii=False) + "\n")
+            qrels.write(f"s{place}\t{documents[number].id}\t1\n")
+
+
+def _by_kind(pairs: Sequence[Pair]) -> dict[str, int]:
+    found = Counter(candidate.kind for _, candidate in pairs)
+    return {kind: found[kind] for kind in KINDS}

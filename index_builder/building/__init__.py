@@ -1,0 +1,25 @@
+"""One build from input to a version: its steps, its work folder, its report."""
+
+from glow_index_builder.building.build import BuildResult, build
+from glow_index_builder.building.recall import RECALL_FLOOR, measure_recall
+from glow_index_builder.building.report import (
+    describe_columns,
+    describe_lexical,
+    failure_report,
+    require_writable,
+    stage_seconds,
+    write_json,
+)
+
+__all__ = [
+    "RECALL_FLOOR",
+    "BuildResult",
+    "build",
+    "describe_columns",
+    "describe_lexical",
+    "failure_report",
+    "measure_recall",
+    "require_writable",
+    "stage_seconds",
+    "write_json",
+]

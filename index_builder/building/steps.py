@@ -1,0 +1,249 @@
+"""The steps of a build, each over what the ones before it left in the work folder.
+
+A step that an earlier run finished is read back instead of done. Documents that cannot be encoded are known only after
+encoding, so what is made per document (columns, impacts) comes after it, over a store without them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from glow.runtime import Encoder, Model
+from glow.search import (
+    DENSE_FILE,
+    DOCUMENTS_FILE,
+    IMPACTS_FOLDER,
+    PASSAGES_FOLDER,
+    TERMS_FOLDER,
+    DenseIndex,
+    DocumentStore,
+    DocumentWriter,
+    IndexKind,
+    PassageMap,
+    VectorRows,
+    build_columns,
+    build_dense,
+    build_lexical,
+)
+from glow.text import PassageCutter, TermTable, lexical_words, select_terms
+from glow_index_builder.building.corpus import CorpusStats, read_corpus
+from glow_index_builder.building.prepared import Corpus, Terms
+from glow_index_builder.building.recall import measure_recall
+from glow_index_builder.building.report import describe_columns, describe_lexical
+from glow_index_builder.building.work import Step, WorkFolder
+from glow_index_builder.encoding import (
+    Encoded,
+    EncodeJob,
+    batch_tokens,
+    cut_documents,
+    encode_shards,
+    make_runner,
+    plan_shards,
+)
+from glow_index_builder.input import REJECTS_FILE, RejectLog, Source
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+
+__all__ = ["Steps"]
+
+CORPUS_TERMS = "corpus"
+"""Folder of the read step: the term table of the documents, which the lexical index takes its words from."""
+SHARDS_FOLDER = "shards"
+Advance = Callable[[int], None]
+
+
+class Steps:
+    """What a build does, step by step.
+
+    Args:
+        options: what to build.
+        model: the model.
+        work: where steps are kept.
+        stages: progress and times.
+        keep_rejects: where `rejects.jsonl` goes when there are too many.
+    """
+
+    def __init__(
+        self, options: BuildOptions, model: Model, work: WorkFolder, stages: Stages, keep_rejects: Path
+    ) -> None:
+        self._options = options
+        self._model = model
+        self._work = work
+        self._stages = stages
+        self._keep_rejects = keep_rejects
+
+    def read(self, sources: list[Source], cutter: PassageCutter | None) -> Corpus:
+        """Reads the input into a store, and cuts it where it is to be cut.
+
+        Raises:
+            InputError: a file cannot be read.
+            BuildError: too many rejects, or no document.
+        """
+        sizes = [source.size_bytes for source in sources]
+        total = sum(size for size in sizes if size) if all(sizes) else None
+        options, own = self._options, self._model.preprocessor
+        with self._step("read", total, "bytes") as (step, advance):
+            if not step.is_done:
+                with RejectLog(step.folder / REJECTS_FILE) as rejects:
+                    store = step.folder / DOCUMENTS_FILE
+                    stats = read_corpus(sources, own, options, store, rejects, advance)
+                    rejects.require_share(stats.documents, options.max_reject_share, self._keep_rejects)
+                stats.terms.save(step.folder / CORPUS_TERMS)
+                step.values = {
+                    "documents": stats.documents,
+                    "read_bytes": stats.read_bytes,
+                    "rejects": rejects.counts,
+                }
+        return self._cut(self._corpus(step), cutter, "passages")
+
+    def terms(self, corpus: Corpus) -> Terms:
+        """The table of the index, as a service will read it: from its files."""
+        with self._step("terms") as (step, _):
+            if not step.is_done:
+                own = self._model.preprocessor.terms
+                table = select_terms(self._options.term_stats, corpus.stats.terms, own)
+                table.save(step.folder / TERMS_FOLDER)
+        return Terms(step, TermTable.load(step.folder / TERMS_FOLDER))
+
+    def encode(self, corpus: Corpus, dimensions: int) -> tuple[Encoded, VectorRows]:
+        """Encodes the corpus in shards.
+
+        Raises:
+            BuildError: workers cannot start, or shards fail for no document's sake.
+        """
+        options, folder = self._options, self._work.path / SHARDS_FOLDER
+        passages = self._work.path / "passages" / PASSAGES_FOLDER
+        job = EncodeJob(
+            model=options.model.resolve(),
+            store=(corpus.step.folder / DOCUMENTS_FILE).resolve(),
+            terms=(self._work.path / "terms" / TERMS_FOLDER).resolve(),
+            passages=passages.resolve() if corpus.passages else None,
+            shards=folder.resolve(),
+            device=options.device,
+            threads=max(1, options.threads // options.workers),
+        )
+        plan = plan_shards(corpus.store.count, options.shard_documents)
+        with (
+            self._work.counting_kills("encode") as kills,
+            self._stages.stage("encode", corpus.store.count, "documents") as advance,
+        ):
+            runner = make_runner(options, job, kills)
+            encoded = encode_shards(runner, plan, folder, dimensions, advance)
+        return encoded, encoded.vectors(folder, dimensions)
+
+    def without(self, corpus: Corpus, poison: dict[int, str], cutter: PassageCutter | None) -> Corpus:
+        """The corpus without documents that cannot be encoded, which become rejects.
+
+        The term table still counts them: with another one, every vector would have to be made again.
+
+        Raises:
+            BuildError: too many rejects, or no document.
+        """
+        if not poison:
+            return corpus
+        before, options = corpus.step, self._options
+        with self._step("poison", corpus.store.count, "documents") as (step, advance):
+            if not step.is_done:
+                before.link(step.folder, REJECTS_FILE, CORPUS_TERMS)
+                _unlink_from(before.folder / REJECTS_FILE, step.folder / REJECTS_FILE)
+                with (
+                    RejectLog(step.folder / REJECTS_FILE, before.values["rejects"]) as rejects,
+                    DocumentWriter(step.folder / DOCUMENTS_FILE) as writer,
+                ):
+                    for row, document in enumerate(corpus.store.scan()):
+                        if row not in poison:
+                            writer.add(document)
+                        else:
+                            start = " ".join(text for texts in document.fields.values() for text in texts)
+                            reason = f"cannot be encoded: {poison[row]}"
+                            rejects.add(None, None, reason, start.encode(), document.id)
+                        advance(1)
+                    rejects.require_share(writer.count, options.max_reject_share, self._keep_rejects)
+                step.values = {**before.values, "documents": writer.count, "rejects": rejects.counts}
+        return self._cut(self._corpus(step), cutter, "poison-passages")
+
+    def columns(self, corpus: Corpus) -> Step:
+        """Metadata as columns; `values` has what the report says of them."""
+        with self._step("columns") as (step, _):
+            if not step.is_done:
+                step.values = {"columns": describe_columns(build_columns(corpus.store, step.folder))}
+        return step
+
+    def lexical(self, corpus: Corpus, terms: TermTable) -> Step | None:
+        """The lexical index, from a second reading of the documents: only now their words are counted."""
+        if not self._options.lexical:
+            return None
+        own = self._model.preprocessor
+        with self._step("lexical", corpus.store.count, "documents") as (step, advance):
+            if not step.is_done:
+                words = (lexical_words(each, own.schema, own.pieces) for each in corpus.store.scan())
+                folder = step.folder / IMPACTS_FOLDER
+                header = build_lexical(folder, _counted(words, advance), corpus.stats.terms, terms)
+                step.values = {"lexical": describe_lexical(header, step.folder)}
+        return step
+
+    def index(self, vectors: VectorRows, kind: IndexKind) -> Step:
+        """The dense index."""
+        with self._step("index") as (step, _):
+            if not step.is_done:
+                build_dense(vectors, kind, self._options.device).save(step.folder / DENSE_FILE)
+        return step
+
+    def recall(self, index: Step, vectors: VectorRows, corpus: Corpus, terms: TermTable) -> dict[str, Any]:
+        """Recall of what is served: the index is opened from its file."""
+        options = self._options
+        with self._step("recall") as (step, _):
+            if not step.is_done:
+                encoder: Encoder = self._model.encoder(
+                    "query", options.device, options.threads, batch_tokens(options.device)
+                )
+                dense = DenseIndex.load(index.folder / DENSE_FILE)
+                preprocessor = self._model.with_terms(terms)
+                recall = measure_recall(dense, vectors, corpus.store, preprocessor, encoder)
+                step.values = {"recall": asdict(recall), "dimensions": dense.dimensions}
+        found: dict[str, Any] = step.values["recall"]
+        return found
+
+    def _corpus(self, step: Step) -> Corpus:
+        values = step.values
+        terms = TermTable.load(step.folder / CORPUS_TERMS)
+        stats = CorpusStats(values["documents"], values["read_bytes"], terms)
+        return Corpus(step, stats, DocumentStore(step.folder / DOCUMENTS_FILE), values["rejects"]["faults"])
+
+    def _cut(self, corpus: Corpus, cutter: PassageCutter | None, name: str) -> Corpus:
+        if cutter is None:
+            return corpus
+        with self._step(name, corpus.store.count, "documents") as (step, advance):
+            if not step.is_done:
+                cut_documents(corpus.store, cutter, step.folder, advance)
+        passages = PassageMap.open(step.folder / PASSAGES_FOLDER)
+        return replace(corpus, passages=passages, cut=step)
+
+    @contextmanager
+    def _step(self, name: str, total: int | None = None, unit: str = "") -> Iterator[tuple[Step, Advance]]:
+        """A step as a stage, with a function that is told what was done."""
+        with self._work.step(name) as step:
+            if step.is_done:
+                took = step.values["stage"]
+                self._stages.done_before(name, took["seconds"], took["peak_memory_bytes"])
+                yield step, lambda amount: None
+                return
+            with self._stages.stage(name, total, unit) as advance:
+                yield step, advance
+            peak = self._stages.peaks[name]
+            step.values["stage"] = {"seconds": self._stages.seconds[name], "peak_memory_bytes": peak}
+
+
+def _counted(documents: Iterable[Iterable[str]], advance: Advance) -> Iterator[Iterable[str]]:
+    for document in documents:
+        yield document
+        advance(1)
+
+
+def _unlink_from(source: Path, link: Path) -> None:
+    """Makes a file of its own from a hard link, which must not be written to; without a source, an empty one."""
+    data = source.read_bytes() if source.is_file() else b""
+    link.unlink(missing_ok=True)
+    link.write_bytes(data)

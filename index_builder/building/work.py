@@ -1,0 +1,215 @@
+"""What a build has done so far, on disk, so that the same command can go on after whatever ended it.
+
+`.work/<key>/` in the index root belongs to one input, model and set of options. Each step is a folder in it: made under
+a name that begins with a dot, synced, renamed, with `step.json` that says what the files were. Nothing here is read by
+anything but a build.
+"""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from glow.artifact import LOCK_FILE, WORK_FOLDER, FileRecord, RootLock, file_records, sync
+from glow.errors import BuildError, BusyError, GlowError, ReadOnlyError
+
+__all__ = ["RESUME_HINT", "Step", "WorkFolder", "open_work"]
+
+STEP_FILE = "step.json"
+PASSING = "once-"
+"""Begins the key of a build that cannot go on, whose input is read only once."""
+RESUME_HINT = "what is done is kept: run the same command again to go on"
+
+
+class Step:
+    """One step of a build, done or in the making.
+
+    Attributes:
+        folder: its files.
+        values: what later steps and the report need of it, as JSON values.
+        files: path in the folder -> size and SHA-256, once it is done.
+        is_done: whether it was done by an earlier run.
+    """
+
+    def __init__(
+        self, folder: Path, values: dict[str, Any], files: dict[str, FileRecord], *, is_done: bool
+    ) -> None:
+        self.folder = folder
+        self.values = values
+        self.files = files
+        self.is_done = is_done
+
+    def link(self, target: Path, *names: str) -> dict[str, FileRecord]:
+        """Puts the files of the step into a folder as well; only those below `names`, where there are any.
+
+        Returns:
+            Path in the folder -> size and SHA-256 of each that is the same file there, not a copy.
+        """
+        linked = {}
+        for path in sorted(self.folder.rglob("*")):
+            name = path.relative_to(self.folder)
+            if not path.is_file() or name.as_posix() == STEP_FILE or (names and name.parts[0] not in names):
+                continue
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, target / name)
+            except OSError:  # a disk without hard links
+                shutil.copyfile(path, target / name)
+            else:
+                linked[name.as_posix()] = self.files[name.as_posix()]
+        return linked
+
+
+class WorkFolder:
+    """The steps of one build.
+
+    Attributes:
+        path: the folder.
+        is_kept: whether what is done outlives a failure; set once the block of `open_work` has failed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_kept = False
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """A step: `is_done`, or to be made by the block, which writes into `folder` and sets `values`."""
+        folder = self.path / name
+        if done := _read_step(folder):
+            yield done
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        partial = self.path / f".{name}"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        made = Step(partial, {}, {}, is_done=False)
+        yield made
+        made.files = file_records(partial)
+        files = {file: record.model_dump() for file, record in made.files.items()}
+        (partial / STEP_FILE).write_text(
+            json.dumps({"files": files, "values": made.values}, indent=1), encoding="utf-8"
+        )
+        for path in partial.rglob("*"):
+            sync(path)
+        sync(partial)
+        partial.rename(folder)
+        sync(self.path)
+        made.folder = folder
+
+    @contextmanager
+    def counting_kills(self, name: str) -> Iterator[int]:
+        """Counts, for a block, the earlier runs whose process ended in the middle of it without a word."""
+        count = self.path / f".{name}-kills"
+        kills = len(count.read_bytes()) if count.exists() else 0
+        with count.open("ab") as file:
+            file.write(b"x")
+        try:
+            yield kills
+        except BaseException:
+            count.write_bytes(b"x" * kills)
+            raise
+        count.unlink()
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether anything in it is worth keeping."""
+        return any(not each.name.startswith(".") for each in self.path.iterdir())
+
+
+@contextmanager
+def open_work(root: Path, key: str | None, *, resume: bool) -> Iterator[WorkFolder]:
+    """The work folder of a build, for a block that ends with the version made; then it is removed.
+
+    It stays after an interrupt, and after a failure that may pass (a full disk), for the same command to go on;
+    not after input or options that can never be built.
+
+    Args:
+        root: the index root.
+        key: names the build; None: it cannot go on after an end, for its input is a pipe.
+        resume: whether to go on where an earlier run ended.
+
+    Raises:
+        BusyError: the same build runs already.
+        OSError: the disk.
+    """
+    parent = root / WORK_FOLDER
+    _remove_passing(parent)
+    work = WorkFolder(parent / (key or PASSING + secrets.token_hex(6)))
+    with _claimed(work.path):
+        if not resume:
+            _clear(work.path)
+        try:
+            yield work
+        except BaseException as error:
+            work.is_kept = key is not None and _may_pass(error) and work.has_progress
+            raise
+        finally:
+            if not work.is_kept:
+                _remove(work.path)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether the same command may do better later."""
+    if isinstance(error, BuildError):
+        return isinstance(error.__cause__, OSError)
+    return isinstance(error, BusyError | ReadOnlyError) or not isinstance(error, GlowError)
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """The right to work in a folder, which is made if need be."""
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(RootLock(folder).hold(0.0))
+            except BusyError as error:
+                raise BusyError(f"this build runs already: {error}") from error
+            if (folder / LOCK_FILE).exists():
+                break
+            stack.pop_all().close()  # its holder removed it between our opening and our locking it
+        yield
+
+
+def _remove_passing(parent: Path) -> None:
+    """Clears what killed builds of a pipe left."""
+    for folder in parent.glob(f"{PASSING}*"):
+        try:
+            with RootLock(folder).hold(0.0):
+                _remove(folder)
+        except (BusyError, ReadOnlyError):
+            continue
+
+
+def _clear(folder: Path) -> None:
+    """Removes all but the lock."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK_FILE:
+            path.unlink()
+
+
+def _remove(folder: Path) -> None:
+    """Removes a work folder, and the folder of all where it was the last."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.parent.rmdir()
+    except OSError:
+        return
+
+
+def _read_step(folder: Path) -> Step | None:
+    """A finished step; None where it is not finished, or a file is not what it was."""
+    try:
+        step = json.loads((folder / STEP_FILE).read_bytes())
+        found = {name: record for name, record in file_records(folder).items() if name != STEP_FILE}
+        if {name: record.model_dump() for name, record in found.items()} != step["files"]:
+            return None
+        return Step(folder, step["values"], found, is_done=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,7 @@
+"""The commands of the builder, one file for each family."""
+
+from glow_index_builder.commands.app import app
+
+__all__ = [
+    "app",
+]

@@ -1,0 +1,167 @@
+"""Commands that carry a version from root to root: export and import."""
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, cast
+
+import typer
+
+from glow.artifact import IndexRoot
+from glow.errors import BuildError, ConfigError, InputError, IntegrityError
+from glow_index_builder.building import write_json
+from glow_index_builder.commands.gate import Force
+from glow_index_builder.commands.reporting import Json, Output, Version, reporting, say
+from glow_index_builder.input import ZSTD, decompressed, format_of, require_package
+from glow_index_builder.versions import export_version, import_version, publish_judged
+
+__all__ = ["export_command", "import_command"]
+
+STREAM = "-"
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+GZIP_LEVEL = 6
+START_BYTES = 4
+
+
+def export_command(
+    output: Output,
+    to: Annotated[str, typer.Option("--to", help="FILE.tar, .tar.gz or .tar.zst, or - for standard output.")],
+    version: Version = None,
+    json: Json = None,
+) -> None:
+    """Writes a version (default: the live one) as one archive."""
+    with reporting(json):
+        root = IndexRoot(output)
+        chosen = version or root.current()
+        root.manifest(chosen)
+        with _target(to) as target:
+            manifest = export_version(root, chosen, target)
+        if json:
+            write_json(json, {"status": "exported", "version": chosen, "hash": manifest.hash, "to": to})
+        if to != STREAM:
+            say(f"exported {chosen} to {to}")
+
+
+def import_command(
+    output: Output,
+    source: Annotated[
+        str, typer.Argument(metavar="FILE", help="What `export` wrote, or - for standard input.")
+    ],
+    publish: Annotated[bool, typer.Option("--publish", help="Make it the live version.")] = False,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Adds the version of an archive to an index root."""
+    with reporting(json):
+        root = IndexRoot(output)
+        with _source(source) as archive:
+            found = import_version(root, archive)
+        version = found.manifest.name
+        if publish:
+            publish_judged(root, version, force=force)
+        if json:
+            values = {"version": version, "was_there": found.was_there, "published": publish}
+            write_json(json, {"status": "imported", **values})
+        say(f"{version} was there already" if found.was_there else f"imported {version}")
+        if publish:
+            say(f"published {version}")
+
+
+@contextmanager
+def _target(to: str) -> Iterator[BinaryIO]:
+    """Where an archive is written; a file gets its name when it is whole."""
+    if to == STREAM:
+        yield cast(BinaryIO, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    path = Path(to)
+    if not path.name.endswith(SUFFIXES):
+        raise ConfigError(f"--to {to}: expected a name that ends in {', '.join(SUFFIXES)}, or -")
+    partial = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            with _compressed(file, path.name) as packed:
+                yield packed
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise BuildError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _compressed(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    """As the name says; neither form carries a time, so that the same version gives the same bytes."""
+    if name.endswith(".zst"):
+        compressor = require_package(ZSTD, name).ZstdCompressor(write_checksum=True)
+        with compressor.stream_writer(file, closefd=False) as packed:
+            yield packed
+    elif name.endswith("gz"):
+        with gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:
+            yield cast(BinaryIO, packed)
+    else:
+        yield file
+
+
+@contextmanager
+def _source(name: str) -> Iterator["_Archive"]:
+    """An archive to read, unpacked as its first bytes say."""
+    if name == STREAM:
+        yield _Archive(sys.stdin.buffer, "standard input")
+        return
+    try:
+        file = Path(name).open("rb")
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror}") from error
+    with file:
+        yield _Archive(file, Path(name).name)
+
+
+class _Archive:
+    """Bytes of an archive; whatever is wrong with how it is packed is said of the archive, not of the disk."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._name = name
+        start = self._guarded(file.read, START_BYTES)
+        kind = format_of(start, "" if name.endswith(".tgz") else name)
+        whole = cast(BinaryIO, io.BufferedReader(_After(start, file)))
+        self._file = decompressed(whole, kind, name)
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+        return self._guarded(self._file.read, size)
+
+    def _guarded(self, read: Any, size: int) -> bytes:
+        try:
+            found: bytes = read(size)
+        except (EOFError, OSError, zlib.error) as error:
+            raise IntegrityError(
+                f"{self._name} is damaged or cut off ({error}); copy or export it again"
+            ) from error
+        return found
+
+
+class _After(io.RawIOBase):
+    """A stream from its start, of which the first bytes were read already; a pipe cannot go back."""
+
+    def __init__(self, start: bytes, file: BinaryIO) -> None:
+        self._start = start
+        self._file = file
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills a buffer as far as there is data."""
+        data = self._start[: len(buffer)] or self._file.read(len(buffer))
+        self._start = self._start[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)

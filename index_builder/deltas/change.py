@@ -1,0 +1,230 @@
+"""Documents added, replaced and deleted: a version of the same base with another delta, published in seconds."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glow.artifact import WAIT_S, IndexRoot, folder_for
+from glow.errors import BuildError, MismatchError
+from glow.runtime import Encoder, Model
+from glow.search import Delta, Kept, write_delta
+from glow_index_builder.building import stage_seconds
+from glow_index_builder.deltas.input import Changes, read_deletes, read_upserts
+from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.plan import Plan, plan_changes
+from glow_index_builder.deltas.segment import write_segment
+from glow_index_builder.input import LineReader, RejectLog, Source, open_sources
+from glow_index_builder.progress import Stages
+from glow_index_builder.versions import derive
+
+__all__ = ["DeltaOptions", "DeltaResult", "delete", "upsert"]
+
+BATCH_TOKENS = 512
+"""As a build on the CPU: small batches stay in a core's cache."""
+Read = Callable[..., Changes]
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaOptions:
+    """What to change and how.
+
+    Attributes:
+        output: the index root.
+        source: a file, a folder, or `-` for standard input.
+        model: folder of the model that built the index, which encodes new documents.
+        rename: found key -> wanted key; None: as the index was built with.
+        threads: threads of encoding, >= 1.
+        max_line_bytes: longest line that is read.
+        max_reject_share: share of lines, in [0, 1], that may be rejected.
+        max_share: the largest delta, documents and tombstones together, as a share of the base.
+        max_documents: the largest delta in documents and tombstones, whatever the base.
+        wait_s: how long to wait for another command that changes the root.
+    """
+
+    output: Path
+    source: str
+    model: Path | None = None
+    rename: Mapping[str, str] | None = None
+    threads: int = 1
+    max_line_bytes: int = 1_000_000
+    max_reject_share: float = 0.2
+    max_share: float = 0.1
+    max_documents: int = 20_000
+    wait_s: float = WAIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaResult:
+    """What a command changed.
+
+    Attributes:
+        version: the new version; None where there was nothing to change.
+        report: as docs/deltas.md describes it.
+        warning: what a person should know; empty for nothing.
+        rejects_file: the rejected lines, if there are any.
+    """
+
+    version: str | None
+    report: dict[str, Any]
+    warning: str = ""
+    rejects_file: Path | None = None
+
+
+def upsert(options: DeltaOptions, stages: Stages) -> DeltaResult:
+    """Adds documents, or replaces those with the same ids, and publishes the result.
+
+    When this returns, the change is on disk and live; when it raises or the process dies, the live version is the one
+    before.
+
+    Raises:
+        InputError: the input cannot be used, or the delta would be too large.
+        ArtifactError: the index or model is missing, damaged, or they do not belong together.
+        BuildError: too many rejects, or the disk.
+        BusyError, ReadOnlyError: the root is being changed, or cannot be written.
+    """
+    return _Change(options, stages, read_upserts).run()
+
+
+def delete(options: DeltaOptions, stages: Stages) -> DeltaResult:
+    """Deletes documents by their ids and publishes the result; an id that is not there is counted, no error.
+
+    Raises:
+        GlowError: as `upsert`; no model is needed.
+    """
+    return _Change(options, stages, read_deletes).run()
+
+
+@dataclass(slots=True)
+class _Change:
+    """One command from start to end."""
+
+    options: DeltaOptions
+    stages: Stages
+    read: Read
+    root: IndexRoot = field(init=False)
+
+    def run(self) -> DeltaResult:
+        """Reads the input first, which may take its time, and only then keeps others out."""
+        options = self.options
+        sources = open_sources(options.source)
+        self.root = IndexRoot(options.output)
+        self.root.current()
+        with self.root.locked(options.wait_s):  # a root that cannot be written is found out at once
+            first = Live.open(self.root)
+        # Found out before the input is read, and before others wait.
+        encoder = self._encoder(first) if self.read is read_upserts else None
+        version = self.root.new_version()
+        rejects_file = options.output / f"rejects-{version}.jsonl"
+        try:
+            with RejectLog(rejects_file) as rejects:
+                changes = self._read(sources, first, rejects, rejects_file)
+            with self.root.locked(options.wait_s):
+                live = Live.open(self.root)
+                if live.manifest.hashes != first.manifest.hashes:
+                    raise MismatchError(
+                        f"{live.folder.name} with another model or term table went live meanwhile; run the command again"
+                    )
+                result = self._change(live, changes, encoder, version)
+        except OSError as error:
+            raise BuildError(_disk_message(options.output, error.strerror or str(error))) from error
+        except sqlite3.Error as error:
+            raise BuildError(_disk_message(options.output, str(error))) from error
+        result.report["counts"] |= {"rejects": rejects.count, "repeated": changes.repeated}
+        result.report["seconds"] = stage_seconds(self.stages.seconds)
+        return DeltaResult(
+            result.version, result.report, result.warning, rejects_file if rejects.count else None
+        )
+
+    def _encoder(self, live: Live) -> Encoder:
+        assert self.options.model is not None  # noqa: S101 - the command gives one
+        model = Model.open(self.options.model)
+        if model.hash != live.manifest.hashes.get("model"):
+            raise MismatchError(
+                f"model {model.label} did not build the live index, {live.folder.name}: expected the hash "
+                f"{live.manifest.hashes.get('model', 'none')[:8]}; give that model with --model"
+            )
+        return model.encoder("document", "cpu", 1, BATCH_TOKENS)
+
+    def _read(self, sources: list[Source], live: Live, rejects: RejectLog, rejects_file: Path) -> Changes:
+        options = self.options
+        rename = live.manifest.parameters.get("rename") if options.rename is None else options.rename
+        reader = LineReader(live.preprocessor.schema.names, dict(rename or {}), options.max_line_bytes)
+        with self.stages.stage("read", None, "bytes") as advance:
+            changes = self.read(
+                sources, reader, options.max_line_bytes, options.max_documents, rejects, advance
+            )
+        if rejects.count:
+            rejects.require_share(len(changes), options.max_reject_share, rejects_file)
+        return changes
+
+    def _change(self, live: Live, changes: Changes, encoder: Encoder | None, version: str) -> DeltaResult:
+        plan = plan_changes(live, changes, self.options.max_share, self.options.max_documents)
+        report: dict[str, Any] = {
+            "status": "unchanged",
+            "version": live.folder.name,
+            "base": live.manifest.parents.get("base", {}).get("name", live.folder.name),
+            "counts": {**plan.counts, "documents": live.documents.count},
+            "delta": plan.size(),
+        }
+        if not plan.is_change:
+            return DeltaResult(None, report)
+        self._derive(live, plan, encoder, version)
+        manifest = self.root.manifest(version)
+        report |= {"status": "published", "version": version, "base": manifest.parents["base"]["name"]}
+        report["counts"]["documents"] = manifest.counts["documents"]
+        return DeltaResult(version, report, plan.warning())
+
+    def _derive(self, live: Live, plan: Plan, encoder: Encoder | None, version: str) -> None:
+        """Writes the version, opens what is new of it, and publishes it."""
+        base = live.manifest.parents.get("base", {"name": live.folder.name, "hash": live.manifest.hash})
+        with folder_for(self.root.path / f"{version}-work") as work:
+            segments = self._segments(live, plan, encoder, work)
+            with self.stages.stage("write"):
+                derive(
+                    self.root,
+                    live.folder.name,
+                    {"base": base},
+                    {},
+                    lambda folder: self._write(folder, live, plan, segments),
+                    Live.is_base_file,
+                    version,
+                )
+        folder = self.root.folder(version)
+        with self.stages.stage("publish"):
+            try:
+                Delta.open(folder, self.root.manifest(version).files)
+                self.root.publish(version)
+            except BaseException:
+                if self.root.current() != version:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+
+    def _segments(self, live: Live, plan: Plan, encoder: Encoder | None, work: Path) -> list[Kept]:
+        """What is left of the delta before, and what is new."""
+        with self.stages.stage("encode", len(plan.documents), "documents") as advance:
+            new = write_segment(
+                plan.documents, live.rules, encoder, work / "new", advance, self.options.threads
+            )
+        kept = live.kept_delta(plan.kept)
+        return [new] if kept is None else [kept, new]
+
+    def _write(self, folder: Path, live: Live, plan: Plan, segments: list[Kept]) -> dict[str, int]:
+        header = write_delta(folder, live.delta_base(), segments, plan.tombstones)
+        counts = {
+            "documents": header.base_documents - header.tombstones + header.documents,
+            "delta_documents": header.documents,
+            "tombstones": header.tombstones,
+        }
+        if live.passages is not None:
+            gone = np.isin(live.passages.documents, plan.tombstones)
+            counts["passages"] = header.base_vectors - int(np.count_nonzero(gone)) + header.vectors
+        return counts
+
+
+def _disk_message(output: Path, reason: str) -> str:
+    return f"cannot write the delta below {output}: {reason}; the live index is unchanged"

@@ -1,0 +1,257 @@
+"""Base and delta made into one version without a delta: the same documents, term table and vectors, nothing encoded again."""
+
+import shutil
+import sqlite3
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from glow import __version__
+from glow.artifact import QUERY_TOWER, WAIT_S, ArtifactWriter, IndexRoot, folder_for, write_artifact
+from glow.errors import BuildError, ConfigError, GlowError, MismatchError
+from glow.runtime import Encoder, Model
+from glow.search import (
+    COLUMNS_FOLDER,
+    DENSE_FILE,
+    DOCUMENTS_FILE,
+    IMPACTS_FOLDER,
+    MODEL_FOLDER,
+    PASSAGES_FOLDER,
+    REPORT_FILE,
+    VECTORS_FILE,
+    DenseIndex,
+    DocumentStore,
+    Index,
+    IndexKind,
+    Kept,
+    PassageMap,
+    build_columns,
+    build_dense,
+    choose_kind,
+    fold_documents,
+    fold_impacts,
+    fold_passages,
+    fold_vectors,
+    map_vectors,
+    passages_of,
+    require_buildable,
+    set_threads,
+)
+from glow_index_builder.building import (
+    describe_columns,
+    describe_lexical,
+    measure_recall,
+    stage_seconds,
+    write_json,
+)
+from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.segment import encode_texts
+from glow_index_builder.input import REJECTS_FILE
+from glow_index_builder.progress import Stages
+from glow_index_builder.versions import link_files
+
+__all__ = ["CompactOptions", "compact"]
+
+BATCH_TOKENS = 512
+MADE_ANEW = (
+    DOCUMENTS_FILE,
+    DENSE_FILE,
+    REPORT_FILE,
+    REJECTS_FILE,
+    f"{COLUMNS_FOLDER}/",
+    f"{IMPACTS_FOLDER}/",
+    f"{PASSAGES_FOLDER}/",
+)
+"""Files of a base, or the beginnings of their paths, that do not stay; term table, model and fusion do."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactOptions:
+    """What to compact and how.
+
+    Attributes:
+        output: the index root.
+        model: folder of the model; only an `ivf-pq` index needs it, which holds no whole vectors.
+        threads: threads that FAISS builds with, >= 1.
+        wait_s: how long to wait for another command that changes the root.
+    """
+
+    output: Path
+    model: Path | None = None
+    threads: int = 1
+    wait_s: float = WAIT_S
+
+
+def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
+    """Folds the delta of the live version into its base, and publishes the result.
+
+    No other command changes the root meanwhile: a change would be lost.
+
+    Returns:
+        The report, as docs/deltas.md describes it.
+
+    Raises:
+        ArtifactError: the index or model is missing, damaged, or they do not belong together.
+        BuildError: no document is left, or the disk; the live version is unchanged.
+        BusyError, ReadOnlyError: the root is being changed, or cannot be written.
+    """
+    root = IndexRoot(options.output)
+    root.current()
+    set_threads(options.threads)
+    try:
+        with root.locked(options.wait_s):
+            live = Live.open(root)
+            if live.delta is None:
+                return {"status": "unchanged", "version": live.folder.name, "documents": live.base.count}
+            if not live.documents.count:
+                raise BuildError("no document is left to compact; build an index of others")
+            version = root.new_version()
+            report = _Compaction(options, live, stages).run(root, version)
+            with stages.stage("publish"):
+                _open(root, version)
+                root.publish(version)
+    except OSError as error:
+        raise BuildError(_disk_message(options.output, error.strerror or str(error))) from error
+    except sqlite3.Error as error:
+        raise BuildError(_disk_message(options.output, str(error))) from error
+    return {**report, "seconds": stage_seconds(stages.seconds)}
+
+
+class _Compaction:
+    """The stages, each a method, over one folder in the making."""
+
+    def __init__(self, options: CompactOptions, live: Live, stages: Stages) -> None:
+        self.options = options
+        self.live = live
+        self.stages = stages
+        delta = live.whole_delta()
+        self.segments: list[Kept] = [live.kept_base(), *([delta] if delta else [])]
+        self.encoder = None if self.segments[0].vectors else self._document_encoder()
+
+    def run(self, root: IndexRoot, version: str) -> dict[str, Any]:
+        """Writes the version; returns the report."""
+        work = folder_for(root.path / f"{version}-work")
+        with work as folder, write_artifact(root.folder(version), "index") as writer:
+            self._link(writer)
+            report = self._write(writer, folder)
+            report["version"] = version
+            write_json(writer.folder / REPORT_FILE, report)
+        return report
+
+    def _write(self, writer: ArtifactWriter, work: Path) -> dict[str, Any]:
+        folder, stages = writer.folder, self.stages
+        with stages.stage("documents"):
+            fold_documents(self.segments, folder / DOCUMENTS_FILE)
+            store = DocumentStore(folder / DOCUMENTS_FILE)
+        with stages.stage("columns"):
+            columns = build_columns(store, folder)
+        lexical = None
+        if self.segments[0].impacts is not None:
+            with stages.stage("lexical"):
+                lexical = fold_impacts(self.segments, folder / IMPACTS_FOLDER)
+        passages = None
+        if self.segments[0].passages is not None:
+            passages = fold_passages(self.segments, folder)
+        count = self._vectors(store, passages, work / VECTORS_FILE)
+        vectors = map_vectors(work / VECTORS_FILE, count, self.live.rules.dimensions)
+        kind = self._kind(count)
+        with stages.stage("index"):
+            build_dense(vectors, kind).save(folder / DENSE_FILE)
+            dense = DenseIndex.load(folder / DENSE_FILE)
+        with stages.stage("recall"):
+            recall = measure_recall(dense, vectors, store, self.live.preprocessor, self._query_encoder())
+        self._describe(writer, store.count, passages, kind)
+        return {
+            "status": "compacted",
+            "tool": f"glow {__version__}",
+            "compacted_version": self.live.folder.name,
+            "counts": {"documents": store.count, **({"passages": count} if passages else {})},
+            "index": {"kind": kind, "dimensions": dense.dimensions},
+            "recall": asdict(recall),
+            "columns": describe_columns(columns),
+            "lexical": describe_lexical(lexical, folder) if lexical else None,
+        }
+
+    def _link(self, writer: ArtifactWriter) -> None:
+        """Term table, model and fusion stay the files they are."""
+        files = self.live.manifest.files
+        kept = {
+            name: record
+            for name, record in files.items()
+            if Live.is_base_file(name) and not name.startswith(MADE_ANEW)
+        }
+        writer.known = link_files(self.live.folder, kept, writer.folder)
+
+    def _vectors(self, store: DocumentStore, passages: PassageMap | None, path: Path) -> int:
+        """Reads them from base and delta; compressed ones cannot be read, and are made anew."""
+        if self.encoder is None:
+            with self.stages.stage("vectors"):
+                return fold_vectors(self.segments, path)
+        texts = passages_of(store.scan(), passages) if passages else store.scan()
+        total = len(passages) if passages else store.count
+        with self.stages.stage("encode", total, "vectors") as advance:
+            return encode_texts(
+                texts, self.live.preprocessor, self.encoder, self.options.threads, path, advance
+            )
+
+    def _kind(self, count: int) -> IndexKind:
+        """As a build of so many vectors with the options of the base's would choose."""
+        parameters = self.live.manifest.parameters
+        wanted: Any = parameters.get("index", "auto")
+        if wanted == "auto":
+            memory_bytes = int(parameters.get("memory_mb", 4096)) << 20
+            return choose_kind(count, self.live.rules.dimensions, memory_bytes)
+        try:
+            require_buildable(wanted, count)
+        except ConfigError:  # deletions left too few for what was asked for
+            return "flat"
+        kind: IndexKind = wanted
+        return kind
+
+    def _document_encoder(self) -> Encoder:
+        if self.options.model is None:
+            raise ConfigError(
+                "this index holds compressed vectors (ivf-pq), which cannot be read back; give --model to encode again"
+            )
+        model = Model.open(self.options.model)
+        if model.hash != self.live.manifest.hashes.get("model"):
+            raise MismatchError(
+                f"model {model.label} did not build the live index, {self.live.folder.name}; give that model with --model"
+            )
+        return model.encoder("document", "cpu", 1, BATCH_TOKENS)
+
+    def _query_encoder(self) -> Encoder:
+        tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER
+        return Encoder(tower, self.live.preprocessor.pieces.pad_id, "cpu", self.options.threads)
+
+    def _describe(
+        self, writer: ArtifactWriter, documents: int, passages: PassageMap | None, kind: IndexKind
+    ) -> None:
+        manifest = self.live.manifest
+        writer.hashes = manifest.hashes
+        parents = {name: parent for name, parent in manifest.parents.items() if name != "base"}
+        writer.parents = {**parents, "version": {"name": manifest.name, "hash": manifest.hash}}
+        # A gate judged the version before, not this one.
+        inherited = {name: value for name, value in manifest.parameters.items() if name != "gate"}
+        writer.parameters = {**inherited, "kind": kind}
+        writer.counts = {
+            "documents": documents,
+            "rejects": 0,
+            "dimensions": manifest.counts["dimensions"],
+            **({"passages": len(passages)} if passages else {}),
+        }
+
+
+def _open(root: IndexRoot, version: str) -> None:
+    """Opens the finished version as a service would; one that cannot be opened is removed."""
+    try:
+        Index.open(root.folder(version))
+    except BaseException as error:
+        shutil.rmtree(root.folder(version))
+        if not isinstance(error, GlowError):
+            raise
+        raise BuildError(f"the new version cannot be opened and was removed: {error}") from error
+
+
+def _disk_message(output: Path, reason: str) -> str:
+    return f"cannot write below {output}: {reason}; the live index is unchanged"

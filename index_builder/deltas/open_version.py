@@ -1,0 +1,149 @@
+"""The live version as `upsert`, `delete` and `compact` see it: opened by parts, without what only searches need."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.artifact import IndexRoot, Manifest
+from glow.errors import MismatchError
+from glow.search import (
+    COLUMNS_FOLDER,
+    COLUMNS_HEADER,
+    DELTA_FOLDER,
+    DELTA_HEADER,
+    DENSE_FILE,
+    DOCUMENTS_FILE,
+    IMPACTS_FOLDER,
+    IMPACTS_HEADER,
+    MODEL_FOLDER,
+    ORDER_FILE,
+    PASSAGES_FOLDER,
+    TERMS_FOLDER,
+    Delta,
+    DeltaBase,
+    DenseIndex,
+    DocumentStore,
+    DocumentsView,
+    ImpactIndex,
+    Kept,
+    PassageMap,
+    SegmentedDocuments,
+    Segments,
+    map_array,
+    read_impacts_header,
+)
+from glow.text import Preprocessor, TermTable, load_preprocessor
+from glow_index_builder.deltas.segment import Rules
+
+__all__ = ["Live"]
+
+
+@dataclass(frozen=True, eq=False)
+class Live:
+    """A version that was verified when it was published.
+
+    Attributes:
+        folder: where it lies.
+        manifest: its manifest.
+        base: documents of the base.
+        delta: what changed since; None where nothing did.
+    """
+
+    folder: Path
+    manifest: Manifest
+    base: DocumentStore
+    delta: Delta | None
+
+    @classmethod
+    def open(cls, root: IndexRoot) -> "Live":
+        """Opens what CURRENT names.
+
+        Raises:
+            ArtifactError: nothing is published, or it is damaged.
+        """
+        version = root.current()
+        folder, manifest = root.folder(version), root.manifest(version)
+        delta = Delta.open(folder, manifest.files) if DELTA_HEADER in manifest.files else None
+        return cls(folder, manifest, DocumentStore(folder / DOCUMENTS_FILE), delta)
+
+    @cached_property
+    def preprocessor(self) -> Preprocessor:
+        """With the index's own term table.
+
+        Raises:
+            MismatchError: the table is not the manifest's.
+        """
+        terms = TermTable.load(self.folder / TERMS_FOLDER)
+        if terms.hash != self.manifest.hashes.get("terms"):
+            raise MismatchError(
+                f"term table of {self.folder.name} is not that of its manifest; rebuild the index"
+            )
+        return load_preprocessor(self.folder / MODEL_FOLDER, terms)
+
+    @cached_property
+    def tombstones(self) -> NDArray[np.int64]:
+        """Rows of the base that are gone already, ascending."""
+        return np.empty(0, np.int64) if self.delta is None else self.delta.tombstones
+
+    @cached_property
+    def documents(self) -> DocumentsView:
+        """What can be found now."""
+        if self.delta is None:
+            return self.base
+        segments = Segments(self.base.count, self.delta.documents.count, self.tombstones)
+        return SegmentedDocuments(self.base, self.delta.documents, segments)
+
+    @cached_property
+    def passages(self) -> PassageMap | None:
+        """Where the base's bodies are cut."""
+        if "passages" not in self.manifest.counts:
+            return None
+        return PassageMap.open(self.folder / PASSAGES_FOLDER)
+
+    @property
+    def rules(self) -> Rules:
+        """How the index treats documents."""
+        has_impacts = f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}" in self.manifest.files
+        return Rules(
+            self.preprocessor,
+            read_impacts_header(self.folder / IMPACTS_FOLDER) if has_impacts else None,
+            None if self.passages is None else self.passages.header,
+            self.manifest.counts["dimensions"],
+        )
+
+    def delta_base(self) -> DeltaBase:
+        """What a delta must know."""
+        order = None
+        if f"{COLUMNS_FOLDER}/{COLUMNS_HEADER}" in self.manifest.files:
+            order = map_array(self.folder / COLUMNS_FOLDER / ORDER_FILE, np.uint32, self.base.count)
+        vectors = self.base.count if self.passages is None else len(self.passages)
+        return DeltaBase(self.base, vectors, self.manifest.counts["dimensions"], order)
+
+    def kept_delta(self, mask: NDArray[np.bool_]) -> Kept | None:
+        """The delta, of which some documents stay; None where there is none."""
+        if self.delta is None:
+            return None
+        delta = self.delta
+        return Kept(delta.documents, delta.dense.reader(), delta.impacts, delta.passages, mask)
+
+    def whole_delta(self) -> Kept | None:
+        """The delta, all of it."""
+        if self.delta is None:
+            return None
+        return self.kept_delta(np.ones(self.delta.documents.count, np.bool_))
+
+    def kept_base(self) -> Kept:
+        """What is left of the base; without a vector reader where its vectors are compressed."""
+        mask = np.ones(self.base.count, np.bool_)
+        mask[self.tombstones] = False
+        impacts = ImpactIndex.open(self.folder / IMPACTS_FOLDER) if self.rules.impacts else None
+        reader = DenseIndex.load(self.folder / DENSE_FILE).reader()
+        return Kept(self.base, reader, impacts, self.passages, mask)
+
+    @staticmethod
+    def is_base_file(name: str) -> bool:
+        """Whether a file of the version belongs to the base."""
+        return not name.startswith(f"{DELTA_FOLDER}/")

@@ -1,0 +1,180 @@
+"""New documents as a segment: stored, cut, tokenised and encoded by the rules that their index was built with."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import BuildError, MismatchError
+from glow.records import Document
+from glow.runtime import Encoder, encode_documents
+from glow.search import (
+    DOCUMENTS_FILE,
+    IMPACTS_FOLDER,
+    VECTORS_FILE,
+    Bm25,
+    DocumentStore,
+    DocumentWriter,
+    ImpactHeader,
+    ImpactIndex,
+    Kept,
+    PassageMap,
+    PassagesHeader,
+    build_lexical,
+    build_passages,
+    map_vectors,
+    passages_of,
+)
+from glow.text import (
+    PassageCutter,
+    PassageOptions,
+    Preprocessor,
+    TermCounter,
+    TermTable,
+    field_words,
+    lexical_words,
+)
+
+__all__ = ["Rules", "encode_texts", "write_segment"]
+
+Advance = Callable[[int], None]
+CHUNK_TEXTS = 32
+"""Few, so that a hundred documents keep several threads busy."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """How an index treats its documents.
+
+    Attributes:
+        preprocessor: with the index's own term table.
+        impacts: the header of its lexical index, whose average length holds for what is added; None: it has none.
+        passages: how its bodies are cut; None: documents stay whole.
+        dimensions: D.
+    """
+
+    preprocessor: Preprocessor
+    impacts: ImpactHeader | None
+    passages: PassagesHeader | None
+    dimensions: int
+
+
+def write_segment(
+    documents: Iterable[Document],
+    rules: Rules,
+    encoder: Encoder | None,
+    folder: Path,
+    advance: Advance,
+    threads: int = 1,
+) -> Kept:
+    """Writes documents as a segment, of which all stay.
+
+    Args:
+        documents: each id once.
+        rules: the index's.
+        encoder: the document tower, whose own threads are one; None where there is no document.
+        folder: made, for working files.
+        advance: told the documents or passages encoded.
+        threads: of encoding, >= 1.
+
+    Raises:
+        MismatchError: impacts that were learned, which nothing here can make.
+        BuildError: the model is broken, or the disk.
+    """
+    folder.mkdir()
+    with DocumentWriter(folder / DOCUMENTS_FILE) as writer:
+        for document in documents:
+            writer.add(document)
+    store = DocumentStore(folder / DOCUMENTS_FILE)
+    passages = _cut(store, rules, folder)
+    impacts = _index_words(store, rules, folder)
+    texts = passages_of(store.scan(), passages) if passages else store.scan()
+    count = encode_texts(texts, rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance)
+    vectors = map_vectors(folder / VECTORS_FILE, count, rules.dimensions)
+    return Kept(store, lambda rows: vectors[rows], impacts, passages, np.ones(store.count, np.bool_))
+
+
+def _cut(store: DocumentStore, rules: Rules, folder: Path) -> PassageMap | None:
+    if rules.passages is None:
+        return None
+    wanted = PassageOptions(rules.passages.field, rules.passages.overlap, rules.passages.limit)
+    return build_passages(store.scan(), PassageCutter(rules.preprocessor, wanted), folder)
+
+
+def _index_words(store: DocumentStore, rules: Rules, folder: Path) -> ImpactIndex | None:
+    if rules.impacts is None:
+        return None
+    if rules.impacts.kind != "bm25":
+        raise MismatchError(
+            f"the lexical index is of kind {rules.impacts.kind}, and only bm25 can be added to; build the index again"
+        )
+    preprocessor, parameters = rules.preprocessor, rules.impacts.parameters
+    build_lexical(
+        folder / IMPACTS_FOLDER,
+        (lexical_words(document, preprocessor.schema, preprocessor.pieces) for document in store.scan()),
+        _words(store, preprocessor),
+        preprocessor.terms,
+        Bm25(parameters["k1"], parameters["b"]),
+        average_length=parameters["average_length"],
+    )
+    return ImpactIndex.open(folder / IMPACTS_FOLDER)
+
+
+def _words(store: DocumentStore, preprocessor: Preprocessor) -> TermTable:
+    """The documents' own words."""
+    counter = TermCounter()
+    for document in store.scan():
+        counter.add(field_words(document, preprocessor.schema, preprocessor.pieces))
+    return counter.table()
+
+
+def encode_texts(
+    texts: Iterable[Document],
+    preprocessor: Preprocessor,
+    encoder: Encoder | None,
+    threads: int,
+    path: Path,
+    advance: Advance,
+) -> int:
+    """Encodes documents or passages into a new file of plain float32, row after row.
+
+    Args:
+        texts: in row order, read as they are needed.
+        preprocessor: with the index's term table.
+        encoder: the document tower, whose own threads are one; None where there is no text.
+        threads: chunks that are encoded at the same time, >= 1.
+        path: file to make.
+        advance: told those encoded.
+
+    Returns:
+        How many they are.
+
+    Raises:
+        BuildError: a vector is not finite, so the model is broken.
+    """
+
+    def encode(chunk: list[Document]) -> list[NDArray[np.float32]]:
+        return (
+            [_finite(*found) for found in encode_documents(chunk, preprocessor, encoder)] if encoder else []
+        )
+
+    count, waiting = 0, iter(texts)
+    with path.open("wb") as file, ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
+        while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
+            for vectors in (each for found in pool.map(encode, chunks) for each in found):
+                file.write(vectors.tobytes())
+                count += len(vectors)
+                advance(len(vectors))
+    return count
+
+
+def _finite(chunk: list[Document], lost: dict[str, int], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        bad = chunk[int(np.flatnonzero(~finite)[0])].id
+        raise BuildError(f"the vector of document {bad!r} is not finite; export the model again")
+    return vectors

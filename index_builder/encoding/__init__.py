@@ -1,0 +1,20 @@
+"""Documents to vectors, in shards, by threads, processes or Ray."""
+
+from glow_index_builder.encoding.encode import EncodeJob, batch_tokens
+from glow_index_builder.encoding.passages import cut_documents, describe_passages, open_cutter
+from glow_index_builder.encoding.runners import make_runner, require_runner
+from glow_index_builder.encoding.schedule import Encoded, encode_shards
+from glow_index_builder.encoding.shards import plan_shards
+
+__all__ = [
+    "EncodeJob",
+    "Encoded",
+    "batch_tokens",
+    "cut_documents",
+    "describe_passages",
+    "encode_shards",
+    "make_runner",
+    "open_cutter",
+    "plan_shards",
+    "require_runner",
+]

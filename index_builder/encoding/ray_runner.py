@@ -1,0 +1,130 @@
+"""Shards as Ray tasks, on this machine or a cluster whose machines see the same disk.
+
+A task is one shard. What a process opened stays open for its next tasks; a process that dies costs its shard alone.
+"""
+
+import importlib
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from glow.errors import BuildError, DeviceError
+from glow_index_builder.encoding.encode import EncodeJob, ShardEncoder
+from glow_index_builder.encoding.runner import Outcome, attempt
+from glow_index_builder.encoding.shards import Shard
+
+__all__ = ["RayRunner", "start_ray"]
+
+MAX_DEATHS = 3
+"""Processes in a row that die while none answers; one more would, too."""
+QUEUED = 2
+"""Tasks that wait for each that runs, so that no worker is idle and Ray holds few."""
+DIED = "the process that encoded it died"
+
+
+class RayRunner:
+    """Encodes as tasks of Ray.
+
+    Args:
+        job: what there is to do; a task asks for `job.threads` CPUs, and for a GPU where the tower runs on one.
+        workers: tasks at the same time, >= 1.
+        address: of a cluster; None: Ray is started here, or used where this process has started it already.
+        encoder: what encodes; Ray's processes import it by its name.
+    """
+
+    def __init__(
+        self,
+        job: EncodeJob,
+        workers: int,
+        address: str | None = None,
+        encoder: type[ShardEncoder] = ShardEncoder,
+    ) -> None:
+        self._job = job
+        self._encoder = encoder
+        self._workers = workers
+        self._address = address
+        self._ray: Any = None
+        self._is_ours = False
+
+    def __enter__(self) -> Self:
+        self._ray = importlib.import_module("ray")
+        if not self._ray.is_initialized():
+            start_ray(self._workers * self._job.threads, self._address)
+            self._is_ours = True
+        available = self._ray.cluster_resources()
+        if self._job.device == "cuda" and not available.get("GPU"):
+            raise DeviceError("device 'cuda' was asked for, and Ray has no GPU; use --device cpu")
+        options = {
+            "num_cpus": min(self._job.threads, int(available.get("CPU", 1))),
+            "num_gpus": 1 if self._job.device == "cuda" else 0,
+            "max_retries": 0,  # what is tried again, the build decides
+        }
+        self._task = self._ray.remote(**options)(_encode)
+        self._job_reference = self._ray.put(self._job)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_ours:
+            self._ray.shutdown()
+
+    def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
+        """As `Runner.run`; a process has one shard at a time anyway."""
+        waiting = deque(shards)
+        running: dict[Any, Shard] = {}
+        limit = self._workers if careful else QUEUED * self._workers
+        deaths = 0
+        while waiting or running:
+            while waiting and len(running) < limit:
+                shard = waiting.popleft()
+                running[self._task.remote(self._encoder, self._job_reference, shard)] = shard
+            ready, _ = self._ray.wait(list(running), num_returns=1)
+            for reference in ready:
+                outcome = self._outcome(reference, running.pop(reference))
+                deaths = deaths + 1 if outcome.fault == DIED and not careful else 0
+                if deaths >= MAX_DEATHS * self._workers:
+                    raise BuildError(
+                        "Ray's workers die as soon as they start; see its logs, and give them more memory"
+                    )
+                yield outcome
+
+    def _outcome(self, reference: Any, shard: Shard) -> Outcome:
+        errors = self._ray.exceptions
+        try:
+            found: Outcome = self._ray.get(reference)
+        except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError):
+            return Outcome(shard, fault=DIED)
+        except errors.RayTaskError as error:
+            raise error.cause from error
+        return found
+
+
+def start_ray(cpus: int, address: str | None = None) -> None:
+    """Starts Ray on this machine, or joins a cluster; its processes import what this one can.
+
+    Args:
+        cpus: that tasks may take, where Ray is started here.
+        address: of the cluster; None: this machine.
+    """
+    ray = importlib.import_module("ray")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {"env_vars": {"PYTHONPATH": paths}}
+    common: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": environment}
+    if address:
+        ray.init(address=address, **common)
+    else:
+        ray.init(address="local", num_cpus=cpus, include_dashboard=False, configure_logging=False, **common)
+
+
+_open: dict[EncodeJob, ShardEncoder] = {}
+"""What a Ray process holds open: the encoder of its last job."""
+
+
+def _encode(encoder: type[ShardEncoder], job: EncodeJob, shard: Shard) -> Outcome:
+    """One task."""
+    if job not in _open:
+        _open.clear()
+        _open[job] = encoder.open(job)
+    return attempt(_open[job], shard)

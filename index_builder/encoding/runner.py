@@ -1,0 +1,106 @@
+"""Who encodes shards: threads of this process, processes of this machine, or Ray. All answer alike.
+
+A runner only runs: it tells what came of each shard. What is tried again, and which document is to blame, the
+caller decides (`index_builder/encoding/schedule.py`), so all runners treat failures alike.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from glow.errors import GlowError
+from glow_index_builder.encoding.encode import EncodeError, EncodeJob, ShardEncoder
+from glow_index_builder.encoding.shards import Shard, ShardReport
+from glow_index_builder.memory import release_memory
+
+__all__ = ["Outcome", "Runner", "ThreadRunner", "attempt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a shard.
+
+    Attributes:
+        shard: the shard.
+        report: of what was written; None for a probe and for a failure.
+        fault: why it could not be encoded; None: it was.
+    """
+
+    shard: Shard
+    report: ShardReport | None = None
+    fault: str | None = None
+
+
+class Runner(Protocol):
+    """Encodes shards; use as a context manager, which ends its threads or processes."""
+
+    def __enter__(self) -> Self:
+        """Starts what it needs."""
+        ...
+
+    def __exit__(self, *error: object) -> None:
+        """Ends everything that it started."""
+        ...
+
+    def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
+        """Encodes shards in any order.
+
+        Args:
+            shards: to encode.
+            careful: whether a process has one shard at a time, so that its death has one cause.
+
+        Yields:
+            One outcome for each, as they come.
+
+        Raises:
+            BuildError: workers cannot start.
+            GlowError, OSError: what no other try can mend (the model, the device, the disk).
+        """
+        ...
+
+
+def attempt(encoder: ShardEncoder, shard: Shard) -> Outcome:
+    """Encodes a shard; what a document may have caused is a fault, all else is raised.
+
+    Raises:
+        GlowError, OSError: as `Runner.run`.
+    """
+    try:
+        return Outcome(shard, encoder.encode(shard))
+    except EncodeError as error:
+        return Outcome(shard, fault=str(error))
+    except (GlowError, OSError):
+        raise
+    except Exception as error:  # the tower's and the tokeniser's own errors are of no known type
+        return Outcome(shard, fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
+    finally:
+        release_memory()  # what one shard leaves scattered would grow with their number
+
+
+class ThreadRunner:
+    """Encodes in threads of this process: texts are preprocessed in Python while towers run outside it.
+
+    Args:
+        job: what there is to do.
+    """
+
+    def __init__(self, job: EncodeJob) -> None:
+        self._job = job
+
+    def __enter__(self) -> Self:
+        self._encoder = ShardEncoder.open(self._job)
+        self._pool = ThreadPoolExecutor(self._job.threads, thread_name_prefix="encode")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        del self._encoder
+
+    def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
+        """As `Runner.run`; a document that kills the process ends the build."""
+        waiting: set[Future[Outcome]] = {self._pool.submit(attempt, self._encoder, shard) for shard in shards}
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()

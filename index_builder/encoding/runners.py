@@ -1,0 +1,49 @@
+"""Which runner a build asked for."""
+
+import importlib
+
+from glow.errors import ConfigError, DependencyError
+from glow_index_builder.encoding.encode import EncodeJob
+from glow_index_builder.encoding.process_runner import ProcessRunner
+from glow_index_builder.encoding.ray_runner import RayRunner
+from glow_index_builder.encoding.runner import Runner, ThreadRunner
+from glow_index_builder.options import BuildOptions
+
+__all__ = ["make_runner", "require_runner"]
+
+MAX_KILLS = 2
+
+
+def make_runner(options: BuildOptions, job: EncodeJob, kills: int) -> Runner:
+    """The runner of a build, not started yet.
+
+    Args:
+        options: of the build.
+        job: what there is to do.
+        kills: runs of this build that were killed while they encoded in their own process. After two, a document may
+            be to blame, and only from another process can it be found.
+    """
+    if options.runner == "ray":
+        return RayRunner(job, options.workers, options.ray_address)
+    if options.workers == 1 and kills < MAX_KILLS:
+        return ThreadRunner(job)
+    return ProcessRunner(job, options.workers)
+
+
+def require_runner(options: BuildOptions) -> None:
+    """Refuses a runner that is not there, before any work.
+
+    Raises:
+        DependencyError: Ray was asked for and is not installed.
+        ConfigError: the address of a Ray cluster without Ray.
+    """
+    if options.runner != "ray":
+        if options.ray_address:
+            raise ConfigError("--ray-address needs --runner ray")
+        return
+    try:
+        importlib.import_module("ray")
+    except ImportError as error:
+        raise DependencyError(
+            "--runner ray needs the package ray: install the extra `scale` (pip install 'glow-retrieval[scale]')"
+        ) from error

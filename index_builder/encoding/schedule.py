@@ -1,0 +1,171 @@
+"""The corpus as shards: those that are done stay, the others are encoded, and a poisonous document costs itself alone.
+
+A shard that fails is tried once more, by itself. If it fails again, halves of it are tried until single documents are
+left that fail alone; the shard is then encoded without them, whole, so its vectors do not depend on the search.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from glow.errors import BuildError
+from glow_index_builder.encoding.runner import Outcome, Runner
+from glow_index_builder.encoding.shards import Shard, ShardReport, ShardVectors, read_report
+
+__all__ = ["Encoded", "encode_shards"]
+
+FIRST_FAILURES = 8
+"""Shards that fail before any succeeded: then it is not the documents."""
+MAX_POISONOUS = 1_000
+LAST_TRIES = 3
+
+
+@dataclass(slots=True)
+class Encoded:
+    """All shards of a build, done.
+
+    Attributes:
+        shards: in order, each with what it skipped.
+        rows: vectors of each.
+        truncated: field -> documents or passages that lost words of it.
+        resumed: shards that an earlier run had done.
+        failures: times that a shard failed and was tried again.
+        documents: documents encoded by this run.
+        seconds: that encoding the shards took, all runs and workers together.
+        peak_memory_bytes: the most that one process which encoded held.
+    """
+
+    shards: list[Shard] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    truncated: Counter[str] = field(default_factory=Counter)
+    resumed: int = 0
+    failures: int = 0
+    documents: int = 0
+    seconds: float = 0.0
+    peak_memory_bytes: int = 0
+
+    @property
+    def poison(self) -> dict[int, str]:
+        """Row of each document that cannot be encoded -> why, ascending."""
+        return {row: reason for shard in self.shards for row, reason in shard.skip}
+
+    def vectors(self, folder: Path, dimensions: int) -> ShardVectors:
+        """The vectors of all, float32 [n, D]."""
+        return ShardVectors(folder, self.shards, self.rows, dimensions)
+
+
+def encode_shards(
+    runner: Runner, plan: list[Shard], folder: Path, dimensions: int, advance: Callable[[int], None]
+) -> Encoded:
+    """Encodes what is not done yet.
+
+    Args:
+        runner: not started yet; it is where something is to do.
+        plan: all shards in order.
+        folder: of the shards.
+        dimensions: D.
+        advance: told the documents done, also those of earlier runs.
+
+    Raises:
+        BuildError: shards fail whatever is left out, or too many documents do.
+        GlowError, OSError: what the runner raises.
+    """
+    folder.mkdir(exist_ok=True)
+    search = _Search(runner, advance)
+    done: dict[int, ShardReport] = {}
+    for shard in plan:
+        if report := read_report(folder, shard, dimensions):
+            done[shard.start] = _slim(report)
+            advance(shard.documents)
+    resumed = len(done)
+    if missing := [shard for shard in plan if shard.start not in done]:
+        with runner:
+            search.encode(missing)
+    found = Encoded(resumed=resumed, failures=search.failures)
+    for shard in plan:
+        report = done.get(shard.start) or search.done[shard.start]
+        found.shards.append(replace(shard, skip=report.skipped))
+        found.rows.append(report.rows)
+        found.truncated.update(report.truncated)
+        found.seconds += report.seconds
+        found.peak_memory_bytes = max(found.peak_memory_bytes, report.peak_memory_bytes)
+    found.documents = sum(shard.stop - shard.start for shard in missing)
+    return found
+
+
+class _Search:
+    """Shards on their way to be done, and the search for what keeps them from it."""
+
+    def __init__(self, runner: Runner, advance: Callable[[int], None]) -> None:
+        self._runner = runner
+        self._advance = advance
+        self._poison: dict[int, str] = {}
+        self.done: dict[int, ShardReport] = {}
+        self.failures = 0
+
+    def encode(self, shards: list[Shard]) -> None:
+        """Encodes shards; what fails twice is searched for poison."""
+        failed = self._run(shards, careful=False)
+        failed = self._run([outcome.shard for outcome in failed], careful=True)
+        for _ in range(LAST_TRIES):
+            if not failed:
+                return
+            self._find_poison(failed)
+            failed = self._run([self._without_poison(outcome.shard) for outcome in failed], careful=True)
+        if failed:
+            raise BuildError(
+                f"documents {failed[0].shard.start} to {failed[0].shard.stop - 1} cannot be encoded together, though "
+                f"each can: {failed[0].fault}; build with a smaller --shard-documents or fewer --workers"
+            )
+
+    def _run(self, shards: list[Shard], *, careful: bool) -> list[Outcome]:
+        """Encodes shards and returns the failures, in order."""
+        failed: list[Outcome] = []
+        for outcome in self._runner.run(shards, careful=careful) if shards else ():
+            if outcome.fault is None:
+                if outcome.report is not None:
+                    self.done[outcome.shard.start] = _slim(outcome.report)
+                    self._advance(outcome.shard.documents)
+                continue
+            failed.append(outcome)
+            self.failures += not outcome.shard.is_probe
+            if not self.done and not careful and len(failed) >= FIRST_FAILURES:
+                raise BuildError(
+                    f"the first {len(failed)} shards failed, so it is not the documents: {outcome.fault}; "
+                    "export the model again, or see that the memory is enough"
+                )
+        return sorted(failed, key=lambda outcome: outcome.shard.start)
+
+    def _find_poison(self, failed: Iterable[Outcome]) -> None:
+        """Halves shards until the documents are found that fail by themselves."""
+        suspects = [replace(outcome.shard, is_probe=True) for outcome in failed]
+        while suspects:
+            alone = [shard for shard in suspects if shard.stop - shard.start == 1]
+            halves = [half for shard in suspects if shard.stop - shard.start > 1 for half in _halves(shard)]
+            # A document is blamed where it fails alone, once more: a worker may die of something else.
+            for outcome in self._run(alone, careful=True):
+                self._poison[outcome.shard.start] = outcome.fault or ""
+            if len(self._poison) > MAX_POISONOUS:
+                raise BuildError(
+                    f"more than {MAX_POISONOUS} documents cannot be encoded; the last: "
+                    f"{next(reversed(self._poison.values()))}"
+                )
+            suspects = [outcome.shard for outcome in self._run(halves, careful=True)]
+
+    def _without_poison(self, shard: Shard) -> Shard:
+        rows = (row for row in range(shard.start, shard.stop) if row in self._poison)
+        return replace(shard, skip=tuple((row, self._poison[row]) for row in rows))
+
+
+def _halves(shard: Shard) -> tuple[Shard, Shard]:
+    """Both halves of a shard of at least two documents, without what is skipped in the other."""
+    middle = (shard.start + shard.stop) // 2
+    first = tuple(each for each in shard.skip if each[0] < middle)
+    second = tuple(each for each in shard.skip if each[0] >= middle)
+    return replace(shard, stop=middle, skip=first), replace(shard, start=middle, skip=second)
+
+
+def _slim(report: ShardReport) -> ShardReport:
+    """Without the ids: those of all shards would grow with the corpus."""
+    return replace(report, ids=())

@@ -1,0 +1,202 @@
+"""Shards: the unit of encoding. A range of documents in input order becomes two files that never change.
+
+    START-STOP.f32     vectors, float32 [rows, D], little-endian; one row for each document, or for each passage
+    START-STOP.json    what `ShardReport` says, with the SHA-256 of the vectors and the ids
+
+Each is written under another name, synced and renamed, the report last: where it is and fits, the shard is done.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.artifact import sync
+from glow_index_builder.memory import peak_memory_bytes
+
+__all__ = ["Shard", "ShardReport", "ShardVectors", "plan_shards", "read_report", "write_shard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A range of stored documents to encode.
+
+    Attributes:
+        start, stop: rows of the store, `stop` not included.
+        skip: documents in it that cannot be encoded: row and reason, ascending.
+        is_probe: whether it is only to be tried, and nothing kept.
+    """
+
+    start: int
+    stop: int
+    skip: tuple[tuple[int, str], ...] = ()
+    is_probe: bool = False
+
+    @property
+    def name(self) -> str:
+        """Names its files; sorts by `start`."""
+        return f"{self.start:010d}-{self.stop:010d}"
+
+    @property
+    def documents(self) -> int:
+        """Documents that are encoded."""
+        return self.stop - self.start - len(self.skip)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What came of a shard.
+
+    Attributes:
+        ids: of its documents, in order, without those skipped.
+        skipped: documents that could not be encoded, as `Shard.skip`.
+        rows: vectors.
+        truncated: field -> documents or passages that lost words of it.
+        seconds: that encoding took.
+        peak_memory_bytes: the most that the process which encoded it held so far.
+        sha256: of vectors and ids.
+    """
+
+    ids: tuple[str, ...]
+    skipped: tuple[tuple[int, str], ...]
+    rows: int
+    truncated: dict[str, int]
+    seconds: float
+    peak_memory_bytes: int
+    sha256: str
+
+
+def plan_shards(documents: int, size: int) -> list[Shard]:
+    """Cuts rows 0 to `documents` into shards of `size`; the last may be smaller."""
+    return [Shard(start, min(start + size, documents)) for start in range(0, documents, size)]
+
+
+def write_shard(
+    folder: Path, shard: Shard, ids: list[str], parts: Iterable[tuple[dict[str, int], NDArray[np.float32]]]
+) -> ShardReport:
+    """Writes a shard, or again one that was damaged.
+
+    Args:
+        folder: of all shards.
+        shard: names the files.
+        ids: of its documents; complete when `parts` are at their end.
+        parts: field -> documents or passages that lost words of it, and vectors, float32 [m, D]; piece by piece.
+
+    Raises:
+        OSError: the disk.
+    """
+    start, rows = time.perf_counter(), 0
+    digest = hashlib.sha256()
+    truncated: Counter[str] = Counter()
+    with _replacing(folder, f"{shard.name}.f32") as file:
+        for lost, vectors in parts:
+            data = np.ascontiguousarray(vectors, "<f4").tobytes()
+            digest.update(data)
+            file.write(data)
+            truncated.update(lost)
+            rows += len(vectors)
+    digest.update(json.dumps(ids).encode())
+    report = ShardReport(
+        ids=tuple(ids),
+        skipped=shard.skip,
+        rows=rows,
+        truncated=dict(truncated),
+        seconds=time.perf_counter() - start,
+        peak_memory_bytes=peak_memory_bytes(),
+        sha256=digest.hexdigest(),
+    )
+    with _replacing(folder, f"{shard.name}.json") as file:
+        file.write(json.dumps(asdict(report)).encode())
+    sync(folder)
+    return report
+
+
+def read_report(folder: Path, shard: Shard, dimensions: int) -> ShardReport | None:
+    """The report of a shard that is done; None where it is missing, or not as it was written."""
+    try:
+        values: dict[str, Any] = json.loads((folder / f"{shard.name}.json").read_bytes())
+        skipped = tuple((int(row), str(reason)) for row, reason in values["skipped"])
+        report = ShardReport(**{**values, "ids": tuple(values["ids"]), "skipped": skipped})
+        data = (folder / f"{shard.name}.f32").read_bytes()
+        digest = hashlib.sha256(data)
+        digest.update(json.dumps(values["ids"]).encode())
+        fits = digest.hexdigest() == report.sha256 and len(data) == 4 * dimensions * report.rows
+        return report if fits and len(report.ids) + len(report.skipped) == shard.stop - shard.start else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class ShardVectors:
+    """The vectors of all shards as one array [n, D] of which blocks are read, and nothing else is held.
+
+    Args:
+        folder: of the shards.
+        shards: all of them, in order.
+        rows: vectors of each.
+        dimensions: D.
+
+    Attributes:
+        shape: (n, D).
+    """
+
+    def __init__(self, folder: Path, shards: Sequence[Shard], rows: Sequence[int], dimensions: int) -> None:
+        self._paths = [folder / f"{shard.name}.f32" for shard in shards]
+        self._starts = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
+        self.shape = (int(self._starts[-1]), dimensions)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, wanted: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        """Reads rows.
+
+        Args:
+            wanted: a slice without step, or row numbers, int64 of any shape.
+
+        Returns:
+            float32 [m, D], or [..., D].
+        """
+        if isinstance(wanted, slice):
+            start, stop, _ = wanted.indices(len(self))
+            return self._read(np.arange(start, stop))
+        flat = wanted.reshape(-1)
+        rows, places = np.unique(flat, return_inverse=True)
+        found: NDArray[np.float32] = self._read(rows)[places.reshape(-1)]
+        return found.reshape(*wanted.shape, self.shape[1])
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rows that ascend; each file that holds one is read once, the stretch between first and last of them."""
+        found = np.empty((len(rows), self.shape[1]), np.float32)
+        owners = np.searchsorted(self._starts, rows, "right") - 1
+        edges = np.flatnonzero(np.diff(owners, prepend=-1, append=-1))
+        for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            owner = int(owners[begin])
+            here = rows[begin:end] - self._starts[owner]
+            first, count = int(here[0]), int(here[-1] - here[0]) + 1
+            width = self.shape[1]
+            block = np.fromfile(self._paths[owner], "<f4", count * width, offset=4 * first * width)
+            found[begin:end] = block.reshape(count, width)[here - first]
+        return found
+
+
+@contextmanager
+def _replacing(folder: Path, name: str) -> Iterator[BinaryIO]:
+    """A file that takes its name when it is whole and on the disk."""
+    # Two processes may write one shard, where a parent died and a child works on: each its own file.
+    partial = folder / f".{name}-{os.getpid()}"
+    try:
+        with partial.open("wb") as file:
+            yield file
+        sync(partial)
+        partial.replace(folder / name)
+    finally:
+        partial.unlink(missing_ok=True)

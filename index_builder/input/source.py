@@ -1,0 +1,179 @@
+"""Input files as bounded lines: files, folders or standard input, plain or compressed, read once and never whole."""
+
+import io
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from glow.errors import InputError
+from glow_index_builder.input.compressed import GZIP, PARQUET, ZSTD, decompressed, format_of, require_package
+from glow_index_builder.input.parquet import parquet_rows
+from glow_index_builder.options import STDIN
+
+__all__ = ["Line", "Source", "open_sources"]
+
+CORPUS_FILE = "corpus.jsonl"
+ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+SKIP_BYTES = 1 << 16
+MAGIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of input, or one row of Parquet as such a line.
+
+    Attributes:
+        number: counted from 1.
+        data: the line without its end; only its start where `is_too_long`.
+        read_bytes: how far this line moved through the file, decompressed.
+        is_too_long: whether it had more bytes than allowed.
+    """
+
+    number: int
+    data: bytes
+    read_bytes: int
+    is_too_long: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One input file, or standard input where `path` is None."""
+
+    name: str
+    path: Path | None
+
+    @property
+    def size_bytes(self) -> int | None:
+        """How many bytes its lines have in all; None where that is not known before (a pipe, compressed)."""
+        if not self.path or not self.path.is_file() or self._format():
+            return None
+        return self.path.stat().st_size or None
+
+    @property
+    def identity(self) -> tuple[str, int, int] | None:
+        """Path, size and time of change: another build that finds these reads the same; None for a pipe."""
+        if not self.path or not self.path.is_file():
+            return None
+        status = self.path.stat()
+        return str(self.path.resolve()), status.st_size, status.st_mtime_ns
+
+    def check(self) -> None:
+        """Refuses a file that cannot be read, before any work.
+
+        Raises:
+            InputError: it is not what its name promises.
+            DependencyError: its format needs a package that is not installed.
+        """
+        if self.path and self.path.is_file():
+            require_package(self._format(), self.name)
+
+    def lines(self, max_line_bytes: int) -> Iterator[Line]:
+        """Yields the lines that hold more than white space.
+
+        Args:
+            max_line_bytes: a longer line is passed over in small steps, so it takes no memory.
+
+        Raises:
+            InputError: the file cannot be read, or is damaged; the message names the place.
+            DependencyError: its format needs a package that is not installed.
+        """
+        if self.path and self.path.is_file() and self._format() == PARQUET:
+            found = _rows(self.path, max_line_bytes)
+        else:
+            found = self._streamed(max_line_bytes)
+        for line in found:
+            if line.is_too_long or line.data.strip():
+                yield line
+
+    def _streamed(self, max_line_bytes: int) -> Iterator[Line]:
+        number, kind = 0, b""
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(self.path.open("rb")) if self.path else _standard_input()
+                kind = format_of(file.peek(MAGIC_BYTES)[:MAGIC_BYTES], self.name)
+                if kind == PARQUET:
+                    raise InputError(
+                        f"{self.name} is Parquet, which is read from a file alone; write it to one"
+                    )
+                for line in _bounded_lines(
+                    decompressed(cast(BinaryIO, file), kind, self.name), max_line_bytes
+                ):
+                    number = line.number
+                    yield line
+            except (OSError, EOFError, zlib.error) as error:
+                reason = getattr(error, "strerror", None) or error
+                if kind not in (GZIP, ZSTD):
+                    raise InputError(f"cannot read {self.name}: {reason}") from error
+                raise InputError(
+                    f"{self.name} is damaged or cut off after line {number}: {reason}; fetch it again"
+                ) from error
+
+    def _format(self) -> bytes:
+        """What a file is; see `format_of`."""
+        assert self.path  # noqa: S101 - callers ask for files alone
+        try:
+            with self.path.open("rb") as file:
+                return format_of(file.read(MAGIC_BYTES), self.name)
+        except OSError as error:
+            raise InputError(f"cannot read {self.name}: {error.strerror or error}") from error
+
+
+def open_sources(source: str) -> list[Source]:
+    """The input files that `--input` means.
+
+    A folder in BEIR's layout is its `corpus.jsonl`, any other folder all its `*.jsonl`, `*.jsonl.gz`, `*.jsonl.zst` and
+    `*.parquet` by name.
+
+    Raises:
+        InputError: there is no such file, or the folder holds none.
+        DependencyError: a format needs a package that is not installed.
+    """
+    sources = _found(source)
+    for each in sources:
+        each.check()
+    return sources
+
+
+def _found(source: str) -> list[Source]:
+    if source == STDIN:
+        return [Source("stdin", None)]
+    path = Path(source)
+    if not path.is_dir():
+        if not path.exists():
+            raise InputError(f"no input at {path}: expected a .jsonl file, a folder of them, or - for stdin")
+        return [Source(path.name, path)]
+    corpora = (path / f"{CORPUS_FILE}{ending}" for ending in ("", ".gz", ".zst"))
+    files = [corpus for corpus in corpora if corpus.is_file()][:1]
+    files = files or sorted(file for file in path.iterdir() if file.name.endswith(ENDINGS))
+    if not files:
+        raise InputError(f"{path} holds neither {CORPUS_FILE} nor any other file of {', '.join(ENDINGS)}")
+    return [Source(file.name, file) for file in files]
+
+
+def _standard_input() -> io.BufferedReader:
+    """Standard input, which tests replace by what cannot be looked into ahead."""
+    file = sys.stdin.buffer
+    return cast(
+        io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
+    )
+
+
+def _rows(path: Path, max_line_bytes: int) -> Iterator[Line]:
+    for number, row in enumerate(parquet_rows(path), start=1):
+        yield Line(number, row[: max_line_bytes + 1], len(row), len(row) > max_line_bytes)
+
+
+def _bounded_lines(file: BinaryIO, max_line_bytes: int) -> Iterator[Line]:
+    number = 0
+    while data := file.readline(max_line_bytes + 2):  # room for the line's end
+        number += 1
+        read_bytes, content = len(data), data.rstrip(b"\r\n")
+        is_too_long = len(content) > max_line_bytes
+        while not data.endswith(b"\n") and (data := file.readline(SKIP_BYTES)):
+            read_bytes += len(data)
+            is_too_long = is_too_long or bool(data.rstrip(b"\r\n"))
+        yield Line(number, content, read_bytes, is_too_long)

@@ -1,0 +1,33 @@
+"""What is done with whole versions: compared, judged, derived, packed, removed."""
+
+from glow_index_builder.versions.derive import derive, link_files
+from glow_index_builder.versions.diff import Diff, diff_versions, sampled_queries
+from glow_index_builder.versions.gate import judge, publish_gated, publish_judged
+from glow_index_builder.versions.gate_options import MOST_QUERIES, GateOptions, parse_gate
+from glow_index_builder.versions.gc import Collected, collect
+from glow_index_builder.versions.listing import list_versions, newest, table
+from glow_index_builder.versions.snapshot import export_version, import_version
+from glow_index_builder.versions.tune import TuneOptions, tune_index
+
+__all__ = [
+    "MOST_QUERIES",
+    "Collected",
+    "Diff",
+    "GateOptions",
+    "TuneOptions",
+    "collect",
+    "derive",
+    "diff_versions",
+    "export_version",
+    "import_version",
+    "judge",
+    "link_files",
+    "list_versions",
+    "newest",
+    "parse_gate",
+    "publish_gated",
+    "publish_judged",
+    "sampled_queries",
+    "table",
+    "tune_index",
+]

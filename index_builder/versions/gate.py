@@ -1,0 +1,175 @@
+"""Publishing only what is good enough: the gate's verdict, what the manifest says of it, and who overrode it.
+
+The verdict goes into the manifest (`parameters["gate"]`) before `CURRENT` may name the version, and with it wherever the
+version goes. The comparison runs without the root's lock, which others need; where another version went live meanwhile, it
+is made again.
+"""
+
+import getpass
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from glow.artifact import GATE, IndexRoot, failed_checks
+from glow.errors import BusyError, GateError
+from glow_index_builder.versions.gate_checks import Check, check_version
+from glow_index_builder.versions.gate_options import GateOptions, read_gate_queries
+
+__all__ = ["Verdict", "judge", "publish_gated", "publish_judged"]
+
+TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate found.
+
+    Attributes:
+        version: what was judged.
+        against: the live version that it was compared with; None: there was none.
+        source: where the queries came from.
+        queries: how many.
+        checks: each thing that was looked at.
+    """
+
+    version: str
+    against: str | None
+    source: str
+    queries: int
+    checks: tuple[Check, ...]
+
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that speak against publishing."""
+        return [check for check in self.checks if not check.passed]
+
+    def record(self) -> dict[str, Any]:
+        """As JSON values, for manifest and report."""
+        return {
+            "status": "failed" if self.failed else "passed",
+            "against": self.against,
+            "source": self.source,
+            "queries": self.queries,
+            "time": _now(),
+            "checks": [check.values() for check in self.checks],
+        }
+
+
+def publish_gated(root: IndexRoot, version: str, options: Any, report: dict[str, Any]) -> None:
+    """The last step of a build: publishes its version, if it may and shall.
+
+    Args:
+        root: where it lies, whole.
+        version: its name.
+        options: has `gate` (`GateOptions` or None) and `publish`.
+        report: of the build; gets the verdict as `gate`.
+
+    Raises:
+        GateError: the gate refused it; it stays, unpublished.
+        ArtifactError, InputError, BusyError, ReadOnlyError: as `judge`.
+    """
+    if options.gate is not None:
+        report[GATE] = judge(root, version, options.gate, publish=options.publish)
+    elif options.publish:
+        root.publish(version)
+
+
+def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool) -> dict[str, Any]:
+    """Compares a version with the live one, notes the verdict in its manifest, and publishes it where it is good enough.
+
+    Args:
+        root: where both lie.
+        version: the version to judge.
+        options: queries and limits.
+        publish: whether to publish it.
+
+    Returns:
+        The verdict as JSON values.
+
+    Raises:
+        GateError: the verdict is against it, and `options.force` is not set.
+        ArtifactError: a version is missing or damaged.
+        InputError: the queries cannot be used.
+        BusyError: another process changes the root, or live versions came and went meanwhile.
+        ReadOnlyError: the root cannot be written.
+    """
+    root.manifest(version)
+    queries = read_gate_queries(options)
+    for _ in range(TRIES):
+        live = root.live()
+        against = None if live == version else live
+        beside = None if against is None else root.folder(against)
+        checks = check_version(root.folder(version), beside, queries, options)
+        verdict = Verdict(version, against, queries.source, len(queries.texts), tuple(checks))
+        with root.locked():
+            if root.live() == live:
+                return _settle(root, verdict, options.force, publish)
+    raise BusyError(
+        f"the live version of {root.path} changed {TRIES} times while the gate was at work; try again"
+    )
+
+
+def publish_judged(root: IndexRoot, version: str, *, force: bool = False) -> None:
+    """Publishes a version that no gate refused.
+
+    Args:
+        root: where it lies.
+        version: its name.
+        force: publishes it although one did, and notes that.
+
+    Raises:
+        GateError: a gate refused it, and `force` is not set.
+        ArtifactError, BusyError, ReadOnlyError: as `IndexRoot.publish`.
+    """
+    root.manifest(version)
+    with root.locked():
+        manifest = root.manifest(version)
+        failed = failed_checks(manifest)
+        if force and failed is not None:
+            root.amend(version, {GATE: _forced(manifest.parameters[GATE], failed)})
+        root.publish(version)
+
+
+def _settle(root: IndexRoot, verdict: Verdict, force: bool, publish: bool) -> dict[str, Any]:
+    """Notes the verdict and acts on it; with the lock."""
+    failed = verdict.failed
+    record = verdict.record()
+    if failed and force and publish:
+        record = _forced(record, [check.name for check in failed])
+    if verdict.version not in (root.live(), *root.history()):
+        root.amend(verdict.version, {GATE: record})
+    if failed and not force:
+        raise GateError(_refusal(root.path, verdict, failed), {GATE: record, "version": verdict.version})
+    if publish:
+        root.publish(verdict.version)
+    return record
+
+
+def _refusal(root: Path, verdict: Verdict, failed: Sequence[Check]) -> str:
+    live = f"{verdict.against} goes on being live" if verdict.against else "nothing is live"
+    return (
+        f"version {verdict.version} is whole and stays unpublished, {live}: "
+        f"{'; '.join(check.words() for check in failed)}; to publish it all the same: "
+        f"python -m index_builder publish --output {root} {verdict.version} --force"
+    )
+
+
+def _forced(record: dict[str, Any], failed: list[str]) -> dict[str, Any]:
+    who = {"user": _user(), "host": socket.gethostname(), "time": _now(), "failed": failed}
+    return {**record, "status": "forced", "override": who}
+
+
+def _user() -> str:
+    """Who runs this; a container may have a number without a name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return str(os.getuid())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,179 @@
+"""What the gate looks at: the new version by itself, and beside the live one on the same queries.
+
+q   queries
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import DocumentNotFoundError, InputError
+from glow.evaluation import DEPTH, VersionSearch, compare, mean_overlap, ndcg
+from glow.search import REPORT_FILE, Index
+from glow_index_builder.versions.gate_options import GateOptions, GateQueries
+
+__all__ = ["Check", "check_version"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what.
+        found: the figure.
+        limit: what it must not be under (`at_least`) or over.
+        at_least: which of the two.
+        figures: what else is known, as JSON values.
+    """
+
+    name: str
+    found: float
+    limit: float
+    at_least: bool = True
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the version may be published, by this."""
+        return self.found >= self.limit if self.at_least else self.found <= self.limit
+
+    def values(self) -> dict[str, Any]:
+        """As JSON values."""
+        bound = "at_least" if self.at_least else "at_most"
+        return {
+            "name": self.name,
+            "passed": self.passed,
+            "found": round(self.found, 6),
+            bound: self.limit,
+            **self.figures,
+        }
+
+    def words(self) -> str:
+        """As a person reads it."""
+        return f"{self.name} is {self.found:.4f}, {'at least' if self.at_least else 'at most'} {self.limit:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one version found; the version itself is closed again, so that two are never in memory at once."""
+
+    ids: Mapping[str, Sequence[tuple[str, ...]]]
+    recall: float | None
+    counts: Mapping[str, int]
+    judged: int
+
+
+def check_version(new: Path, live: Path | None, queries: GateQueries, options: GateOptions) -> list[Check]:
+    """Looks at a new version.
+
+    Args:
+        new: its folder.
+        live: folder of the live version; None: there is none, and nothing is compared.
+        queries: what both are asked.
+        options: the limits.
+
+    Raises:
+        ArtifactError: a version is missing or damaged.
+        InputError: neither version holds a judged document.
+    """
+    found = _search(new, queries, options.threads)
+    before = _search(live, queries, options.threads) if live else None
+    if queries.grades is not None and not found.judged and not (before and before.judged):
+        raise InputError(
+            f"no relevant document of {queries.source} is in version {new.name} or the live one: "
+            "expected judgements of this corpus"
+        )
+    checks = [*_alone(found, options)]
+    if before is not None:
+        checks += _shrink(found, before, options)
+        checks += _compared(found, before, queries, options)
+    return checks
+
+
+def _alone(found: _Found, options: GateOptions) -> Iterator[Check]:
+    if found.recall is not None:
+        yield Check(f"recall@{DEPTH}", found.recall, options.min_recall)
+    rejects, documents = found.counts.get("rejects", 0), found.counts.get("documents", 0)
+    share = rejects / max(rejects + documents, 1)
+    yield Check("rejects", share, options.max_rejects, at_least=False, figures={"lines": rejects})
+
+
+def _shrink(found: _Found, before: _Found, options: GateOptions) -> Iterator[Check]:
+    """A corpus of which half is missing may well answer the judged queries."""
+    for name in ("documents", "passages"):
+        now, then = found.counts.get(name), before.counts.get(name)
+        if now is not None and then:
+            figures = {"new": now, "live": then}
+            yield Check(f"{name} lost", max(then - now, 0) / then, options.max_shrink, False, figures)
+
+
+def _compared(found: _Found, before: _Found, queries: GateQueries, options: GateOptions) -> Iterator[Check]:
+    for retriever in (name for name in found.ids if name in before.ids):
+        ours, theirs = found.ids[retriever], before.ids[retriever]
+        overlap = mean_overlap(theirs, ours)
+        if queries.grades is None:
+            # Where neither finds anything, nothing became worse.
+            yield Check(
+                f"overlap@{DEPTH} {retriever}", 1.0 if overlap is None else overlap, options.min_overlap
+            )
+            continue
+        difference = compare(_values(theirs, queries.grades), _values(ours, queries.grades))
+        figures = {
+            "live": round(difference.mean_a, 6),
+            "new": round(difference.mean_b, 6),
+            "difference": round(difference.difference, 6),
+            "high": round(difference.high, 6),
+            "p_value": round(difference.p_value, 6),
+            "overlap": overlap if overlap is None else round(overlap, 6),
+        }
+        yield Check(
+            f"nDCG@{DEPTH} {retriever}, low end of the difference",
+            difference.low,
+            options.threshold,
+            figures=figures,
+        )
+
+
+def _values(found: Sequence[tuple[str, ...]], grades: Sequence[Mapping[str, int]]) -> NDArray[np.float64]:
+    """nDCG@10 of each query, float64 [q]."""
+    return np.array(
+        [ndcg(hits, judged, DEPTH) for hits, judged in zip(found, grades, strict=True)], np.float64
+    )
+
+
+def _search(folder: Path, queries: GateQueries, threads: int) -> _Found:
+    index = Index.open(folder, threads=threads)
+    search = VersionSearch(index, queries.texts)
+    recall = search.recall()
+    return _Found(
+        {retriever: search.ids(retriever) for retriever in search.retrievers},
+        _built_recall(folder) if recall is None else recall,
+        index.manifest.counts,
+        sum(_holds(index, document) for document in _relevant(queries)),
+    )
+
+
+def _relevant(queries: GateQueries) -> set[str]:
+    return {document for grades in queries.grades or () for document, grade in grades.items() if grade > 0}
+
+
+def _holds(index: Index, document: str) -> bool:
+    try:
+        index.documents.get(document)
+    except DocumentNotFoundError:
+        return False
+    return True
+
+
+def _built_recall(folder: Path) -> float | None:
+    """What the build measured, before it threw the exact vectors away; None where its report does not say."""
+    try:
+        return float(json.loads((folder / REPORT_FILE).read_bytes())["recall"]["recall"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

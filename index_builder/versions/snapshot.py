@@ -1,0 +1,198 @@
+"""A version as one archive: written in one order, read with nothing believed that its manifest does not bound.
+
+The archive is a tar of one folder, named as the version: its manifest first, then the files that the manifest names, by name.
+Reading takes only these, each once and of the size that the manifest says, into a folder with a dot in its name; that one is
+compared with the manifest and renamed. The same version gives the same bytes.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from glow.artifact import MANIFEST_FILE, IndexRoot, Manifest, folder_for, read_manifest, sync, verify
+from glow.errors import BuildError, FormatError, IntegrityError, MismatchError
+from glow_index_builder.versions.tar import Member, Readable, end_of_archive, header, padding, read_members
+
+__all__ = ["Imported", "export_version", "import_version"]
+
+MAX_MANIFEST_BYTES = 16 << 20
+"""A manifest has some hundred bytes for each file."""
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of an import.
+
+    Attributes:
+        manifest: of the version.
+        was_there: it lay in the root already, with the same hash.
+    """
+
+    manifest: Manifest
+    was_there: bool
+
+
+def export_version(root: IndexRoot, version: str, target: BinaryIO) -> Manifest:
+    """Writes a version as a tar archive, each file compared with the manifest on its way.
+
+    Args:
+        root: where the version lies.
+        version: its name.
+        target: written to in order.
+
+    Raises:
+        ArtifactError: the version is missing or damaged; what was written is no whole archive then.
+        OSError: it cannot be written.
+    """
+    folder = root.folder(version)
+    manifest = read_manifest(folder, "index")
+    raw = manifest.to_bytes()
+    target.write(header(f"{version}/{MANIFEST_FILE}", len(raw)) + raw + padding(len(raw)))
+    for name, record in sorted(manifest.files.items()):
+        target.write(header(f"{version}/{name}", record.size_bytes))
+        digest, size = hashlib.sha256(), 0
+        for chunk in _chunks(folder, name):
+            digest.update(chunk)
+            size += len(chunk)
+            target.write(chunk)
+        if size != record.size_bytes or digest.hexdigest() != record.sha256:
+            raise IntegrityError(
+                f"{version}/{name} is damaged: expected what its manifest says; restore the folder"
+            )
+        target.write(padding(size))
+    target.write(end_of_archive())
+    return manifest
+
+
+def import_version(root: IndexRoot, source: Readable) -> Imported:
+    """Reads a version from an archive into a root, which is made if need be; it is not published.
+
+    Args:
+        root: where it goes.
+        source: a plain tar archive, read in order and only once.
+
+    Raises:
+        FormatError: no archive of a version, or one that holds anything else.
+        IntegrityError: a file is missing or damaged, or the archive ends too early.
+        MismatchError: the root has another version of this name.
+        BuildError: the disk.
+        BusyError, ReadOnlyError: as `IndexRoot.publish`.
+    """
+    members = read_members(source)
+    first = next(members, None)
+    version, _, name = first.name.partition("/") if first else ("", "", "")
+    if first is None or first.is_folder or name != MANIFEST_FILE or first.size_bytes > MAX_MANIFEST_BYTES:
+        raise FormatError(
+            f"the archive does not begin with a version's {MANIFEST_FILE}; make it with `python -m index_builder export`"
+        )
+    target = root.folder(version)
+    with root.locked():  # says at once where the root cannot be written
+        pass
+    try:
+        with folder_for(target) as folder:
+            _write(folder / MANIFEST_FILE, first)
+            manifest = read_manifest(folder, "index")
+            if manifest.name != version:
+                raise FormatError(
+                    f"the archive's folder is {version!r}, its manifest names {manifest.name!r}"
+                )
+            if _is_there(target, manifest):
+                return Imported(manifest, was_there=True)
+            _require_room(root.path, manifest)
+            _extract(members, manifest, folder)
+            verify(folder, "index")
+            return Imported(manifest, was_there=not _settle(root, folder, target, manifest))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise BuildError(f"cannot write below {root.path}: {reason}; the live index is unchanged") from error
+
+
+def _extract(members: Iterator[Member], manifest: Manifest, folder: Path) -> None:
+    """Writes the files that the manifest names, and refuses all else."""
+    missing = dict(manifest.files)
+    folders = {f"{parent}" for name in missing for parent in Path(name).parents}
+    for member in members:
+        top, _, name = member.name.partition("/")
+        if member.is_folder and top == manifest.name and (name or ".") in folders:
+            continue
+        record = missing.pop(name, None)
+        if member.is_folder or top != manifest.name or record is None:
+            raise FormatError(
+                f"the archive holds {member.name[:200]!r}, which its manifest does not name, or not twice; "
+                "expected the files of one version"
+            )
+        if member.size_bytes != record.size_bytes:
+            raise FormatError(
+                f"{name} in the archive has {member.size_bytes} bytes, expected {record.size_bytes} as its manifest says"
+            )
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            _write(folder / name, member)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise FormatError(f"the archive's manifest names {name!r} beside a file in its way") from error
+    if missing:
+        raise IntegrityError(f"the archive lacks {min(missing)}; export the version again")
+
+
+def _write(path: Path, member: Member) -> None:
+    """Writes a new file; one that is there is never followed or changed."""
+    with path.open("xb") as file:
+        for chunk in member.chunks():
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _settle(root: IndexRoot, folder: Path, target: Path, manifest: Manifest) -> bool:
+    """Gives the version its name; False where another import did so meanwhile."""
+    for path in sorted(each for each in folder.rglob("*") if each.is_dir()):
+        sync(path)
+    sync(folder)
+    with root.locked():
+        if _is_there(target, manifest):
+            return False
+        folder.rename(target)
+        sync(target.parent)
+    return True
+
+
+def _is_there(target: Path, manifest: Manifest) -> bool:
+    """Whether the version lies in the root already.
+
+    Raises:
+        MismatchError: another one does, under its name.
+    """
+    if not target.exists():
+        return False
+    there = read_manifest(target, "index")
+    if there.hash != manifest.hash:
+        raise MismatchError(
+            f"{target.parent} has another version {target.name}: hash {there.hash[:12]}, the archive's is "
+            f"{manifest.hash[:12]}; import it into another root, or remove the one that is there"
+        )
+    return True
+
+
+def _require_room(root: Path, manifest: Manifest) -> None:
+    wanted = sum(record.size_bytes for record in manifest.files.values())
+    free = shutil.disk_usage(root).free
+    if wanted > free:
+        raise BuildError(
+            f"the version takes {wanted} bytes, and the disk of {root} has {free}; make room first"
+        )
+
+
+def _chunks(folder: Path, name: str) -> Iterator[bytes]:
+    try:
+        with (folder / name).open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        raise IntegrityError(
+            f"{folder.name}/{name} cannot be read ({error.strerror}); restore the folder"
+        ) from error

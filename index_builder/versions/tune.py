@@ -1,0 +1,203 @@
+"""Fitting an index's fusion to judged queries, and storing it with the index as a new version."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.artifact import IndexRoot
+from glow.errors import BusyError, ConfigError, InputError, MismatchError
+from glow.evaluation import Task, dcg, find_tasks, grades_by_query
+from glow.search import DEFAULT_CANDIDATES, FUSION_FILE, Index, dense_scorer, rank_dense
+from glow_index_builder.versions.derive import derive
+from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune
+
+__all__ = ["TuneOptions", "TuneResult", "candidates_of", "judged_rows", "tune_index"]
+
+QUERIES_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """What to tune and by what.
+
+    Attributes:
+        output: the index root.
+        version: version to tune; None: the live one.
+        data: data folder with queries and judgements of documents in the index.
+        split: judgements, `qrels/SPLIT.tsv`.
+        candidates: hits of each part that are fused, >= 1; as many as searches will gather.
+        publish: whether the new version becomes the live one.
+        seed: of the folds and the bootstrap.
+    """
+
+    output: Path
+    version: str | None
+    data: Path
+    split: str
+    candidates: int = DEFAULT_CANDIDATES
+    publish: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """What a tuning made.
+
+    Attributes:
+        source: the version that was tuned.
+        version: the new one.
+        tuned: the fusion and its gain.
+    """
+
+    source: str
+    version: str
+    tuned: Tuned
+
+    def report(self, *, published: bool) -> dict[str, Any]:
+        """The result as JSON values; docs/indexing.md describes every key."""
+        values = {name: value for name, value in asdict(self.tuned).items() if name != "fusion"}
+        return {
+            "status": "tuned",
+            "version": self.version,
+            "tuned_version": self.source,
+            "published": published,
+            "fusion": self.tuned.fusion.model_dump(),
+            "nDCG@10": values,
+        }
+
+    def summary(self, *, published: bool) -> str:
+        """The result in a few lines."""
+        tuned, fusion = self.tuned, self.tuned.fusion
+        k = f" k {fusion.k}," if fusion.method == "rrf" else ""
+        return (
+            f"{fusion.method},{k} weights dense {fusion.weights.dense:g}, lexical {fusion.weights.lexical:g}\n"
+            f"nDCG@10 over {tuned.queries} queries: dense {tuned.dense:.3f}, lexical {tuned.lexical:.3f}, "
+            f"default fusion {tuned.default:.3f}, this fusion {tuned.fitted:.3f}\n"
+            f"on queries that did not choose it: {tuned.validated:.3f}, that is {tuned.gain:+.3f} over the default "
+            f"(95 % interval {tuned.low:+.3f} to {tuned.high:+.3f})\n"
+            f"{'published' if published else 'made'} {self.version} from {self.source}"
+        )
+
+
+def tune_index(options: TuneOptions) -> TuneResult:
+    """Fits the fusion of a version and stores it with a new version of the same files.
+
+    Raises:
+        ArtifactError: the version is missing, damaged, or holds no lexical index.
+        InputError: queries or judgements cannot be read or used.
+        BusyError: another version was published meanwhile, or the root is being changed.
+        BuildError: the disk.
+    """
+    root = IndexRoot(options.output)
+    source = options.version or root.current()
+    index = Index.open(root.folder(source))
+    if index.impacts is None:
+        raise MismatchError(f"version {source} holds no lexical index to fuse with; build it with --lexical")
+    task = find_tasks(options.data, [options.split])[0]
+    queries = gather(index, task, options.candidates)
+    tuned = tune(queries, index.order, options.seed)
+    told = {
+        "fusion": tuned.fusion.model_dump(),
+        "data": task.data,
+        "split": task.split,
+        "queries": tuned.queries,
+    }
+    with root.locked():
+        if options.publish and options.version is None and root.current() != source:
+            raise BusyError(
+                f"{root.current()} was published in place of {source} while its fusion was fitted, and what is in it would be "
+                "lost; nothing was changed: tune again"
+            )
+        version = derive(root, source, {}, {"tuning": told}, lambda folder: _store(folder, tuned))
+        if options.publish:
+            root.publish(version)
+    return TuneResult(source, version, tuned)
+
+
+def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
+    """Candidates and judgements of every query that has a word and a relevant document.
+
+    Args:
+        index: with a lexical part.
+        task: the judged queries.
+        candidates: hits of each part.
+
+    Raises:
+        InputError: there are fewer than two such queries.
+        ConfigError: `candidates` is below nDCG's cut-off.
+    """
+    if candidates < DEPTH:
+        raise ConfigError(f"--candidates must be at least {DEPTH}, found {candidates}")
+    grades = grades_by_query(task.qrels)
+    rows = judged_rows(index, {document for judged in grades.values() for document in judged})
+    asked = [query for query in task.queries if max(grades[query.id].values()) > 0]
+    tokens = {query.id: index.preprocessor.query(query.text) for query in asked}
+    asked = [query for query in asked if tokens[query.id].words]
+    if len(asked) < 2 or not rows:
+        raise InputError(
+            f"{task.data}/qrels/{task.split}.tsv has {len(asked)} queries with a word and a relevant document, and "
+            f"{len(rows)} of its documents are in the index; expected two queries or more, judged on this index"
+        )
+    found = []
+    for start in range(0, len(asked), QUERIES_AT_ONCE):
+        block = asked[start : start + QUERIES_AT_ONCE]
+        vectors = index.encoder.encode([tokens[query.id] for query in block])
+        for query, vector in zip(block, vectors, strict=True):
+            found.append(candidates_of(index, query.text, vector, grades[query.id], rows, candidates))
+    return found
+
+
+def candidates_of(
+    index: Index,
+    text: str,
+    vector: NDArray[np.float32],
+    grades: Mapping[str, int],
+    rows: Mapping[str, int],
+    k: int,
+) -> Candidates:
+    """What a hybrid search of one query has to fuse, as a service gathers it.
+
+    Args:
+        index: with a lexical part.
+        text: the query.
+        vector: float32 [D], the query encoded.
+        grades: document id -> grade.
+        rows: document id -> row, of the judged documents that the index holds.
+        k: hits of each part.
+    """
+    impacts = index.impacts
+    assert impacts is not None  # noqa: S101 - `tune_index` refused an index without
+    words = index.preprocessor.pieces.words(text)
+    ranked = rank_dense(index, vector, k)
+    dense = ranked.scores, ranked.rows
+    score_dense = dense_scorer(index.dense, index.passages, vector)
+    lexical = impacts.search(words, k, None, index.order)
+    union = np.union1d(dense[1], lexical[1])
+    return Candidates(
+        dense=dense,
+        lexical=lexical,
+        rows=union,
+        dense_scores=score_dense(union) if score_dense else None,
+        lexical_scores=impacts.score(words, union),
+        lexical_scale=impacts.largest,
+        grades={
+            rows[document]: grade for document, grade in grades.items() if grade > 0 and document in rows
+        },
+        ideal=dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:DEPTH]),
+    )
+
+
+def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
+    """Id -> row of the judged documents that the index holds."""
+    found = ((document, index.documents.find(document)) for document in sorted(documents))
+    return {document: row for document, row in found if row is not None}
+
+
+def _store(folder: Path, tuned: Tuned) -> None:
+    path = folder / FUSION_FILE
+    path.unlink(missing_ok=True)  # a link to the older version's, which must not change
+    tuned.fusion.save(path)

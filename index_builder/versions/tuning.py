@@ -1,0 +1,143 @@
+"""Choosing a fusion by judged queries: a grid of methods and weights, and an honest estimate of the gain.
+
+The best of many settings looks better than it is, the more so the fewer queries chose it. So the gain is estimated by
+cross-validation: each part of the queries is measured with the setting that the other parts would have chosen.
+
+    q   queries     g   settings
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.evaluation import compare, dcg
+from glow.search import DEFAULT_FUSION, Fused, Fusion, FusionWeights, Ranking, fuse_rankings
+
+__all__ = ["DEPTH", "Candidates", "Tuned", "ndcg", "settings", "tune"]
+
+DEPTH = 10
+"""Hits that nDCG looks at."""
+FOLDS = 5
+STEPS = 20
+RRF_KS = (10, 60)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """What both parts found for one query.
+
+    Attributes:
+        dense, lexical: their candidates, best first.
+        rows: int64 [m] ascending, every document among them.
+        dense_scores, lexical_scores: float32 [m], their true scores; None where the index cannot tell.
+        lexical_scale: the largest impact of any word.
+        grades: row -> grade above 0 of the documents that are relevant.
+        ideal: DCG@10 of the best ranking of the judged documents; 0 where none is relevant.
+    """
+
+    dense: Ranking
+    lexical: Ranking
+    rows: NDArray[np.int64]
+    dense_scores: NDArray[np.float32] | None
+    lexical_scores: NDArray[np.float32]
+    lexical_scale: float
+    grades: Mapping[int, int]
+    ideal: float
+
+    def fuse(self, fusion: Fusion, order: NDArray[np.uint32] | None) -> Fused:
+        """The ranking that a service would give."""
+        dense = self.dense_scores
+        return fuse_rankings(
+            fusion,
+            self.dense,
+            self.lexical,
+            order,
+            None if dense is None else lambda rows: dense[np.searchsorted(self.rows, rows)],
+            lambda rows: self.lexical_scores[np.searchsorted(self.rows, rows)],
+            self.lexical_scale,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What was chosen, and what it gains; all values are means of nDCG@10 over the queries.
+
+    Attributes:
+        fusion: the best setting over all queries.
+        dense, lexical: each part alone.
+        default: the default fusion.
+        fitted: the chosen setting on the queries that chose it, which flatters it.
+        validated: each fifth of the queries under the setting that the others chose.
+        gain: validated - default, with `low` and `high` its 95 % interval (bootstrap over queries).
+        queries: q.
+    """
+
+    fusion: Fusion
+    dense: float
+    lexical: float
+    default: float
+    fitted: float
+    validated: float
+    gain: float
+    low: float
+    high: float
+    queries: int
+
+
+def settings() -> list[Fusion]:
+    """The grid, the default first: of equals the first is taken."""
+    found = [DEFAULT_FUSION]
+    for step in range(STEPS + 1):
+        weights = FusionWeights(dense=step / STEPS, lexical=(STEPS - step) / STEPS)
+        found.append(Fusion(method="convex", weights=weights))
+        found += [Fusion(method="rrf", k=k, weights=weights) for k in RRF_KS]
+    return found
+
+
+def tune(queries: Sequence[Candidates], order: NDArray[np.uint32] | None, seed: int = 0) -> Tuned:
+    """Chooses the setting with the highest nDCG@10.
+
+    Args:
+        queries: at least two.
+        order: uint32 [n], each document's place among equals.
+        seed: of the folds and the bootstrap.
+    """
+    grid = settings()
+    values = np.array([[_of(query, fusion, order) for query in queries] for fusion in grid])
+    folds = np.random.default_rng(seed).permutation(len(queries)) % FOLDS
+    validated = np.empty(len(queries))
+    for fold in np.unique(folds):
+        here = folds == fold
+        validated[here] = values[_best(values[:, ~here]), here]
+    chosen = _best(values)
+    gain = compare(values[0], validated, seed=seed)
+    return Tuned(
+        fusion=grid[chosen],
+        dense=float(np.mean([ndcg(query.dense[1], query) for query in queries])),
+        lexical=float(np.mean([ndcg(query.lexical[1], query) for query in queries])),
+        default=float(values[0].mean()),
+        fitted=float(values[chosen].mean()),
+        validated=float(validated.mean()),
+        gain=gain.difference,
+        low=gain.low,
+        high=gain.high,
+        queries=len(queries),
+    )
+
+
+def ndcg(rows: NDArray[np.int64], query: Candidates) -> float:
+    """nDCG@10 with grades as gains, in [0, 1]; 0 where no document is relevant (Järvelin and Kekäläinen 2002)."""
+    if query.ideal == 0.0:
+        return 0.0
+    return dcg([query.grades.get(row, 0) for row in rows[:DEPTH].tolist()]) / query.ideal
+
+
+def _of(query: Candidates, fusion: Fusion, order: NDArray[np.uint32] | None) -> float:
+    return ndcg(query.fuse(fusion, order).rows, query)
+
+
+def _best(values: NDArray[np.float64]) -> int:
+    """The first setting of the highest mean; differences below a millionth are rounding."""
+    return int(np.argmax(np.round(values.mean(axis=1), 6)))

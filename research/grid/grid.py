@@ -1,0 +1,264 @@
+"""Variants × seeds under one budget: `python -m glow.training grid`.
+
+Every finished run is one JSON line of the results file; a run that is there already is not done again, so a grid can
+be stopped, go on elsewhere, and be shared out over processes.
+"""
+
+import hashlib
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field, ValidationError
+
+from glow.artifact import file_sha256
+from glow.errors import ConfigError, InputError, MismatchError
+from glow.schema import StrictModel, describe
+from glow.text import Preprocessor, TermStats, WordPieces
+from glow.training import (
+    OptimiserConfig,
+    PairBatches,
+    Progress,
+    TrainConfig,
+    Trainer,
+    Watch,
+    WatchConfig,
+    count_terms,
+    initial_towers,
+    read_collection,
+)
+from research.grid.measure import DevTask, measure
+from research.grid.results import Key, append, finished, same_data
+
+__all__ = ["GridConfig", "GridRun", "planned", "run"]
+
+INIT_FILE = "model.safetensors"
+
+
+class GridConfig(StrictModel):
+    """A grid's variants and the budget that all of them share.
+
+    Attributes:
+        variants: configuration files, relative to the grid's own; a file's stem names the variant.
+        seeds: runs a variant.
+        more_seeds: variant -> runs, where it differs.
+        baseline: variant that the others are compared with.
+        document_tokens: of every run; 0 keeps each preset's.
+        optimiser: the keys that are given here replace a variant's own.
+        watch: the curve of a run.
+        documents: dev folder's name -> most documents beside the relevant ones; 0, or no entry, takes all.
+        term_stats: variant -> further sources of idf to measure it with, beside `corpus`.
+    """
+
+    variants: tuple[str, ...] = Field(min_length=1)
+    seeds: int = Field(default=3, ge=1)
+    more_seeds: Mapping[str, Annotated[int, Field(ge=1)]] = {}
+    baseline: str
+    document_tokens: int = Field(default=0, ge=0)
+    optimiser: OptimiserConfig = OptimiserConfig()
+    watch: WatchConfig = WatchConfig()
+    documents: Mapping[str, Annotated[int, Field(ge=0)]] = {}
+    term_stats: Mapping[str, tuple[TermStats, ...]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class GridRun:
+    """One run of a grid.
+
+    Attributes:
+        variant: its name.
+        config: the variant under the grid's budget, with the run's seed.
+        term_stats: sources of idf to measure with.
+    """
+
+    variant: str
+    config: TrainConfig
+    term_stats: tuple[TermStats, ...]
+
+    @property
+    def key(self) -> Key:
+        """Of the result: a variant that is renamed keeps what it has."""
+        text = self.config.model_copy(update={"name": "", "seed": 0}).model_dump_json() + str(self.term_stats)
+        return self.config.seed, hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def planned(grid: Path) -> list[GridRun]:
+    """Every run of a grid file: first seeds of all variants first, so that a stopped grid compares what it has.
+
+    Raises:
+        ConfigError: the grid or a variant is not valid.
+    """
+    config = GridConfig.load_toml(grid)
+    variants = {Path(name).stem: TrainConfig.load_toml(grid.parent / name) for name in config.variants}
+    if len(variants) < len(config.variants):
+        raise ConfigError(f"{grid} names a variant twice; each is called by its file's stem")
+    unknown = ({config.baseline} | config.more_seeds.keys() | config.term_stats.keys()) - variants.keys()
+    if unknown:
+        raise ConfigError(f"{grid} names {', '.join(sorted(unknown))}, which is none of its variants")
+    counts = {name: config.more_seeds.get(name, config.seeds) for name in variants}
+    return [
+        GridRun(
+            name, _under_budget(variant, config, name, seed), ("corpus", *config.term_stats.get(name, ()))
+        )
+        for seed in range(max(counts.values()))
+        for name, variant in variants.items()
+        if seed < counts[name]
+    ]
+
+
+def _under_budget(variant: TrainConfig, grid: GridConfig, name: str, seed: int) -> TrainConfig:
+    """The variant with the grid's budget and a seed.
+
+    Raises:
+        ConfigError: the two do not go together, or the variant asks for what a grid does not have.
+    """
+    if variant.objective.needs_teacher or variant.objective.hard_negatives:
+        raise ConfigError(f"variant {name} asks for a teacher or hard negatives, which a grid does not have")
+    changes = variant.model_dump() | {"seed": seed, "watch": grid.watch.model_dump()}
+    changes["optimiser"] |= grid.optimiser.model_dump(include=grid.optimiser.model_fields_set)
+    changes["document_tokens"] = grid.document_tokens or variant.document_tokens
+    try:
+        return TrainConfig.model_validate(changes)
+    except ValidationError as error:
+        raise ConfigError(
+            f"variant {name} is not valid under the grid's budget: {describe(error)}"
+        ) from error
+
+
+def run(
+    grid: Path,
+    data: Path,
+    dev: Sequence[Path],
+    init: Path,
+    results: Path,
+    shard: tuple[int, int] = (0, 1),
+    on_run: Callable[[GridRun], None] = lambda run: None,
+) -> Iterator[dict[str, Any]]:
+    """Does what is not done yet, and yields each result after it was appended to the file.
+
+    Args:
+        grid: the grid's TOML file.
+        data: folder of the training pairs (split `train`).
+        dev: folders whose split `dev` is measured; the first is also the one whose curve is watched.
+        init: BERT-layout folder of the initial weights.
+        results: JSON lines, appended to.
+        shard: (i, n): this process does every n-th run of those planned, from the i-th.
+        on_run: told before each run.
+
+    Raises:
+        ConfigError: as `planned`; or two dev folders share a name, or the grid bounds one that is not there.
+        InputError: a file of the data cannot be read.
+        MismatchError: results that are there were measured on other data or from other initial weights.
+    """
+    options, runs = GridConfig.load_toml(grid), planned(grid)
+    source = _source(options, data, dev, init)
+    done = finished(results)
+    for key in (item.key for item in runs):
+        if key in done and not same_data(done[key]["data"], source):
+            raise MismatchError(
+                f"{results.name} holds runs of this grid on {done[key]['data']}, this call is on {source}; "
+                "choose another --out"
+            )
+    for item in runs[shard[0] :: shard[1]]:
+        if item.key not in finished(results):
+            on_run(item)
+            row = _result(item, options, data, dev, init) | {"data": source}
+            append(results, row)
+            yield row
+
+
+def _source(options: GridConfig, data: Path, dev: Sequence[Path], init: Path) -> dict[str, Any]:
+    """What all runs of a results file share: names and files of the data, bounds of the dev folders, initial weights."""
+    names = [folder.resolve().name for folder in dev]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"two --dev folders share a name ({', '.join(names)}); results go by names")
+    if unknown := options.documents.keys() - set(names):
+        raise ConfigError(
+            f"[documents] of the grid names {', '.join(sorted(unknown))}, which is no --dev folder"
+        )
+    try:
+        digest = file_sha256(init / INIT_FILE)[:12]
+    except OSError as error:
+        raise ConfigError(f"cannot read {init / INIT_FILE}: {error.strerror}") from error
+    bounds = {name: options.documents.get(name, 0) for name in names}
+    files = {"train": _files_digest(data, "train")} | {
+        f"dev {name}": _files_digest(folder, "dev") for name, folder in zip(names, dev, strict=True)
+    }
+    return {"train": data.resolve().name, "dev": bounds, "init": digest, "files": files}
+
+
+def _files_digest(folder: Path, split: str) -> str:
+    """Of the files that `read_collection` reads.
+
+    Raises:
+        InputError: one cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"):
+        try:
+            digest.update(file_sha256(path).encode())
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
+    return digest.hexdigest()[:12]
+
+
+def _result(
+    item: GridRun, options: GridConfig, data: Path, dev: Sequence[Path], init: Path
+) -> dict[str, Any]:
+    """Trains and measures one run."""
+    start, config = time.monotonic(), item.config
+    schema = config.field_schema
+    pieces = WordPieces(init / "vocab.txt", config.weighting.unit)
+    collection = read_collection(data, "train", schema)
+    preprocessor = Preprocessor(pieces, schema, config.weighting, count_terms([collection], schema, pieces))
+    batches = PairBatches([collection], preprocessor, config.optimiser.batch_size, config.seed)
+    # What is measured must not depend on the run's seed.
+    tasks = [DevTask.read(folder, schema, options.documents.get(folder.resolve().name, 0)) for folder in dev]
+    watch = Watch([tasks[0].collection], preprocessor, config.watch, seed=0) if config.watch.steps else None
+    towers = initial_towers(config, schema, init)
+    curve: list[tuple[int, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(config, towers, batches, Path(folder), watch=watch, on_progress=_keep(curve))
+        trained = time.monotonic()
+        losses = trainer.run()
+        seconds = time.monotonic() - trained
+    seed, digest = item.key
+    precision, device = config.optimiser.precision, str(trainer.device)
+    measured = {
+        stats: {task.name: measure(towers, preprocessor, task, stats, precision, device) for task in tasks}
+        for stats in item.term_stats
+    }
+    return {
+        "variant": item.variant,
+        "seed": seed,
+        "config": digest,
+        "measures": measured["corpus"],
+        "term_stats": {stats: found for stats, found in measured.items() if stats != "corpus"},
+        "curve": curve,
+        "steps": len(losses),
+        "pairs": len(losses) * config.optimiser.batch_size,
+        "final_loss": round(sum(losses[-50:]) / len(losses[-50:]), 5),
+        "train_seconds": round(seconds, 1),
+        "seconds": round(time.monotonic() - start, 1),
+        "machine": _machine(device),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def _keep(curve: list[tuple[int, float]]) -> Callable[[Progress], None]:
+    def note(progress: Progress) -> None:
+        curve.extend((progress.step, round(value, 5)) for value in progress.dev.values())
+
+    return note
+
+
+def _machine(device: str) -> str:
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name())
+    return f"{platform.machine()}, {torch.get_num_threads()} of {os.cpu_count()} cores"

@@ -1,0 +1,83 @@
+"""How a run of the grid is measured: exact retrieval with torch towers, term tables as an index would have them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from glow.evaluation import evaluate
+from glow.nn import TwoTowers
+from glow.records import Hit, Qrel
+from glow.schema import FieldSchema
+from glow.text import Preprocessor, TermCounter, TermStats, TermTable, field_words, select_terms
+from glow.training import Collection, read_collection, vectors
+
+__all__ = ["MEASURES", "DevTask", "measure"]
+
+MEASURES = ("RR@10", "RR@20", "nDCG@10")
+DEPTH = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DevTask:
+    """One dev split and the documents it is measured over.
+
+    Attributes:
+        name: of the data folder.
+        collection: all documents, and the split's queries.
+        documents: numbers of the documents that take part.
+    """
+
+    name: str
+    collection: Collection
+    documents: tuple[int, ...]
+
+    @classmethod
+    def read(cls, folder: Path, schema: FieldSchema, others: int) -> "DevTask":
+        """Reads split `dev`; `others` bounds the documents beside relevant ones (drawn by seed 0), 0 takes all."""
+        collection = read_collection(folder, "dev", schema)
+        needed = {number for found in collection.relevant for number in found}
+        rest = np.setdiff1d(np.arange(len(collection.documents)), np.array(sorted(needed)))
+        if 0 < others < len(rest):
+            rest = np.random.default_rng(0).choice(rest, others, replace=False)
+        return cls(collection.name, collection, tuple(sorted(needed | set(rest.tolist()))))
+
+
+def measure(
+    towers: TwoTowers, trained: Preprocessor, task: DevTask, stats: TermStats, precision: str, device: str
+) -> dict[str, float]:
+    """Means of `MEASURES` over the task's queries.
+
+    Args:
+        towers: to be measured.
+        trained: the run's preprocessor, with the term table of its training collection.
+        task: queries and documents.
+        stats: which documents idf comes from.
+        precision, device: as `glow.training.encode.vectors`.
+    """
+    terms = select_terms(stats, _terms(task, trained), trained.terms)
+    preprocessor = Preprocessor(trained.pieces, trained.schema, trained.weighting, terms)
+    pad_id = trained.pieces.pad_id
+    texts = task.collection
+    documents = [preprocessor.document(texts.documents[number]) for number in task.documents]
+    found = vectors(towers.document, documents, pad_id, precision, device)
+    queries = [preprocessor.query(text) for text in texts.queries]
+    scores = vectors(towers.query, queries, pad_id, precision, device) @ found.T
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH]
+    run = {
+        identifier: [Hit(str(task.documents[column]), float(scores[row, column])) for column in best[row]]
+        for row, identifier in enumerate(texts.query_ids)
+    }
+    qrels = [
+        Qrel(identifier, str(number), 1)
+        for identifier, relevant in zip(texts.query_ids, texts.relevant, strict=True)
+        for number in sorted(relevant)
+    ]
+    return {name: round(mean, 5) for name, mean in evaluate(run, qrels, MEASURES, 1).means.items()}
+
+
+def _terms(task: DevTask, trained: Preprocessor) -> TermTable:
+    counter = TermCounter()
+    for number in task.documents:
+        counter.add(field_words(task.collection.documents[number], trained.schema, trained.pieces))
+    return counter.table()

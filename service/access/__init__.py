@@ -1,0 +1,13 @@
+"""Who may ask for what: paths and keys, rate limits, and the origins whose pages may read answers."""
+
+from glow_service.access.control import AccessControl, access_errors
+from glow_service.access.cors import cors_options, parse_origins
+from glow_service.access.keys import check_keys
+
+__all__ = [
+    "AccessControl",
+    "access_errors",
+    "check_keys",
+    "cors_options",
+    "parse_origins",
+]

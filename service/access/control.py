@@ -1,0 +1,180 @@
+"""Who may ask for what: one table of paths, the key that a request brings, and how often it may ask.
+
+A path that the table does not name needs a key wherever keys are set, so a route that is forgotten here is closed.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from starlette.types import Scope
+
+from glow.errors import GlowError
+from glow_service.access.keys import ADMIN, find_name, parse_admin_key, parse_keys
+from glow_service.access.rate_limit import RateLimiter, client_of
+from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
+from glow_service.telemetry import Metrics
+
+__all__ = ["ACCESS", "Access", "AccessControl", "access_errors", "access_of", "listed_access"]
+
+MAX_CLIENTS = 16_384
+"""Addresses whose rate is remembered, at some 300 bytes each."""
+
+
+class Access(StrEnum):
+    """What a path asks of whoever sends a request to it."""
+
+    OPEN = "open"
+    KEY = "key"
+    ADMIN = "admin"
+
+
+ACCESS: dict[str, Access] = {
+    # "/x/*" is everything below /x/; the other paths are exact.
+    "/search": Access.KEY,
+    "/v1/search": Access.KEY,
+    "/search/batch": Access.KEY,
+    "/v1/search/batch": Access.KEY,
+    "/v1/embeddings": Access.KEY,
+    "/documents/*": Access.KEY,
+    "/v1/documents/*": Access.KEY,
+    "/info": Access.KEY,
+    "/admin": Access.ADMIN,
+    "/admin/*": Access.ADMIN,
+    # What load balancers, scrapers and readers of errors need, and the page, which asks for a key itself.
+    "/healthz": Access.OPEN,
+    "/readyz": Access.OPEN,
+    "/metrics": Access.OPEN,
+    "/problems/*": Access.OPEN,
+    "/openapi.json": Access.OPEN,
+    "/": Access.OPEN,
+    "/static/*": Access.OPEN,
+}
+_EXACT = {path: access for path, access in ACCESS.items() if not path.endswith("/*")}
+_BELOW = tuple((path[:-1], access) for path, access in ACCESS.items() if path.endswith("/*"))
+
+
+def listed_access(path: str) -> Access | None:
+    """The row of the table that a path falls under, or None."""
+    found = _EXACT.get(path)
+    if found is None:
+        found = next((access for start, access in _BELOW if path.startswith(start)), None)
+    return found
+
+
+def access_of(path: str) -> Access:
+    """What a path, decoded as the router sees it, asks for; `KEY` where the table does not name it."""
+    return listed_access(path) or Access.KEY
+
+
+def access_errors(path: str) -> tuple[type[GlowError], ...]:
+    """The errors that `AccessControl` may answer a path with; for OpenAPI."""
+    errors: dict[Access, tuple[type[GlowError], ...]] = {
+        Access.OPEN: (),
+        Access.KEY: (KeyMissingError, KeyRefusedError, RateLimitError),
+        Access.ADMIN: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
+    }
+    return errors[access_of(path)]
+
+
+class AccessControl:
+    """Decides about a request from its path, headers and address alone, before anything else is done for it.
+
+    A check takes some microseconds and never waits. It belongs to the event loop: no threads.
+
+    Args:
+        metrics: where refusals are counted.
+        api_keys, admin_key: as the settings hold them; "" for none.
+        rate_limit: requests that one key may send in each second; 0 for no limit.
+        rate_burst: requests that it may send at once before the limit counts.
+
+    Raises:
+        ValueError: a key setting is malformed.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        api_keys: str = "",
+        admin_key: str = "",
+        rate_limit: float = 0.0,
+        rate_burst: int = 50,
+    ) -> None:
+        self._keys = parse_keys(api_keys)
+        admin = parse_admin_key(admin_key)
+        self._admin = {ADMIN: admin} if admin is not None else {}
+        self._limiter: RateLimiter | None = None
+        if rate_limit > 0:
+            clients = max(MAX_CLIENTS, len(self._keys))
+            self._limiter = RateLimiter(rate_limit, rate_burst, clients)
+        self._missing, self._refused, self._limited = (
+            metrics.rejected.labels(kind.code) for kind in (KeyMissingError, KeyRefusedError, RateLimitError)
+        )
+
+    def check(self, scope: Scope) -> str:
+        """Lets a request pass, or raises.
+
+        Args:
+            scope: of an HTTP request.
+
+        Returns:
+            The name of the key that it was let in by, for the log line; "" where none was needed.
+
+        Raises:
+            KeyMissingError: the path needs a key, and none came.
+            KeyRefusedError: the key is not one of those that open this path, or several different ones came.
+            RateLimitError: the key, or the address where no keys are set, sends more than it may.
+            RouteNotFoundError: /admin is off.
+        """
+        wanted = access_of(scope["path"])
+        if wanted is Access.OPEN:
+            return ""
+        if wanted is Access.ADMIN:
+            if not self._admin:
+                raise RouteNotFoundError("no such path; /openapi.json lists every one")
+            return self._name(scope, self._admin)
+        name = self._name(scope, self._keys) if self._keys else ""
+        if self._limiter is not None:
+            self._limit(self._limiter, name or _client(scope))
+        return name
+
+    def _name(self, scope: Scope, digests: dict[str, bytes]) -> str:
+        given = set(_presented(scope["headers"]))
+        if not given:
+            self._missing.inc()
+            raise KeyMissingError(
+                "this path needs a key, and none came; send Authorization: Bearer KEY, or X-API-Key: KEY"
+            )
+        if len(given) > 1:
+            self._refused.inc()
+            raise KeyRefusedError("the request has several different keys; send one")
+        name = find_name(given.pop(), digests)
+        if name is None:
+            self._refused.inc()
+            raise KeyRefusedError("the key is none of those that open this path")
+        return name
+
+    def _limit(self, limiter: RateLimiter, client: str) -> None:
+        wait_s = limiter.take(client)
+        if wait_s:
+            self._limited.inc()
+            raise RateLimitError(f"too many requests; the next one may come in {wait_s} s", wait_s)
+
+
+def _presented(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
+    """Every key of a request; a header that is empty or holds another scheme, such as a proxy's Basic, holds none."""
+    for name, value in headers:
+        if name == b"x-api-key":
+            key = value.strip()
+        elif name == b"authorization":
+            scheme, _, rest = value.strip().partition(b" ")
+            key = rest.strip() if scheme.lower() == b"bearer" else b""
+        else:
+            continue
+        if key:
+            yield key
+
+
+def _client(scope: Scope) -> str:
+    client = scope.get("client")
+    return client_of(client[0]) if client else ""

@@ -1,0 +1,158 @@
+"""Keys: how settings hold them (as SHA-256), how one is recognised, and `python -m glow_service.access.keys`, which makes one.
+
+A plain SHA-256 is enough because keys are random: 256 bits cannot be guessed, with or without a slow hash. It would not be
+enough for passwords that people think up.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+__all__ = ["ADMIN", "MAX_KEY_BYTES", "check_keys", "find_name", "parse_admin_key", "parse_keys"]
+
+ADMIN = "admin"
+"""Name of the admin key in log lines; no other key may have it."""
+MAX_KEY_BYTES = 1_024
+"""A longer key is refused unread."""
+_KEY_BYTES = 32
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
+_HOW = "`python -m glow_service.access.keys NAME` makes one"
+
+
+def parse_keys(text: str) -> dict[str, bytes]:
+    """Reads the setting `api_keys`; messages give places, never any of the text, which may be a key.
+
+    Args:
+        text: `name:hex,name:hex`; white space around entries is fine, "" is no keys.
+
+    Returns:
+        name -> SHA-256 digest (32 bytes), in the order given.
+
+    Raises:
+        ValueError: an entry is malformed, or two have the same name or the same key.
+    """
+    found: dict[str, bytes] = {}
+    entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
+    for position, entry in enumerate(entries, start=1):
+        place = f"entry {position} of {len(entries)}"
+        name, colon, digest = (part.strip() for part in entry.partition(":"))
+        if not colon:
+            raise ValueError(f"{place} has no colon; expected name:SHA-256, {_HOW}")
+        _check_name(name, place)
+        if name in found:
+            raise ValueError(
+                f"{place} has the name of entry {list(found).index(name) + 1}; each needs its own"
+            )
+        value = _parse_digest(digest, place)
+        if value in found.values():
+            same = list(found.values()).index(value) + 1
+            raise ValueError(f"{place} is the same key as entry {same}; give each its own")
+        found[name] = value
+    return found
+
+
+def parse_admin_key(text: str) -> bytes | None:
+    """Reads the setting `admin_key`.
+
+    Args:
+        text: 64 hexadecimal digits, or "" for none.
+
+    Returns:
+        The SHA-256 digest (32 bytes), or None where there is no admin key.
+
+    Raises:
+        ValueError: it is something else, perhaps the key itself.
+    """
+    return _parse_digest(text.strip(), "it") if text.strip() else None
+
+
+def check_keys(api_keys: str, admin_key: str) -> None:
+    """Checks both settings, and that the admin key is none of the others.
+
+    Raises:
+        ValueError: one is malformed (the message names the setting and shows none of it), or they share a key.
+    """
+    try:
+        keys = parse_keys(api_keys)
+    except ValueError as error:
+        raise ValueError(f"api_keys: {error}") from None
+    try:
+        admin = parse_admin_key(admin_key)
+    except ValueError as error:
+        raise ValueError(f"admin_key: {error}") from None
+    if admin is not None and admin in keys.values():
+        position = list(keys.values()).index(admin) + 1
+        raise ValueError(
+            f"admin_key: it is also entry {position} of api_keys; a search key must not open /admin"
+        )
+
+
+def find_name(key: bytes, digests: Mapping[str, bytes]) -> str | None:
+    """Which key this is.
+
+    The hash is compared with every digest, each in constant time, so that the time tells nothing of which one was near.
+
+    Args:
+        key: as it came, any bytes.
+        digests: name -> SHA-256.
+    """
+    if len(key) > MAX_KEY_BYTES:
+        return None
+    given = hashlib.sha256(key).digest()
+    found = None
+    for name, digest in digests.items():
+        if hmac.compare_digest(given, digest):
+            found = name
+    return found
+
+
+def _check_name(name: str, place: str) -> None:
+    if not _NAME.fullmatch(name) or name == ADMIN:
+        raise ValueError(
+            f"{place}: the name has {len(name)} characters; expected 1 to 64 of A-Z a-z 0-9 . _ - "
+            f"and not '{ADMIN}'"
+        )
+
+
+def _parse_digest(text: str, place: str) -> bytes:
+    if not _DIGEST.fullmatch(text):
+        raise ValueError(
+            f"{place} has {len(text)} characters where the 64 hexadecimal digits of a SHA-256 were expected; "
+            f"settings hold a key's hash, never the key; {_HOW}"
+        )
+    return bytes.fromhex(text)
+
+
+def _make(
+    name: Annotated[str, typer.Argument(help="Whose key it is; log lines show it.")] = "",
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Make the key of /admin, which has no name.")
+    ] = False,
+) -> None:
+    """Make a key; it is shown this once, and only its hash is to be kept."""
+    if admin == bool(name):
+        raise typer.BadParameter("give a NAME, or --admin")
+    if name:
+        try:
+            _check_name(name, "NAME")
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+    key = secrets.token_urlsafe(_KEY_BYTES)
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    keep = f"GLOW_ADMIN_KEY={digest}" if admin else f"{name}:{digest}"
+    where = "the setting" if admin else "an entry of GLOW_API_KEYS (entries are separated by commas)"
+    sys.stdout.write(f"key, for whoever is to use it, shown only now:\n{key}\n{where}:\n{keep}\n")
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app.command()(_make)
+
+if __name__ == "__main__":
+    app(prog_name="python -m glow_service.access.keys")

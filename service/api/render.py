@@ -1,0 +1,121 @@
+"""What an answer shows of a search: the query as it was read, hits, facets, and what was asked for beside."""
+
+from typing import Any
+
+from glow.runtime import Explanation
+from glow.search import FacetCounts, FoundPassage, Index
+from glow_service.api.documents import index_body, list_fields, shown_fields
+from glow_service.search import Explanations, FoundDocument, SearchAnswer, SearchCall
+
+__all__ = ["result_body"]
+
+SCORE_DIGITS = 6
+WEIGHT_DIGITS = 4
+
+
+def result_body(
+    index: Index, call: SearchCall, fields: tuple[str, ...], answer: SearchAnswer
+) -> dict[str, Any]:
+    """The members of an answer that depend on index and request alone: `index`, `query`, `hits`, `facets`.
+
+    Args:
+        index: that was searched.
+        call: what was asked.
+        fields: names of the fields to show.
+        answer: what was found.
+    """
+    body: dict[str, Any] = {
+        "index": index_body(index),
+        "query": _query(call, answer),
+        "hits": _hits(index, call, fields, answer),
+    }
+    if answer.facets:
+        body["facets"] = {name: _facet(counts) for name, counts in answer.facets.items()}
+    return body
+
+
+def _query(call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "text": call.text,
+        "tokens": answer.tokens,
+        "truncated": answer.truncated,
+        "terms": [
+            {"word": term.word, "idf": _short(term.idf), "weight": _short(term.weight)}
+            for term in answer.terms
+        ],
+    }
+    if answer.explanations is not None:
+        body["explanation"] = {"terms": _words(answer.explanations.query)}
+    return body
+
+
+def _hits(
+    index: Index, call: SearchCall, fields: tuple[str, ...], answer: SearchAnswer
+) -> list[dict[str, Any]]:
+    lists = list_fields(index.preprocessor.schema)
+    shown = []
+    for place, hit in enumerate(answer.hits):
+        body = {
+            "rank": call.offset + place + 1,
+            "id": hit.document.id,
+            "score": round(hit.score, SCORE_DIGITS),
+            "scores": {name: round(score, SCORE_DIGITS) for name, score in hit.parts.items()},
+            "fields": shown_fields(hit.document, fields, lists),
+            "metadata": hit.document.metadata,
+        }
+        if hit.passage is not None:
+            body["passage"] = _passage(hit.passage)
+        if answer.highlights:
+            body["highlights"] = answer.highlights[place]
+        if answer.explanations is not None:
+            body["explanation"] = _explanation(index, call, hit, answer.explanations, place)
+        shown.append(body)
+    return shown
+
+
+def _passage(passage: FoundPassage) -> dict[str, Any]:
+    return {"field": passage.field, "start": passage.start, "end": passage.end, "text": passage.text}
+
+
+def _explanation(
+    index: Index, call: SearchCall, hit: FoundDocument, explanations: Explanations, place: int
+) -> dict[str, Any]:
+    body: dict[str, Any] = {"terms": _words(explanations.documents[place])}
+    if index.impacts is not None and call.retriever != "dense":
+        words = index.preprocessor.pieces.words(call.text)
+        impacts = index.impacts.contributions(words, hit.row)
+        body["lexical"] = [
+            {"word": word, "impact": _short(impact)} for word, impact in impacts.items() if impact > 0
+        ]
+    if call.explain is not None and call.explain.leave_one_out:
+        left_out = explanations.left_out
+        body["leave_one_out"] = [
+            {"word": left.word, "delta": round(left.deltas[place], SCORE_DIGITS)} for left in left_out
+        ]
+    return body
+
+
+def _words(explanation: Explanation) -> list[dict[str, Any]]:
+    return [
+        {
+            "field": term.field,
+            "word": term.word,
+            "tf": term.tf,
+            "idf": _short(term.idf),
+            "weight": _short(term.weight),
+            "attention": _short(term.attention),
+        }
+        for term in explanation.terms
+    ]
+
+
+def _facet(counts: FacetCounts) -> dict[str, Any]:
+    return {
+        "values": [{"value": found.value, "count": found.count} for found in counts.values],
+        "counted": counts.counted,
+        "approximate": counts.approximate,
+    }
+
+
+def _short(value: float) -> float:
+    return round(value, WEIGHT_DIGITS)

@@ -1,0 +1,24 @@
+"""The live version: loaded, warmed up, watched for the next one, and exchanged without losing a request."""
+
+from glow_service.live.channel import Channel, channel_name
+from glow_service.live.readiness import Readiness
+from glow_service.live.resources import OpenVersion, Resources
+from glow_service.live.shadow import Shadow
+from glow_service.live.swap import Swap
+from glow_service.live.watcher import Watcher
+from glow_service.live.workers import WorkerGroup, end_with_parent, note_loaded, was_loaded
+
+__all__ = [
+    "Channel",
+    "OpenVersion",
+    "Readiness",
+    "Resources",
+    "Shadow",
+    "Swap",
+    "Watcher",
+    "WorkerGroup",
+    "channel_name",
+    "end_with_parent",
+    "note_loaded",
+    "was_loaded",
+]

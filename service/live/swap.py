@@ -1,0 +1,186 @@
+"""The hot swap: bringing the live index to what CURRENT names.
+
+The new version is opened beside the live one, verified and warmed up, and then takes its place; requests in flight keep
+theirs. A version that cannot be opened is refused: the live one goes on, and `/readyz`, a metric and the log say why.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from glow.artifact import CURRENT_FILE, MANIFEST_FILE, IndexRoot
+from glow.errors import ArtifactError, ArtifactNotFoundError, GlowError
+from glow_service.live.resources import OpenVersion, Resources
+from glow_service.live.workers import WorkerGroup
+from glow_service.telemetry import Metrics
+
+__all__ = ["OUTCOMES", "Refusal", "Swap"]
+
+DONE, REFUSED, OVERTAKEN = "done", "refused", "overtaken"
+OUTCOMES = (DONE, REFUSED, OVERTAKEN)
+"""Of `glow_index_swaps_total`; overtaken: CURRENT named the live version again before the other one was open."""
+MAX_REASON_CHARACTERS = 500
+Identity = tuple[int, int, int]
+"""Inode, time of change and size: another one is another content, or was written anew."""
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A version that CURRENT names and that cannot be served.
+
+    Attributes:
+        version: its name.
+        code: of the error.
+        reason: what was found, expected and to do; without paths of this machine.
+        at: UTC, ISO 8601.
+    """
+
+    version: str
+    code: str
+    reason: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What a look found; looks that find the same have nothing to do."""
+
+    version: str
+    current: Identity | None
+    manifest: Identity | None
+
+
+class Swap:
+    """Follows CURRENT, a look at a time; `follow` belongs to one thread.
+
+    Args:
+        index_root: where the versions lie.
+        resources: what holds the live version; it must be loaded before `follow`.
+        metrics: told how swaps end.
+        group: the other workers, who take turns at loading.
+        loaders: how many of them load at the same time, >= 1.
+
+    Attributes:
+        refusal: of the version that CURRENT names; None where that is the live one, or is being opened.
+    """
+
+    def __init__(
+        self, index_root: Path, resources: Resources, metrics: Metrics, group: WorkerGroup, loaders: int = 1
+    ) -> None:
+        self._group = group
+        self._loaders = loaders
+        self._root = IndexRoot(index_root)
+        self._resources = resources
+        self._metrics = metrics
+        self._mark: _Mark | None = None
+        self._is_readable = True
+        self.refusal: Refusal | None = None
+        self._outcomes = {outcome: metrics.swaps.labels(outcome) for outcome in OUTCOMES}
+
+    def follow(self, *, force: bool = False) -> bool:
+        """Looks at CURRENT until the live version is the one it names, or that one is refused; blocks meanwhile.
+
+        A refused version is tried again when CURRENT or its manifest was written anew.
+
+        Args:
+            force: try a refused version again in any case.
+
+        Returns:
+            Whether CURRENT was written since the last look.
+        """
+        has_changed = False
+        while True:
+            mark = self._look()
+            if mark is None or (mark == self._mark and not force):
+                return has_changed
+            has_changed |= self._mark is not None and mark.current != self._mark.current
+            self._mark, force = mark, False
+            if self._is_live(mark.version):
+                self._set_refusal(None)
+            else:
+                self._try(mark.version)
+
+    def _look(self) -> _Mark | None:
+        """What CURRENT says; None where it cannot be read, as on a network disk at times: nothing follows from that."""
+        try:
+            version = self._root.named()
+            current = _identity(self._root.path / CURRENT_FILE)
+        except ArtifactNotFoundError as error:
+            version, why = "", str(error)
+        else:
+            why = "CURRENT names no version"
+        if not version:
+            if self._is_readable:
+                _logger.warning("CURRENT cannot be read", extra={"fields": {"reason": why}})
+            self._is_readable = False
+            return None
+        self._is_readable = True
+        return _Mark(version, current, self._manifest_of(version))
+
+    def _manifest_of(self, version: str) -> Identity | None:
+        try:
+            return _identity(self._root.folder(version) / MANIFEST_FILE)
+        except ArtifactNotFoundError:
+            return None
+
+    def _is_live(self, version: str) -> bool:
+        live = self._resources.live()
+        try:
+            return version == live.version and self._root.manifest(version).hash == live.manifest.hash
+        except ArtifactError:
+            return False
+
+    def _try(self, version: str) -> None:
+        with self._group.turn(self._loaders):
+            self._open(version)
+
+    def _open(self, version: str) -> None:
+        started = time.perf_counter()
+        try:
+            opened = self._resources.open(version)
+        except (GlowError, OSError) as error:
+            code = error.code if isinstance(error, GlowError) else "unreadable"
+            self._refuse(version, code, str(error))
+        except Exception:  # whatever it is, the live version goes on
+            _logger.exception("unexpected error while %s was opened", version)
+            self._refuse(version, GlowError.code, "an unexpected error; the log holds it")
+        else:
+            self._exchange(opened, time.perf_counter() - started)
+
+    def _exchange(self, opened: OpenVersion, seconds: float) -> None:
+        version, before = opened.index.version, self._resources.live().version
+        fields = {"index": version, "before": before, "seconds": round(seconds, 3)}
+        self._metrics.load_seconds.observe(seconds)
+        # Only back: were any newer one waited for, versions that come faster than they load would never be served.
+        mark = self._look()
+        if mark is not None and mark.version == before != version:
+            self._outcomes[OVERTAKEN].inc()
+            _logger.info("overtaken", extra={"fields": fields})
+            return
+        self._outcomes[DONE].inc()
+        self._set_refusal(None)
+        self._resources.use(opened)
+        _logger.info("swapped", extra={"fields": {**fields, "documents": opened.index.documents.count}})
+
+    def _refuse(self, version: str, code: str, reason: str) -> None:
+        reason = reason.replace(f"{self._root.path}/", "")[:MAX_REASON_CHARACTERS]
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._outcomes[REFUSED].inc()
+        self._set_refusal(Refusal(version, code, reason, at))
+        fields = {"index": version, "live": self._resources.live().version, "code": code, "reason": reason}
+        _logger.error("refused", extra={"fields": fields})
+
+    def _set_refusal(self, refusal: Refusal | None) -> None:
+        self._metrics.refused.set(0 if refusal is None else 1)
+        self.refusal = refusal
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

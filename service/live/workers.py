@@ -1,0 +1,166 @@
+"""What the worker processes of one service share: the fate of their supervisor, and a folder with what each has live.
+
+The folder is the one of their metrics (`service/telemetry/exposition.py`); a service of one process has none, and no group.
+"""
+
+import ctypes
+import fcntl
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+from glow_service.telemetry import FOLDER_VARIABLE
+
+__all__ = ["WorkerGroup", "WorkerStatus", "end_with_parent", "note_loaded", "was_loaded"]
+
+_PR_SET_PDEATHSIG = 1
+_MARKER, _COMPLETE, _ASKED, _STATUS = "loaded", "complete", "asked", "live-{pid}.json"
+LONGEST_TURN_S, TURN_POLL_S = 600.0, 0.02
+_STARTED = 19
+"""Where `/proc/PID/stat` has the start of a process, counted from behind its name and state."""
+
+
+def end_with_parent() -> None:
+    """Makes this process end in order when its supervisor is killed, so that no worker keeps the port by itself."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def note_loaded() -> None:
+    """Notes for workers that are started later that the index of this service can be loaded."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder:
+        Path(folder, _MARKER).touch()
+
+
+def was_loaded() -> bool:
+    """Whether a worker of this service has loaded the index before."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    return bool(folder) and Path(str(folder), _MARKER).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """What one worker has live.
+
+    Attributes:
+        pid, started: the process; a number is used again, a start is not.
+        version: its live version.
+        refused: code of the error for which it refused the version that CURRENT names; "" for none.
+        request: the last request to look that it has done (`WorkerGroup.ask`).
+    """
+
+    pid: int
+    started: int
+    version: str
+    refused: str
+    request: str
+
+
+class WorkerGroup:
+    """The workers of one service, to each other.
+
+    Any of them may ask all to look at CURRENT, and read how far each is. A file that cannot be written or read is as
+    one that is not there: nothing but such answers depends on them.
+    """
+
+    def __init__(self) -> None:
+        folder = os.environ.get(FOLDER_VARIABLE)
+        self._folder = Path(folder) if folder else None
+        self._noted: WorkerStatus | None = None
+        self._is_complete = self._folder is None
+        self._started = _started(os.getpid())
+
+    def ask(self) -> str:
+        """Asks every worker to look at CURRENT, this one too; returns the request's name."""
+        request = secrets.token_hex(8)
+        self._write(_ASKED, request.encode())
+        return request
+
+    def asked(self) -> str:
+        """The last request; "" for none."""
+        if self._folder is None:
+            return ""
+        try:
+            return (self._folder / _ASKED).read_text(encoding="ascii")
+        except (OSError, ValueError):
+            return ""
+
+    def note(self, version: str, refused: str, request: str) -> None:
+        """Notes what this worker has live, where that has changed."""
+        status = WorkerStatus(os.getpid(), self._started, version, refused, request)
+        if status != self._noted:
+            self._noted = status
+            self._write(_STATUS.format(pid=status.pid), orjson.dumps(asdict(status)))
+
+    def statuses(self) -> list[WorkerStatus]:
+        """What every living worker noted; nothing where a service has one process."""
+        found = []
+        for path in self._folder.glob(_STATUS.format(pid="*")) if self._folder else ():
+            with suppress(OSError, ValueError, TypeError):
+                status = WorkerStatus(**orjson.loads(path.read_bytes()))
+                if status.started == _started(status.pid):
+                    found.append(status)
+        return found
+
+    def have_loaded(self, processes: int) -> bool:
+        """Whether so many workers have had an index live at the same time; once true, it stays true, whoever dies."""
+        if not self._is_complete and self._folder is not None:
+            marker = self._folder / _COMPLETE
+            if not marker.exists() and len(self.statuses()) >= processes:
+                self._write(_COMPLETE, b"")
+            self._is_complete = marker.exists()
+        return self._is_complete
+
+    @contextmanager
+    def turn(self, most: int) -> Iterator[None]:
+        """Runs a block in no more than `most` workers at a time; the kernel takes back the turn of one that dies."""
+        descriptor = self._take_turn(most) if self._folder is not None else None
+        try:
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _take_turn(self, most: int) -> int | None:
+        """An open file whose lock is the turn; None where there are no locks, or another worker takes very long."""
+        until = time.monotonic() + LONGEST_TURN_S
+        while time.monotonic() < until:
+            for place in range(most):
+                try:
+                    descriptor = os.open(
+                        f"{self._folder}/turn-{place}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+                    )
+                except OSError:
+                    return None
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return descriptor
+                os.close(descriptor)
+            time.sleep(TURN_POLL_S)
+        return None
+
+    def _write(self, name: str, content: bytes) -> None:
+        if self._folder is None:
+            return
+        temporary = self._folder / f".{name}-{os.getpid()}-{secrets.token_hex(4)}"
+        with suppress(OSError):
+            temporary.write_bytes(content)
+            temporary.replace(self._folder / name)
+
+
+def _started(pid: int) -> int:
+    """When a process began, in ticks since the system did; 0 where it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[_STARTED])

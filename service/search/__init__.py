@@ -1,0 +1,40 @@
+"""One search from a checked request to its hits, and what lets many of them run side by side."""
+
+from glow_service.search.admission import Admission
+from glow_service.search.batcher import Batcher, Job
+from glow_service.search.calls import FoundDocument, HighlightCall, SearchAnswer, SearchCall
+from glow_service.search.checks import MAX_FAULTS, CheckedSearch, check_search, faults_of
+from glow_service.search.clock import StageClock
+from glow_service.search.deadline import NEVER, Deadline
+from glow_service.search.explanations import Explanations, explain, require_explainer
+from glow_service.search.hits import passage_document
+from glow_service.search.limits import SearchLimits
+from glow_service.search.pool import SearchPool
+from glow_service.search.session import SearchSession
+from glow_service.search.shapes import SearchBody, Shape
+
+__all__ = [
+    "MAX_FAULTS",
+    "NEVER",
+    "Admission",
+    "Batcher",
+    "CheckedSearch",
+    "Deadline",
+    "Explanations",
+    "FoundDocument",
+    "HighlightCall",
+    "Job",
+    "SearchAnswer",
+    "SearchBody",
+    "SearchCall",
+    "SearchLimits",
+    "SearchPool",
+    "SearchSession",
+    "Shape",
+    "StageClock",
+    "check_search",
+    "explain",
+    "faults_of",
+    "passage_document",
+    "require_explainer",
+]

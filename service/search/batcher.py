@@ -1,0 +1,226 @@
+"""Micro-batching in front of the query tower.
+
+A query that finds a thread idle goes alone, at once. While every thread is busy queries wait, in classes of like
+length, and the thread that is free next takes the class of the one that waited longest, up to a budget of tokens. So
+batches grow with load by themselves, a lone query pays nothing, and no text pads the others of its batch by more than a class.
+
+Queues belong to the event loop; threads get whole batches. What follows encoding (search, fetch) is each job's own
+continuation, run by the same thread, so that a query changes threads twice in all.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.runtime import Encoder
+from glow.text import WeightedTokens
+from glow_service.search.deadline import Deadline
+from glow_service.search.pool import SearchPool
+from glow_service.telemetry import Metrics
+
+__all__ = ["Batcher", "Job"]
+
+CLASS_TOKENS = 16
+"""Lengths of a class differ by less than this. Running the tower once costs as much as 11 tokens more in a batch
+(docs/results/serving.md), so a batch gains by texts that it must pad by less."""
+T = TypeVar("T")
+Vector = NDArray[np.float32]
+
+
+@dataclass(slots=True, eq=False)
+class Job(Generic[T]):
+    """One text on its way through the tower.
+
+    Attributes:
+        encoder: the tower; only jobs of the same one share a batch.
+        tokens: what it reads.
+        continuation: what to do with the vector, float32 [D], in the same thread.
+        deadline: after which nobody wants the result.
+        future: the result, or why there is none; cancelled where the client left.
+        queued: `time.perf_counter()` when the job came.
+        queue_ms, encode_ms: how long it waited, and how long its batch was encoded.
+    """
+
+    encoder: Encoder
+    tokens: WeightedTokens
+    continuation: Callable[["Job[T]", Vector], T]
+    deadline: Deadline
+    future: "asyncio.Future[T]"
+    queued: float = field(default_factory=time.perf_counter)
+    queue_ms: float = 0.0
+    encode_ms: float = 0.0
+
+
+class Batcher:
+    """Groups jobs into batches and runs them in the search threads; used from the event loop alone.
+
+    Args:
+        pool: the threads.
+        metrics: told about batches and the queue.
+        batch_tokens: most tokens of a batch, padding counted.
+        wait_us: how long a batch that has room waits for requests that are on their way, in microseconds.
+        arriving: how many requests are in work or on their way to it, those in the queue and in threads counted.
+    """
+
+    def __init__(
+        self,
+        pool: SearchPool,
+        metrics: Metrics,
+        batch_tokens: int,
+        wait_us: int = 0,
+        arriving: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._batch_tokens = batch_tokens
+        self._wait_s = wait_us / 1e6
+        self._arriving = arriving
+        self._classes: dict[tuple[int, int], deque[Job[Any]]] = {}
+        self._idle = pool.threads
+        self._scheduled = False
+        self.waiting = 0
+        """Jobs in the queue; those that nobody wants any more are counted until their turn comes."""
+        self.running = 0
+        """Jobs that a thread was given."""
+
+    async def run(
+        self,
+        encoder: Encoder,
+        tokens: WeightedTokens,
+        continuation: Callable[[Job[T], Vector], T],
+        deadline: Deadline,
+    ) -> T:
+        """Encodes a text in some batch and returns what the continuation makes of its vector.
+
+        Raises:
+            DeadlineError: if the deadline passes first; a job that had not begun is dropped.
+        """
+        loop = asyncio.get_running_loop()
+        job = Job(encoder, tokens, continuation, deadline, loop.create_future())
+        self._classes.setdefault((id(encoder), (len(tokens) - 1) // CLASS_TOKENS), deque()).append(job)
+        self.waiting += 1
+        if not self._idle:
+            self._metrics.queue_depth.set(self.waiting)
+        self._schedule(loop)
+        left_s = deadline.left_s()
+        alarm = None if left_s is None else loop.call_later(left_s, _expire, job)
+        try:
+            result: T = await job.future
+            return result
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Dispatches after the requests that this turn of the loop still has to read."""
+        if not self._scheduled and self._idle and self.waiting:
+            self._scheduled = True
+            loop.call_soon(self._dispatch, loop)
+
+    def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._scheduled = False
+        while self._idle and self.waiting:
+            key, first = min(
+                ((key, jobs[0]) for key, jobs in self._classes.items()), key=lambda item: item[1].queued
+            )
+            if self._should_wait(first, len(self._classes[key])):
+                self._schedule(loop)  # a turn of the loop later: its timers are too coarse for microseconds
+                return
+            batch = self._take(key)
+            if batch:
+                self._idle -= 1
+                self.running += len(batch)
+                self._pool.submit(self._work, loop, batch)
+        self._metrics.queue_depth.set(self.waiting)
+
+    def _should_wait(self, first: Job[Any], jobs: int) -> bool:
+        if jobs * len(first.tokens) >= self._batch_tokens:
+            return False
+        waited = time.perf_counter() - first.queued
+        return waited < self._wait_s and self._arriving() > self.waiting + self.running
+
+    def _take(self, key: tuple[int, int]) -> list[Job[Any]]:
+        """The next jobs of a class that somebody still wants; expired ones are told, cancelled ones forgotten."""
+        jobs = self._classes[key]
+        batch: list[Job[Any]] = []
+        longest = 0
+        while jobs:
+            width = max(longest, len(jobs[0].tokens))
+            if batch and width * (len(batch) + 1) > self._batch_tokens:
+                break
+            job = jobs.popleft()
+            self.waiting -= 1
+            if job.deadline.has_passed:
+                _expire(job)
+            if not job.future.done():
+                batch.append(job)
+                longest = width
+        if not jobs:
+            del self._classes[key]
+        return batch
+
+    def _work(self, loop: asyncio.AbstractEventLoop, batch: list[Job[Any]]) -> None:
+        """Runs in a search thread, and hands back every result as soon as it is there."""
+        try:
+            started = time.perf_counter()
+            # Other work may have held this thread since the batch was taken.
+            wanted = [job for job in batch if not (job.deadline.has_passed or job.future.done())]
+            if not wanted:
+                return
+            vectors = wanted[0].encoder.run([job.tokens for job in wanted])
+            encode_ms = (time.perf_counter() - started) * 1_000
+            self._observe(wanted)
+            for job, vector in zip(wanted, vectors, strict=True):
+                job.queue_ms, job.encode_ms = (started - job.queued) * 1_000, encode_ms
+                _finish(loop, job, vector)
+        except BaseException as error:  # whatever it is, each waiting client must hear of it
+            for job in batch:
+                loop.call_soon_threadsafe(_fail, job.future, error)
+        finally:
+            loop.call_soon_threadsafe(self._free, loop, len(batch))
+
+    def _free(self, loop: asyncio.AbstractEventLoop, done: int) -> None:
+        self._idle += 1
+        self.running -= done
+        if self.waiting:
+            self._dispatch(loop)
+
+    def _observe(self, batch: list[Job[Any]]) -> None:
+        lengths = [len(job.tokens) for job in batch]
+        self._metrics.batch_queries.observe(len(batch))
+        self._metrics.padding_ratio.observe(1 - sum(lengths) / (max(lengths) * len(lengths)))
+
+
+def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], vector: Vector) -> None:
+    """Runs a job's continuation, unless its client left or its time is over."""
+    if job.future.done():
+        return
+    if job.deadline.has_passed:
+        loop.call_soon_threadsafe(_expire, job)
+        return
+    try:
+        result = job.continuation(job, vector)
+    except Exception as error:  # the client's answer: the others' must not suffer
+        loop.call_soon_threadsafe(_fail, job.future, error)
+    else:
+        loop.call_soon_threadsafe(_settle, job.future, result)
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _expire(job: Job[Any]) -> None:
+    _fail(job.future, job.deadline.error())

@@ -1,0 +1,109 @@
+"""What a search is asked for and what it answers, once a request was checked and before it is JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from glow.records import Document
+from glow.search import Expression, FacetCounts, FacetRequest, FoundPassage, Fusion, Retriever, SearchParams
+from glow.text import Highlighting
+from glow_service.search.explanations import Explanations
+
+__all__ = ["ExplainCall", "FoundDocument", "HighlightCall", "SearchAnswer", "SearchCall", "Term"]
+
+
+@dataclass(frozen=True, slots=True)
+class HighlightCall:
+    """Which fields to cut snippets from, and how much."""
+
+    fields: tuple[str, ...]
+    options: Highlighting
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainCall:
+    """What to explain: words always, leaving out each word where asked."""
+
+    leave_one_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCall:
+    """A checked request.
+
+    Attributes:
+        text: the query.
+        top_k: hits to return, >= 1.
+        offset: hits to pass over first, >= 0.
+        candidates: hits that the search gathers, >= offset + top_k.
+        params: how thoroughly to search.
+        retriever: by vectors, words, or both; the latter two need `index.impacts`.
+        fusion: how `hybrid` makes one ranking of two.
+        filter: which documents may be found; None: all. Needs `index.columns`, as facets do.
+        facets: what to count over the candidates.
+        highlight, explain: what to say of each hit; None for nothing. The latter needs `index.explainer`.
+    """
+
+    text: str
+    top_k: int
+    offset: int
+    candidates: int
+    params: SearchParams
+    retriever: Retriever = "dense"
+    fusion: Fusion | None = None
+    filter: Expression | None = None
+    facets: tuple[FacetRequest, ...] = ()
+    highlight: HighlightCall | None = None
+    explain: ExplainCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word of the query: its idf, and the weight that the query tower read; both finite, >= 0."""
+
+    word: str
+    idf: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A hit with what the store holds of it.
+
+    Attributes:
+        score: what ranks.
+        row: of the document in the index.
+        parts: `dense` (cosine, in [-1, 1]) or `lexical` (>= 0) -> that part's score, where it is known.
+        document: as stored.
+        passage: its best passage, where the index has passages and vectors found it.
+    """
+
+    score: float
+    row: int
+    parts: Mapping[str, float]
+    document: Document
+    passage: FoundPassage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """What one search found.
+
+    Attributes:
+        tokens: tokens that the tower read, [CLS] and [SEP] counted.
+        truncated: whether words were lost to the query budget.
+        terms: the different words that the tower read, in order.
+        hits: best first, from `offset` on.
+        timings_ms: stage -> milliseconds.
+        facets: field -> counts.
+        highlights: of each hit, field -> snippets as HTML; empty where not asked for.
+        explanations: why each hit was found; None where not asked for.
+    """
+
+    tokens: int
+    truncated: bool
+    terms: tuple[Term, ...]
+    hits: tuple[FoundDocument, ...]
+    timings_ms: dict[str, float]
+    facets: Mapping[str, FacetCounts]
+    highlights: tuple[Mapping[str, list[str]], ...] = ()
+    explanations: Explanations | None = None

@@ -1,0 +1,163 @@
+"""From a JSON object to a search call that can be served, or to every fault that stands against it."""
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from glow.errors import QueryError
+from glow.search import Index, SearchParams
+from glow_service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
+from glow_service.search.calls import SearchCall
+from glow_service.search.features import check_features
+from glow_service.search.limits import SearchLimits
+from glow_service.search.shapes import SearchBody
+
+__all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]
+
+MAX_FAULTS = 20
+_SHORT = reprlib.Repr()
+"""What was found, without writing out all of it first."""
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSearch:
+    """A request that can be served.
+
+    Attributes:
+        call: what to search.
+        fields: names of the fields to return, in the order asked for.
+        timeout_ms: its deadline, from its first byte.
+        allow_partial: whether to answer with what there is once the deadline has passed.
+        filter: as it was sent, for the query log; None for none.
+    """
+
+    call: SearchCall
+    fields: tuple[str, ...]
+    timeout_ms: int
+    allow_partial: bool
+    filter: dict[str, Any] | None = None
+
+
+def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> CheckedSearch:
+    """Checks a request's body; all faults of one kind are reported together.
+
+    Raises:
+        NotAvailableError: it names what this index or version lacks.
+        RequestError: a field is unknown, of a wrong type, or out of its range.
+        FilterError: the filter or a facet does not fit the metadata of the index.
+        QueryError: the query is blank, holds NUL, or is too long.
+    """
+    body = _parse(_without_lacking(value))
+    _check_query(body.query, limits)
+    names = index.preprocessor.schema.names
+    faults = [*_range_faults(body, limits), *_field_faults(body.fields or (), names)]
+    if faults:
+        raise RequestError(_sentence(faults), faults)
+    if body.params.exact and index.dense.kind == "ivf-pq":
+        detail = "this index holds compressed vectors (ivf-pq) and cannot search exactly"
+        raise NotAvailableError(detail, [Fault("/params/exact", detail)])
+    params = SearchParams(body.params.ef_search, body.params.nprobe, body.params.exact)
+    fields = names if body.fields is None else tuple(dict.fromkeys(body.fields))
+    features = check_features(body, fields, limits, index)
+    call = SearchCall(
+        body.query,
+        body.top_k,
+        body.offset,
+        _candidates(body, limits),
+        params,
+        body.retriever,
+        features.fusion,
+        features.filter,
+        features.facets,
+        features.highlight,
+        features.explain,
+    )
+    timeout_ms = body.timeout_ms or limits.default_timeout_ms
+    return CheckedSearch(call, fields, timeout_ms, body.allow_partial, body.filter)
+
+
+def _without_lacking(value: dict[str, Any]) -> dict[str, Any]:
+    if value.get("rerank") not in (None, False):
+        fault = Fault(
+            "/rerank", "this index holds no term representations to re-rank with; leave 'rerank' out"
+        )
+        raise NotAvailableError(f"{fault.pointer}: {fault.detail}", [fault])
+    return {name: item for name, item in value.items() if name != "rerank"}
+
+
+def _parse(value: dict[str, Any]) -> SearchBody:
+    try:
+        return SearchBody.model_validate(value)
+    except ValidationError as error:
+        raise faults_of(error) from error
+
+
+def faults_of(error: ValidationError) -> RequestError:
+    """A body's faults in our form."""
+    found = error.errors(include_url=False, include_context=False)
+    faults = [Fault(_pointer(fault["loc"]), _detail(fault)) for fault in found[:MAX_FAULTS]]
+    return RequestError(_sentence(faults), faults)
+
+
+def _check_query(query: str, limits: SearchLimits) -> None:
+    if len(query) > limits.max_query_chars:
+        raise QueryTooLongError(
+            f"the query has {len(query)} characters, expected at most {limits.max_query_chars}; shorten it"
+        )
+    if "\0" in query:
+        raise QueryError("the query holds a NUL character; remove it")
+    if not query.strip():
+        raise QueryError("the query is empty; send some text")
+
+
+def _range_faults(body: SearchBody, limits: SearchLimits) -> list[Fault]:
+    faults = []
+    if body.top_k > limits.max_top_k:
+        faults.append(Fault("/top_k", f"expected at most {limits.max_top_k}, found {body.top_k}"))
+    if body.timeout_ms is not None and body.timeout_ms > limits.max_timeout_ms:
+        detail = f"expected at most {limits.max_timeout_ms}, found {body.timeout_ms}"
+        faults.append(Fault("/timeout_ms", detail))
+    end = body.offset + body.top_k
+    if body.candidates is None:
+        if end > limits.max_candidates:
+            detail = f"offset + top_k is {end}, expected at most {limits.max_candidates}"
+            faults.append(Fault("/offset", detail))
+    elif not end <= body.candidates <= limits.max_candidates:
+        detail = f"expected {end} (offset + top_k) to {limits.max_candidates}, found {body.candidates}"
+        faults.append(Fault("/candidates", detail))
+    return faults
+
+
+def _field_faults(fields: list[str] | tuple[()], names: tuple[str, ...]) -> list[Fault]:
+    known = ", ".join(names)
+    return [
+        Fault(f"/fields/{position}", f"unknown field {name!r:.80}; this index has {known}")
+        for position, name in enumerate(fields)
+        if name not in names
+    ][:MAX_FAULTS]
+
+
+def _candidates(body: SearchBody, limits: SearchLimits) -> int:
+    return body.candidates or max(limits.default_candidates, body.offset + body.top_k)
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    return "".join("/" + str(part)[:80].replace("~", "~0").replace("/", "~1") for part in location)
+
+
+def _detail(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "missing":
+        return "required, and absent"
+    if fault["type"] == "extra_forbidden":
+        return "unknown field; /openapi.json lists the known ones"
+    return f"{fault['msg']}, found {_SHORT.repr(fault['input']):.80}"
+
+
+def _sentence(faults: list[Fault]) -> str:
+    return "; ".join(f"{fault.pointer or 'body'}: {fault.detail}" for fault in faults[:3]) + (
+        f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
+    )

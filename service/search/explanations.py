@@ -1,0 +1,76 @@
+"""Explanations of a query's hits, from one index version."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glow.records import Document
+from glow.runtime import Explainer, Explanation, LeftOut
+from glow.search import Index
+from glow_service.errors import NotAvailableError
+
+__all__ = ["Explanations", "explain", "require_explainer"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanations:
+    """Why documents were found.
+
+    Attributes:
+        query: what the query tower read, and where it looked.
+        documents: the same of each document, in order.
+        left_out: a word of the query -> what leaving it out does to each document's cosine; empty if not asked for.
+    """
+
+    query: Explanation
+    documents: tuple[Explanation, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def cosines(self) -> tuple[float, ...]:
+        """Cosine of the query with each document, from the vectors of these runs."""
+        return tuple(float(self.query.vector @ found.vector) for found in self.documents)
+
+
+def require_explainer(index: Index) -> Explainer:
+    """The explainer of an index.
+
+    Raises:
+        NotAvailableError: if the index was built without.
+    """
+    if index.explainer is None:
+        raise NotAvailableError(
+            f"index {index.version} holds no explain graphs; build it again without --no-explain, from a model that "
+            "has them (python -m model_export --add-explain gives them to an older one)"
+        )
+    return index.explainer
+
+
+def explain(
+    index: Index,
+    query: str,
+    documents: Sequence[Document],
+    leave_one_out: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> Explanations:
+    """Explains a query and documents; blocks for about as long as it takes to encode them.
+
+    Args:
+        index: whose towers and term table are used.
+        query: with at least one word.
+        documents: hits; a passage as a document of its own.
+        leave_one_out: whether to leave out each word of the query as well.
+        check: called before every batch; what it raises ends the work.
+
+    Raises:
+        NotAvailableError: if the index was built without explain graphs.
+        ArtifactError: if a graph cannot be opened.
+    """
+    explainer = require_explainer(index)
+    asked, found = explainer.explain_query(query), explainer.explain_documents(documents, check)
+    left_out: list[LeftOut] = []
+    if leave_one_out and found:
+        check()
+        left_out = explainer.leave_one_out(query, np.stack([explanation.vector for explanation in found]))
+    return Explanations(asked, tuple(found), tuple(left_out))

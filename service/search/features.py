@@ -1,0 +1,124 @@
+"""What a search asks for beside the plain ranking, checked against what the index holds."""
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from glow.schema import describe
+from glow.search import Columns, Expression, FacetRequest, Fusion, Index, parse_facets, parse_filter
+from glow.text import Highlighting
+from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.search.calls import ExplainCall, HighlightCall
+from glow_service.search.limits import SearchLimits
+from glow_service.search.shapes import FusionBody, HighlightBody, SearchBody
+
+__all__ = ["Features", "check_features"]
+
+_NO_HIGHLIGHT = HighlightBody(fields=None, fragments=2, fragment_chars=200)
+_BUILD = "python -m index_builder build"
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The parts of a `SearchCall` that bear the same names."""
+
+    fusion: Fusion | None = None
+    filter: Expression | None = None
+    facets: tuple[FacetRequest, ...] = ()
+    highlight: HighlightCall | None = None
+    explain: ExplainCall | None = None
+
+
+_NO_FEATURES = Features()
+
+
+def check_features(body: SearchBody, fields: tuple[str, ...], limits: SearchLimits, index: Index) -> Features:
+    """Checks what a request asks for.
+
+    Args:
+        body: of the right shape.
+        fields: names of the fields that the answer holds.
+        limits: bounds.
+        index: must hold what is asked for.
+
+    Raises:
+        NotAvailableError: it names every part that the index lacks, and how to build it.
+        RequestError: members that do not go together.
+        FilterError: the filter or a facet does not fit the metadata of the index.
+    """
+    _require_parts(body, index)
+    if body.fusion is not None and body.retriever != "hybrid":
+        detail = f"only the retriever 'hybrid' fuses, found {body.retriever!r}; leave 'fusion' out"
+        raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)])
+    if (body.filter, body.facets, body.fusion) == (None, None, None) and not (body.highlight or body.explain):
+        return _NO_FEATURES
+    return Features(
+        fusion=None if body.fusion is None else _fusion(body.fusion, index.fusion),
+        filter=_filter(body, limits, index.columns),
+        facets=_facets(body, index.columns),
+        highlight=_highlight(body, fields, index),
+        explain=_explain(body),
+    )
+
+
+def _require_parts(body: SearchBody, index: Index) -> None:
+    lacking = []
+    if body.retriever != "dense" and index.impacts is None:
+        detail = f"this index holds no words, {body.retriever!r} needs them; build it with --lexical"
+        lacking.append(Fault("/retriever", detail))
+    if index.columns is None:
+        detail = f"this index holds no metadata columns; build it again with this version ({_BUILD})"
+        asked = {"filter": body.filter, "facets": body.facets}
+        lacking += [Fault(f"/{name}", detail) for name, value in asked.items() if value is not None]
+    if body.explain and index.explainer is None:
+        detail = "this index holds no explain graphs; build it again without --no-explain"
+        lacking.append(Fault("/explain", detail))
+    if lacking:
+        sentence = "; ".join(f"{fault.pointer}: {fault.detail}" for fault in lacking)
+        raise NotAvailableError(sentence, lacking)
+
+
+def _fusion(body: FusionBody, own: Fusion) -> Fusion:
+    """What is left out is the index's own; weights come together, because only their ratio means something."""
+    changes = body.model_dump(exclude_none=True)
+    if body.weights is not None:
+        changes["weights"] = {"dense": 0.0, "lexical": 0.0, **body.weights}
+    try:
+        return Fusion.model_validate({**own.model_dump(), **changes})
+    except ValidationError as error:
+        detail = describe(error)
+        raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)]) from error
+
+
+def _filter(body: SearchBody, limits: SearchLimits, columns: Columns | None) -> Expression | None:
+    if body.filter is None or columns is None:
+        return None
+    return parse_filter(body.filter, columns, limits.max_filter_terms)
+
+
+def _facets(body: SearchBody, columns: Columns | None) -> tuple[FacetRequest, ...]:
+    if body.facets is None or columns is None:
+        return ()
+    return parse_facets([facet.model_dump() for facet in body.facets], columns)
+
+
+def _highlight(body: SearchBody, fields: tuple[str, ...], index: Index) -> HighlightCall | None:
+    if not body.highlight:
+        return None
+    asked = _NO_HIGHLIGHT if body.highlight is True else body.highlight
+    names = index.preprocessor.schema.names
+    chosen = fields if asked.fields is None else tuple(dict.fromkeys(asked.fields))
+    faults = [
+        Fault(f"/highlight/fields/{place}", f"unknown field {name!r:.80}; this index has {', '.join(names)}")
+        for place, name in enumerate(asked.fields or ())
+        if name not in names
+    ]
+    if faults:
+        raise RequestError(f"{faults[0].pointer}: {faults[0].detail}", faults)
+    return HighlightCall(chosen, Highlighting(asked.fragments, asked.fragment_chars))
+
+
+def _explain(body: SearchBody) -> ExplainCall | None:
+    if not body.explain:
+        return None
+    return ExplainCall(leave_one_out=body.explain is not True and body.explain.leave_one_out)

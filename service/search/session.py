@@ -1,0 +1,211 @@
+"""One search, stage by stage: preprocess, encode, filter, search, fetch, and what was asked for beside.
+
+The functions block and are safe to run in many threads; `service/search/batcher.py` keeps all but the first stage, which takes
+some microseconds, off the event loop.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import QueryError
+from glow.search import (
+    FacetCounts,
+    Index,
+    Ranked,
+    RowMask,
+    count_values,
+    rank_dense,
+    rank_hybrid,
+    rank_lexical,
+)
+from glow.text import Preprocessor, WeightedTokens
+from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall, Term
+from glow_service.search.clock import StageClock
+from glow_service.search.deadline import NEVER, Deadline
+from glow_service.search.explanations import Explanations, explain
+from glow_service.search.hits import highlight_hits, passage_document
+
+__all__ = ["SearchSession"]
+
+
+class SearchSession:
+    """One search of one index version on its way: tokens, vector, answer.
+
+    A route lets other parts do single stages (a batch encodes, the cache has a vector); whoever is alone calls `run`. The
+    methods block and belong to one thread at a time.
+
+    Args:
+        index: used throughout, so that an answer never mixes versions.
+        call: the checked request.
+        deadline: after which nobody wants the answer.
+
+    Attributes:
+        index, call, deadline: as given.
+        clock: its stages; they go into the answer.
+        tokens: the query as the tower reads it, once it is preprocessed.
+    """
+
+    __slots__ = ("call", "clock", "deadline", "index", "tokens")
+
+    def __init__(self, index: Index, call: SearchCall, deadline: Deadline = NEVER) -> None:
+        self.index = index
+        self.call = call
+        self.deadline = deadline
+        self.clock = StageClock(deadline)
+        self.tokens: WeightedTokens | None = None
+
+    @property
+    def needs_vector(self) -> bool:
+        """Whether the query must be encoded; words are searched without."""
+        return self.call.retriever != "lexical"
+
+    def preprocess(self) -> WeightedTokens:
+        """The query tower's input.
+
+        Raises:
+            QueryError: if the query holds no word.
+        """
+        tokens = self.index.preprocessor.query(self.call.text)
+        if not tokens.words:
+            raise QueryError(
+                "the query holds no word, only white space or control characters; send some text"
+            )
+        self.tokens = tokens
+        self.clock.lap("preprocess")
+        return tokens
+
+    def run(self) -> SearchAnswer:
+        """Every stage, alone, from text to documents.
+
+        Raises:
+            QueryError: if the query holds no word.
+            DeadlineError: if the deadline passes; looked for after each stage, and while hits are explained.
+        """
+        tokens = self.preprocess()
+        vector = None
+        if self.needs_vector:
+            vector = self.index.encoder.run([tokens])[0]
+            self.clock.lap("encode")
+        return self.retrieve(vector)
+
+    def retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
+        """What follows encoding: filters, searches, fetches, and says more of the hits where asked.
+
+        Args:
+            vector: float32 [D], L2-normalised, from the index's own tower; None for a lexical search, which needs none.
+
+        Raises:
+            DeadlineError: as `run`.
+        """
+        index, call, clock, tokens = self.index, self.call, self.clock, self.tokens
+        assert tokens is not None  # noqa: S101 - `preprocess` comes first
+        allowed = _allowed(index, call, clock)
+        ranked = _rank(index, call, vector, allowed)
+        clock.lap("search")
+        facets = _count(index, call, ranked.rows, allowed, clock)
+        hits = _fetch(index, call, ranked)
+        clock.lap("fetch")
+        explanations = self._explanations(hits)
+        return SearchAnswer(
+            tokens=len(tokens),
+            truncated=tokens.truncated,
+            terms=_terms(index.preprocessor, tokens),
+            hits=hits,
+            timings_ms=clock.timings_ms,
+            facets=facets,
+            highlights=self._highlights(hits, explanations),
+            explanations=explanations,
+        )
+
+    def _explanations(self, hits: tuple[FoundDocument, ...]) -> Explanations | None:
+        asked = self.call.explain
+        if asked is None:
+            return None
+        read = [passage_document(hit.document, hit.passage) for hit in hits]
+        explanations = explain(self.index, self.call.text, read, asked.leave_one_out, self.clock.check)
+        self.clock.lap("explain")
+        return explanations
+
+    def _highlights(
+        self, hits: tuple[FoundDocument, ...], explanations: Explanations | None
+    ) -> tuple[Mapping[str, list[str]], ...]:
+        asked = self.call.highlight
+        if asked is None:
+            return ()
+        documents, check = [hit.document for hit in hits], self.clock.check
+        highlights = highlight_hits(
+            self.index, self.call.text, documents, asked.fields, asked.options, explanations, check
+        )
+        self.clock.lap("highlight")
+        return highlights
+
+
+def _terms(preprocessor: Preprocessor, tokens: WeightedTokens) -> tuple[Term, ...]:
+    """Each different word once; all its pieces, wherever it occurs, carry the same weight."""
+    weights = {
+        tokens.words[word]: weight
+        for word, weight in zip(tokens.word_ids.tolist(), tokens.weights.tolist(), strict=True)
+        if word >= 0
+    }
+    return tuple(Term(word, preprocessor.weigher.idf(word), weight) for word, weight in weights.items())
+
+
+def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | None:
+    if call.filter is None or index.masks is None:
+        return None
+    allowed = index.masks.mask(call.filter, clock.check)
+    clock.lap("filter")
+    return allowed
+
+
+def _rank(
+    index: Index, call: SearchCall, vector: NDArray[np.float32] | None, allowed: RowMask | None
+) -> Ranked:
+    """The candidates, or as many of them as the page needs; an approximate search may find fewer."""
+    if vector is None:
+        return rank_lexical(index, call.text, call.candidates, allowed)
+    if call.retriever == "hybrid":
+        return rank_hybrid(index, call.text, vector, call.candidates, call.params, call.fusion, allowed)
+    # What an exact search finds first does not depend on how much more it was asked for.
+    is_exact = index.dense.kind == "flat" or call.params.exact
+    needed = call.offset + call.top_k if is_exact and not call.facets else call.candidates
+    return rank_dense(index, vector, needed, call.params, allowed)
+
+
+def _count(
+    index: Index,
+    call: SearchCall,
+    rows: NDArray[np.int64],
+    allowed: RowMask | None,
+    clock: StageClock,
+) -> dict[str, FacetCounts]:
+    """Values over the candidates; approximate where there may be more documents than these."""
+    if not call.facets or index.columns is None:
+        return {}
+    most = index.documents.count if allowed is None else allowed.count
+    if call.retriever == "lexical" and len(rows) < call.candidates:
+        most = len(rows)  # no other document shares a word with the query
+    counts = {
+        facet.field: count_values(index.columns, facet.field, rows, facet.limit, most)
+        for facet in call.facets
+    }
+    clock.lap("facets")
+    return counts
+
+
+def _fetch(index: Index, call: SearchCall, ranked: Ranked) -> tuple[FoundDocument, ...]:
+    page = slice(call.offset, call.offset + call.top_k)
+    rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
+    parts = {name: values[page].tolist() for name, values in ranked.parts.items()}
+    documents = index.documents.rows(rows) if rows else []
+    hits = []
+    for place, (row, score, document) in enumerate(zip(rows, scores, documents, strict=True)):
+        # NaN, the one number that is not itself, stands for a score that is not known.
+        known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
+        passage = None
+        if index.passages is not None and row in ranked.passages:
+            passage = index.passages.passage_of(document, ranked.passages[row])
+        hits.append(FoundDocument(score, row, known, document, passage))
+    return tuple(hits)

@@ -1,0 +1,17 @@
+"""What the service says about itself: metrics, traces, log lines and the query log."""
+
+from glow_service.telemetry.exposition import FOLDER_VARIABLE, metrics_folder
+from glow_service.telemetry.logs import configure_logging
+from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.query_log import QueryLog
+from glow_service.telemetry.tracing import FinishedRequest, Tracer
+
+__all__ = [
+    "FOLDER_VARIABLE",
+    "FinishedRequest",
+    "Metrics",
+    "QueryLog",
+    "Tracer",
+    "configure_logging",
+    "metrics_folder",
+]

@@ -1,0 +1,204 @@
+"""Prometheus metrics; `docs/observability.md` lists them.
+
+Each counts for one process; `service/telemetry/exposition.py` adds up those of several. A gauge therefore says how: over the
+workers that live (`live…`), by sum, least, greatest, or the one that was set last.
+"""
+
+from datetime import UTC, datetime
+from typing import Generic, Literal, TypeVar
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
+
+from glow import __version__
+from glow.search import Index
+from glow_service.telemetry.exposition import CREATED, INDEX_INFO, SHADOW_INFO, exposition
+
+__all__ = ["Metrics"]
+
+# From a tenth of a millisecond (preprocessing) to seconds (overload).
+_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_LOAD_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_TENTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_DIFFERENCES = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_OverWorkers = Literal["livesum", "livemin", "livemax", "livemostrecent"]
+_T = TypeVar("_T", Counter, Histogram)
+
+
+class _Children(dict[tuple[str, ...], _T], Generic[_T]):
+    """The series of a metric by their labels, each looked up once: `labels()` costs more than the count itself."""
+
+    def __init__(self, metric: _T) -> None:
+        super().__init__()
+        self._metric: _T = metric
+
+    def __missing__(self, labels: tuple[str, ...]) -> _T:
+        child = self[labels] = self._metric.labels(*labels)
+        return child
+
+
+class Metrics:
+    """The metrics, in a registry of their own so that several apps can live in one process.
+
+    `request`, `stages`, `reject` and `truncate` are the cheap way to count; labels must come from closed lists.
+    """
+
+    def __init__(self) -> None:
+        # They would add a second series to each one, which nobody reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._make_counters()
+        self._make_histograms()
+        self._make_gauges()
+        self._make_swap()
+        self._make_shadow()
+        self._requests = _Children(self.requests)
+        self._request_seconds = _Children(self.request_seconds)
+        self._stage_seconds = _Children(self.stage_seconds)
+        self._truncated = _Children(self.truncated)
+        self._live: tuple[str, str] | None = None
+
+    def _make_counters(self) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=self.registry)
+
+        self.requests = counter("glow_requests", "Requests answered.", "route", "status")
+        self.truncated = counter("glow_truncated", "Texts that lost words to their token budget.", "field")
+        self.rejected = counter(
+            "glow_rejected",
+            "Requests refused before or during their work, and those with a search that came too late.",
+            "reason",
+        )
+        self.cache_events = counter("glow_cache_events", "What the caches did.", "tier", "kind", "event")
+        self.query_log_lost = counter(
+            "glow_query_log_lost", "Queries that the query log could not take.", "reason"
+        )
+        self.spans_lost = counter("glow_spans_lost", "Spans that the collector of traces did not take.")
+
+    def _make_histograms(self) -> None:
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+        self.request_seconds = histogram(
+            "glow_request_seconds", "Time from a request's first byte to its answer.", _BUCKETS_S, "route"
+        )
+        self.stage_seconds = histogram(
+            "glow_stage_seconds", "Time of one stage of a search.", _BUCKETS_S, "stage"
+        )
+        self.batch_queries = histogram(
+            "glow_batch_queries", "Queries that the tower read at once.", (1, 2, 4, 8, 16, 32, 64)
+        )
+        self.padding_ratio = histogram(
+            "glow_batch_padding_ratio",
+            "Share of a batch's tokens that is padding.",
+            (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75),
+        )
+
+    def _make_gauges(self) -> None:
+        def gauge(name: str, text: str, over_workers: _OverWorkers, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=self.registry, multiprocess_mode=over_workers)
+
+        self.in_flight = gauge("glow_requests_in_flight", "Requests being answered.", "livesum")
+        self.queue_depth = gauge("glow_queue_depth", "Queries that wait for the tower.", "livesum")
+        self.ready = gauge("glow_ready", "1 when every worker is ready, else 0.", "livemin")
+        self.index_info = gauge(INDEX_INFO, "The live index; always 1.", "livemax", "version", "model")
+        self.index_documents = gauge("glow_index_documents", "Documents in the live index.", "livemostrecent")
+        self.index_created = gauge(CREATED, "When the live index was built, as Unix time.", "livemostrecent")
+        build = gauge("glow_build_info", "The running version; always 1.", "livemax", "version")
+        build.labels(__version__).set(1)
+
+    def _make_swap(self) -> None:
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(name, text, registry=self.registry, multiprocess_mode="livemax")
+
+        self.swaps = Counter(
+            "glow_index_swaps", "Tries to exchange the live index.", ("outcome",), registry=self.registry
+        )
+        self.load_seconds = Histogram(
+            "glow_index_load_seconds",
+            "Time to open a version beside the live one.",
+            buckets=_LOAD_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.refused = gauge(
+            "glow_index_refused", "1 while CURRENT names a version that was refused, else 0."
+        )
+        self.versions_open = gauge(
+            "glow_index_versions_open", "Index versions in memory: 1, or 2 for a while."
+        )
+
+    def _make_shadow(self) -> None:
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(name, text, buckets=buckets, registry=self.registry)
+
+        self.shadow_searches = Counter(
+            "glow_shadow_searches", "Searches for the candidate.", ("outcome",), registry=self.registry
+        )
+        self.shadow_seconds = histogram(
+            "glow_shadow_seconds", "Time of a search of the candidate.", _BUCKETS_S
+        )
+        self.shadow_overlap = histogram(
+            "glow_shadow_overlap", "Share of the first ten hits that both versions found.", _TENTHS
+        )
+        self.shadow_difference = histogram(
+            "glow_shadow_score_difference",
+            "Mean difference of the scores of hits that both versions found.",
+            _DIFFERENCES,
+        )
+        self.shadow_info = Gauge(
+            SHADOW_INFO,
+            "The candidate; always 1.",
+            ("version",),
+            registry=self.registry,
+            multiprocess_mode="livemax",
+        )
+
+    def use(self, index: Index) -> None:
+        """Notes which index is live."""
+        live = (index.version, index.model)
+        if self._live not in (None, live):
+            self.index_info.labels(*self._live).set(0)  # it is not shown then
+        self._live = live
+        self.index_info.labels(*live).set(1)
+        self.index_documents.set(index.documents.count)
+        self.index_created.set(_unix_time(index.manifest.created))
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Counts an answered request.
+
+        Args:
+            route: its path as the router knows it, such as `/documents/{id}`.
+            status: HTTP status.
+            seconds: from its first byte to its answer.
+        """
+        self._requests[route, str(status)].inc()
+        self._request_seconds[(route,)].observe(seconds)
+
+    def stages(self, timings_ms: dict[str, float]) -> None:
+        """Observes the stages of one search, given in milliseconds."""
+        for stage, milliseconds in timings_ms.items():
+            self._stage_seconds[(stage,)].observe(milliseconds / 1_000)
+
+    def truncate(self, field: str) -> None:
+        """Counts a text that lost words to its token budget."""
+        self._truncated[(field,)].inc()
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format, of every worker; takes about a millisecond a worker, and two more."""
+        return exposition(self.registry)
+
+
+def _unix_time(created: str) -> float:
+    """ISO 8601 as Unix time, UTC where it names no zone; 0 (not known) where it is something else."""
+    try:
+        found = datetime.fromisoformat(created)
+    except ValueError:
+        return 0.0
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

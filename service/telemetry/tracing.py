@@ -1,0 +1,234 @@
+"""OpenTelemetry traces: a span for each request and one for each of its stages, made when it is over.
+
+While a request runs nothing is done but what its log line needs anyway; a share of the requests becomes spans, which
+a thread of OpenTelemetry's sends to a collector (OTLP over HTTP). Without `otel_endpoint` nothing of it is imported.
+"""
+
+import logging
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from glow import __version__
+from glow.errors import ConfigError, DependencyError
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
+
+__all__ = ["FinishedRequest", "Tracer"]
+
+EXPORT_TIMEOUT_S = 5
+CLOSE_WITHIN_S = 3.0
+MAX_WAITING_SPANS = 4_096
+SEND_EVERY_MS = 1_000
+_TRACES_PATH = "/v1/traces"
+# https://www.w3.org/TR/trace-context/#traceparent-header; a later version may append to it.
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SAMPLED = 0x01
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRequest:
+    """A request that was answered.
+
+    Attributes:
+        method: HTTP method.
+        route: its path as the router knows it.
+        status: HTTP status.
+        request_id: as in the log.
+        took_ms: milliseconds that it took, up to now.
+        timings_ms: stages that followed one another, in order, the last of which ended about now.
+        index_version: of the index that answered, "" where none did.
+        code: code of the problem, "" where there is none.
+        traceparent: the header of that name, "" where none came.
+    """
+
+    method: str
+    route: str
+    status: int
+    request_id: str
+    took_ms: float
+    timings_ms: Mapping[str, float]
+    index_version: str = ""
+    code: str = ""
+    traceparent: str = ""
+
+
+class Tracer:
+    """Makes spans of finished requests; does nothing where it has no endpoint.
+
+    Args:
+        endpoint: of the collector, an http address; "" for none.
+        share: of the requests that are traced, in [0, 1].
+        count_lost: called with a number of spans that the collector did not take.
+        seed: of the choice of requests; None for a new one each time.
+
+    Raises:
+        ConfigError: the endpoint is no http address.
+        DependencyError: OpenTelemetry is not installed.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        share: float,
+        count_lost: Callable[[int], None] = lambda _: None,
+        seed: int | None = None,
+    ) -> None:
+        self._share = share
+        self._random = random.Random(seed)  # noqa: S311 - chooses a sample, keeps no secret
+        self._count_lost = count_lost
+        self._is_failing = False
+        self._provider: TracerProvider | None = None
+        if endpoint:
+            self._provider = _provider(_traces_url(endpoint), self._sent)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any request is traced."""
+        return self._provider is not None
+
+    def wants(self, traceparent: str) -> bool:
+        """Whether a request is traced: as its caller decided, where it came with a trace, else by the share."""
+        if self._provider is None:
+            return False
+        parent = _parse(traceparent)
+        return self._random.random() < self._share if parent is None else bool(parent.flags & _SAMPLED)
+
+    def record(self, request: FinishedRequest) -> None:
+        """Makes the spans of a request that is wanted; some 0.2 ms, and no failure."""
+        try:
+            self._record(request)
+        except Exception:  # whatever it is, the request was answered and its trace is not worth an error
+            _logger.exception("a trace could not be made")
+
+    def _record(self, request: FinishedRequest) -> None:
+        if self._provider is None:
+            return
+        from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+
+        end = time.time_ns()
+        start = end - round(request.took_ms * 1e6)
+        tracer = self._provider.get_tracer("glow", __version__)
+        span = tracer.start_span(
+            f"{request.method} {request.route}",
+            context=_remote_context(_parse(request.traceparent)),
+            kind=SpanKind.SERVER,
+            attributes=_attributes(request),
+            start_time=start,
+        )
+        if request.status >= 500:
+            span.set_status(StatusCode.ERROR)
+        inside = set_span_in_context(span)
+        at = max(end - round(sum(request.timings_ms.values()) * 1e6), start)
+        for stage, milliseconds in request.timings_ms.items():
+            child = tracer.start_span(stage, context=inside, start_time=at)
+            at = min(at + round(milliseconds * 1e6), end)
+            child.end(at)
+        span.end(end)
+
+    def _sent(self, spans: int, has_failed: bool) -> None:
+        if has_failed:
+            self._count_lost(spans)
+            if not self._is_failing:  # once for each time that it begins to fail
+                _logger.error("the collector of traces does not take spans; they are lost until it does")
+        self._is_failing = has_failed
+
+    def close(self) -> None:
+        """Sends what waits; returns within seconds also where the collector does not answer."""
+        if self._provider is None:
+            return
+        thread = threading.Thread(target=self._provider.shutdown, name="close-traces", daemon=True)
+        thread.start()
+        thread.join(CLOSE_WITHIN_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    """The span that a request came from: ids as numbers, and W3C's trace flags."""
+
+    trace_id: int
+    span_id: int
+    flags: int
+
+
+def _parse(traceparent: str) -> _Parent | None:
+    """Reads the header; None where it is none, as the W3C recommendation asks: a new trace begins then."""
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None:
+        return None
+    version, trace_id, span_id, flags, more = match.groups()
+    parent = _Parent(int(trace_id, 16), int(span_id, 16), int(flags, 16))
+    if version == "ff" or (version == "00" and more) or not parent.trace_id or not parent.span_id:
+        return None
+    return parent
+
+
+def _remote_context(parent: _Parent | None) -> "Context":
+    from opentelemetry.context import Context
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    if parent is None:
+        return Context()
+    flags = TraceFlags(parent.flags)
+    span = NonRecordingSpan(SpanContext(parent.trace_id, parent.span_id, is_remote=True, trace_flags=flags))
+    return set_span_in_context(span, Context())
+
+
+def _attributes(request: FinishedRequest) -> dict[str, Any]:
+    """OpenTelemetry's names for what is HTTP's, ours for the rest; never the query."""
+    attributes = {
+        "http.request.method": request.method,
+        "http.route": request.route,
+        "http.response.status_code": request.status,
+        "glow.request_id": request.request_id,
+        "glow.index_version": request.index_version,
+        "error.type": request.code,
+    }
+    return {name: value for name, value in attributes.items() if value}
+
+
+def _traces_url(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            f"--otel-endpoint (GLOW_OTEL_ENDPOINT): expected an address such as http://collector:4318, "
+            f"found {endpoint!r:.80}"
+        )
+    return endpoint if parts.path.endswith(_TRACES_PATH) else endpoint.rstrip("/") + _TRACES_PATH
+
+
+def _provider(url: str, sent: Callable[[int, bool], None]) -> "TracerProvider":
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+        from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+    except ImportError as error:
+        raise DependencyError(
+            f"--otel-endpoint needs OpenTelemetry, and {error.name} is not installed; "
+            "run `pip install 'glow-retrieval[otel]'`, or leave the setting empty"
+        ) from error
+
+    class Exporter(OTLPSpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            result = super().export(spans)
+            sent(len(spans), result is not SpanExportResult.SUCCESS)
+            return result
+
+    # We say once when a collector stops taking spans; they would say so for each attempt.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    exporter = Exporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)
+    resource = Resource.create({"service.name": "glow", "service.version": __version__})
+    # `Tracer.wants` chose before anything was made.
+    provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter, MAX_WAITING_SPANS, SEND_EVERY_MS))
+    return provider
