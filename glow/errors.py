@@ -24,7 +24,7 @@ Two rooms grow branches of their own: `service/errors.py` (what HTTP needs) and 
 the client can end in).
 
 Messages say what was found, what was expected and what to do. `code` is stable: it is what HTTP clients
-and exit reports see, and `docs/errors.md` lists every one.
+and exit reports see; `exit_code` is how a command ends. `docs/errors.md` lists both of every one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,12 +35,14 @@ class GlowError(Exception):
     """Base of every error that GLOW raises on purpose."""
 
     code = "internal"
+    exit_code = 1
 
 
 class InputError(GlowError):
     """What a person or a program gave us is not usable."""
 
     code = "invalid_input"
+    exit_code = 2
 
 
 class RecordError(InputError):
@@ -94,6 +96,7 @@ class ArtifactError(GlowError):
     """A model, index or checkpoint folder cannot be used."""
 
     code = "artifact_error"
+    exit_code = 3
 
 
 class ArtifactNotFoundError(ArtifactError):
@@ -124,24 +127,28 @@ class DocumentNotFoundError(GlowError):
     """The index holds no document of that id."""
 
     code = "document_not_found"
+    exit_code = 2
 
 
 class DeviceError(GlowError):
     """A device was asked for that is not there."""
 
     code = "device_unavailable"
+    exit_code = 5
 
 
 class DependencyError(GlowError):
     """An optional package is needed and not installed."""
 
     code = "dependency_missing"
+    exit_code = 5
 
 
 class BuildError(GlowError):
     """A build cannot give a correct artefact."""
 
     code = "build_failed"
+    exit_code = 4
 
 
 class GateError(GlowError):
@@ -153,6 +160,7 @@ class GateError(GlowError):
     """
 
     code = "gate_refused"
+    exit_code = 6
 
     def __init__(self, message: str, figures: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
@@ -163,15 +171,18 @@ class BusyError(GlowError):
     """Another process is changing the same index root."""
 
     code = "index_busy"
+    exit_code = 4
 
 
 class ReadOnlyError(GlowError):
     """An index root cannot be written from here."""
 
     code = "index_read_only"
+    exit_code = 4
 
 
 class ExportError(GlowError):
     """An exported model is not equal to its checkpoint."""
 
     code = "export_refused"
+    exit_code = 4

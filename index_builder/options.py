@@ -1,84 +1,103 @@
-"""The options of one build, checked together before any work."""
+"""The options of one build, checked together before any work; flags and their documentation are made from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import field_validator
+
+from glow.artifact import default_model
+from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
 from glow.errors import ConfigError
 from glow.runtime import Device
 from glow.search import IndexKind
 from glow.text import TermStats
-from glow_index_builder.versions import GateOptions
+from glow_index_builder.versions import GateLimits, GateOptions, parse_gate
 
-__all__ = ["STDIN", "BuildOptions", "parse_rename"]
+__all__ = ["STDIN", "BuildOptions", "parse_rename", "rename_of"]
 
 STDIN = "-"
+_MAKES_NO_DIFFERENCE = {
+    "model",
+    "output",
+    "publish",
+    "workers",
+    "runner",
+    "ray_address",
+    "resume",
+    "gate",
+    "json_file",
+    *GateLimits.model_fields,
+}
+"""Options that change nothing of what comes out; neither manifest nor report needs them."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
-    """What to build and how.
+def rename_of(value: Any) -> Any:
+    """`--map` as a shell gives it: pairs; from a program, a mapping."""
+    return parse_rename(value) if isinstance(value, list | tuple) else value
 
-    Attributes:
-        model: folder of the model.
-        source: a file of JSON lines, a folder of them, or `-` for standard input.
-        output: the index root, which need not exist.
-        publish: whether the new version becomes the live one.
-        index: kind of dense index, or `auto` for the one that suits the size.
-        device: where towers run and the dense index is built.
-        threads: threads that encode and that FAISS uses, >= 1.
-        rename: found key -> wanted key of a line; a wanted key is a field of the model or `_id`.
-        term_stats: which documents the idf comes from (`glow.text.select_terms`).
-        max_words: most different words of the corpus in the term table.
-        max_line_bytes: longest line, without its end, that is read.
-        max_reject_share: share of lines, in [0, 1], that may be rejected.
-        lexical: whether the version gets a lexical index as well.
-        memory_mb: memory in MiB that the served index may take, where `auto` chooses.
-        passages: whether long documents are cut into passages, each with a vector of its own.
-        passage_field: the field that is cut; None: the model's body.
-        passage_overlap: sentences that neighbouring passages share, >= 0.
-        max_passages: the most passages of a document, >= 1.
-        explain: whether the version gets what it takes to say why a hit was found.
-        shard_documents: documents of a shard, the unit that is encoded and kept, >= 1.
-        workers: processes that encode, >= 1; 1: this one.
-        runner: where they run: `local` or `ray`.
-        ray_address: of a Ray cluster; None: one is started here.
-        resume: whether to go on where an earlier run of the same build ended.
-        gate: by what the version is judged before it is published; None: it is not.
-    """
 
-    model: Path
-    source: str
-    output: Path
-    publish: bool = True
-    index: IndexKind | Literal["auto"] = "auto"
-    device: Device = "cpu"
-    threads: int = 1
-    rename: Mapping[str, str] = field(default_factory=dict)
-    term_stats: TermStats = "corpus"
-    max_words: int = 2_000_000
-    max_line_bytes: int = 1_000_000
-    max_reject_share: float = 0.2
-    memory_mb: int = 4096
-    passages: bool = False
-    passage_field: str | None = None
-    passage_overlap: int = 0
-    max_passages: int = 128
-    lexical: bool = True
-    explain: bool = True
-    shard_documents: int = 256
-    workers: int = 1
-    runner: Literal["local", "ray"] = "local"
-    ray_address: str | None = None
-    resume: bool = True
-    gate: GateOptions | None = None
+class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
+    """What to build and how."""
+
+    source: str = option(..., "A file, a folder of them, or - for standard input.", flag="--input")
+    model: Path | None = option(None, "Model folder; default: what models/DEFAULT names.", metavar="DIR")
+    publish: bool = option(True, "Make the new version the live one.")
+    index: IndexKind | Literal["auto"] = option("auto", "Kind of dense index; auto suits the size.")
+    device: Device = option("cpu", "Where to encode and build.")
+    threads: int | None = option(None, "Threads that encode and that FAISS uses; default: all cores.", ge=1)
+    rename: Mapping[str, str] = option(
+        {}, "FOUND=WANTED renames a key; may be repeated.", flag="--map", metavar="FOUND=WANTED"
+    )
+    term_stats: TermStats = option("corpus", "Documents that idf comes from.")
+    max_words: int = option(2_000_000, "Most words in the term table.", ge=1)
+    max_line_bytes: int = option(1_000_000, "Longest line that is read, without its end.", ge=1)
+    max_reject_share: float = option(0.2, "Share of bad lines that fails the build.", ge=0.0, le=1.0)
+    memory_mb: int = option(4096, "MiB the served index may take, for auto.", ge=1)
+    passages: bool = option(False, "Cut long documents into passages, with a vector for each.")
+    passage_field: str | None = option(None, "Field that is cut; default: the model's body.")
+    passage_overlap: int = option(0, "Sentences that neighbours share.", ge=0)
+    max_passages: int = option(128, "Most passages of a document.", ge=1)
+    lexical: bool = option(True, "Index the words too, for lexical and hybrid search.")
+    explain: bool = option(True, "Copy what explanations of hits need from the model.")
+    shard_documents: int = option(256, "Documents that are encoded, and kept, as one piece.", ge=1)
+    workers: int = option(1, "Processes that encode; 1: this one.", ge=1)
+    runner: Literal["local", "ray"] = option("local", "Where they run.")
+    ray_address: str | None = option(None, "Ray cluster; default: Ray is started here.")
+    resume: bool = option(True, "Resume the same build where it ended before.")
+    gate: str | None = option(
+        None, "Publish only what is good enough: judged queries (a folder), or live.", metavar="DIR|live"
+    )
+
+    _read_rename = field_validator("rename", mode="before")(rename_of)
+
+    @property
+    def model_folder(self) -> Path:
+        """The model.
+
+        Raises:
+            ArtifactNotFoundError: if none was given and there is no default one.
+        """
+        return self.model or default_model()
+
+    @property
+    def thread_count(self) -> int:
+        """Threads, >= 1."""
+        return self.threads or all_cores()
+
+    def gate_options(self) -> GateOptions | None:
+        """By what the version is judged before it is published; None: it is not.
+
+        Raises:
+            ConfigError: if `live` comes without a query log, or a query log or `force` without a gate.
+        """
+        return parse_gate(self.gate, self, self.thread_count)
 
     def check_rename(self, field_names: Sequence[str]) -> None:
         """Refuses renames that cannot be meant.
 
         Raises:
-            ConfigError: a wanted key is no field of the model, which every document would then lack.
+            ConfigError: if a wanted key is no field of the model, which every document would then lack.
         """
         known = ("_id", *field_names)
         for found, wanted in self.rename.items():
@@ -89,17 +108,15 @@ class BuildOptions:
 
     def parameters(self) -> dict[str, Any]:
         """The options that decide what comes out, as JSON values for manifest and report."""
-        values = asdict(self)
-        for name in ("model", "output", "publish", "workers", "runner", "ray_address", "resume", "gate"):
-            del values[name]
-        return {**values, "rename": dict(self.rename)}
+        values = self.model_dump(exclude=_MAKES_NO_DIFFERENCE)
+        return {**values, "threads": self.thread_count, "rename": dict(self.rename)}
 
 
 def parse_rename(pairs: Sequence[str]) -> dict[str, str]:
     """Reads `found=wanted` pairs.
 
     Raises:
-        ConfigError: a pair has another form, or two name one key.
+        ConfigError: if a pair has another form, or two name one key.
     """
     rename: dict[str, str] = {}
     for pair in pairs:

@@ -1,19 +1,14 @@
 """Stages of a build as people see them: a bar on a terminal, plain lines elsewhere; and their times."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
+from glow.commands import Advance, progress, write_line
 from glow_index_builder.memory import peak_memory_bytes, release_memory, reset_peak_memory
 
 __all__ = ["Stages"]
-
-PLAIN_INTERVAL_S = 10.0
-Advance = Callable[[int], None]
 
 
 class Stages:
@@ -44,8 +39,7 @@ class Stages:
         start = time.perf_counter()
         release_memory()
         reset_peak_memory()
-        shown = self._bar(name, total) if self._out.isatty() else self._lines(name, total, unit)
-        with shown as advance:
+        with progress(self._out, name, total, unit) as advance:
             yield advance
         self.seconds[name] = time.perf_counter() - start
         self.peaks[name] = peak_memory_bytes()
@@ -57,33 +51,4 @@ class Stages:
 
     def note(self, line: str) -> None:
         """Tells people something beside the stages."""
-        self._write(line)
-
-    @contextmanager
-    def _bar(self, name: str, total: int | None) -> Iterator[Advance]:
-        columns = (TextColumn("{task.description:<8}"), BarColumn(), TaskProgressColumn(show_speed=True))
-        with Progress(*columns, TimeRemainingColumn(), console=Console(file=self._out)) as progress:
-            task = progress.add_task(name, total=total)
-            yield lambda amount: progress.advance(task, amount)
-            done = progress.tasks[0].completed
-            progress.update(task, total=max(done, 1), completed=max(done, 1))
-
-    @contextmanager
-    def _lines(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:
-        start = shown = time.monotonic()
-        done = 0
-
-        def advance(amount: int) -> None:
-            nonlocal done, shown
-            done += amount
-            if time.monotonic() - shown >= PLAIN_INTERVAL_S:
-                shown = time.monotonic()
-                self._write(f"{name}: {done:,} of {f'{total:,}' if total else '?'} {unit}")
-
-        yield advance
-        took = time.monotonic() - start
-        self._write(f"{name}: {f'{done:,} {unit} in ' if done else ''}{took:.1f} s")
-
-    def _write(self, line: str) -> None:
-        self._out.write(line + "\n")
-        self._out.flush()
+        write_line(self._out, line)

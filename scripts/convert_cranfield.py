@@ -16,8 +16,9 @@ from typing import Annotated
 
 import typer
 
-from glow.errors import GlowError, InputError
-from scripts.convert_layout import DataFolder, collapsed, fail
+from glow.commands import reporting
+from glow.errors import InputError
+from scripts.convert_layout import DataFolder, collapsed
 
 DOCUMENTS, QUERIES, JUDGEMENTS = "cran.all.1400", "cran.qry", "cranqrel"
 _START = re.compile(r"\.I\s+(\d+)\s*")
@@ -101,10 +102,8 @@ def main(
     out: Annotated[Path, typer.Option(help="Data folder to make.")],
 ) -> None:
     """Convert the Cranfield collection to a data folder."""
-    try:
+    with reporting():
         sys.stdout.write(convert(source, out) + "\n")
-    except GlowError as error:
-        raise fail(error) from error
 
 
 if __name__ == "__main__":

@@ -6,18 +6,15 @@ The converters of public releases share it. The folder appears under its name wh
 import hashlib
 import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-import typer
+from glow.errors import InputError
 
-from glow.errors import GlowError, InputError
-
-__all__ = ["DataFolder", "collapsed", "fail", "share", "split_of"]
+__all__ = ["DataFolder", "collapsed", "share", "split_of"]
 
 REJECTS = "rejects.jsonl"
 HEADER = "query-id\tcorpus-id\tscore\n"
@@ -142,9 +139,3 @@ def split_of(key: str, shares: Sequence[tuple[str, float]]) -> str:
             return name
         place -= size
     return shares[-1][0]
-
-
-def fail(error: GlowError) -> typer.Exit:
-    """Says what went wrong; to be raised."""
-    sys.stderr.write(f"error ({error.code}): {error}\n")
-    return typer.Exit(2)

@@ -32,8 +32,9 @@ from xml.etree import ElementTree
 
 import typer
 
-from glow.errors import GlowError, InputError
-from scripts.convert_layout import DataFolder, collapsed, fail, split_of
+from glow.commands import reporting
+from glow.errors import InputError
+from scripts.convert_layout import DataFolder, collapsed, split_of
 
 SPLITS = (("train", 0.8), ("dev", 0.1), ("test", 0.1))
 LIVEQA_SPLITS = (("liveqa-dev", 0.5), ("liveqa-test", 0.5))
@@ -261,10 +262,8 @@ def main(
     out: Annotated[Path, typer.Option(help="Data folder to make.")],
 ) -> None:
     """Convert MedQuAD, its judgements and LiveQA's test questions to a data folder."""
-    try:
+    with reporting():
         sys.stdout.write(convert(source, liveqa, out) + "\n")
-    except GlowError as error:
-        raise fail(error) from error
 
 
 if __name__ == "__main__":

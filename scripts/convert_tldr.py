@@ -21,8 +21,9 @@ from typing import Annotated
 
 import typer
 
-from glow.errors import GlowError, InputError, RecordError
-from scripts.convert_layout import DataFolder, collapsed, fail, share, split_of
+from glow.commands import reporting
+from glow.errors import InputError, RecordError
+from scripts.convert_layout import DataFolder, collapsed, share, split_of
 
 SPLITS = (("train", 0.75), ("dev", 0.125), ("test", 0.125))
 CLICKED_SHARE = 0.2
@@ -155,10 +156,8 @@ def main(
     out: Annotated[Path, typer.Option(help="Data folder to make.")],
 ) -> None:
     """Convert tldr-pages to a data folder."""
-    try:
+    with reporting():
         sys.stdout.write(convert(source, out) + "\n")
-    except GlowError as error:
-        raise fail(error) from error
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ class NotAvailableError(RequestError):
     """The request asks for a feature that this index or this version lacks."""
 
     code = "not_available"
+    exit_code = 3
 
 
 class QueryTooLongError(QueryError):

@@ -10,24 +10,26 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import SecretStr, ValidationError, model_validator
 
+from glow.commands import OptionRow, describe_faults, option, plain, rows_of
 from glow.errors import ConfigError
+from glow.options import StrictModel
 from glow.runtime import Device
-from glow.schema import StrictModel
 from glow.search import DEFAULT_CANDIDATES
 from glow_service.access import check_keys, parse_origins
 from glow_service.search import SearchLimits
-from glow_service.settings_table import ENV_PREFIX, Setting, describe, plain, rows_of
 
-__all__ = ["ENV_PREFIX", "Setting", "Settings", "describe_faults", "settings_table"]
+__all__ = ["ENV_PREFIX", "Settings", "settings_table"]
+
+ENV_PREFIX = "GLOW_"
 
 _PRIVATE = ("index_root", "query_log", "document_model", "otel_endpoint")
 # Paths and addresses of this machine.
 
 
 def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
-    return Field(default, description=description, json_schema_extra={"unit": unit}, **limits)
+    return option(default, description, unit=unit, **limits)
 
 
 MOST_PROCESSES = 8
@@ -237,7 +239,7 @@ class Settings(StrictModel):
         try:
             return cls.model_validate(found)
         except ValidationError as error:
-            raise ConfigError(describe_faults(error)) from error
+            raise ConfigError(describe_faults(error, settings_table())) from error
 
     def to_environment(self) -> dict[str, str]:
         """The environment that carries these settings to a worker process."""
@@ -251,11 +253,6 @@ class Settings(StrictModel):
         }
 
 
-def settings_table() -> tuple[Setting, ...]:
+def settings_table() -> tuple[OptionRow, ...]:
     """Every setting in the order of `Settings`."""
-    return rows_of(Settings)
-
-
-def describe_faults(error: ValidationError) -> str:
-    """All faults in the words of a person at a shell: flag, variable, what was expected and found."""
-    return describe(error, Settings)
+    return rows_of(Settings, ENV_PREFIX)

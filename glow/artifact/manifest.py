@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from glow import __version__
 from glow.errors import ArtifactNotFoundError, FormatError, IntegrityError, MismatchError
-from glow.schema import StrictModel, describe
+from glow.options import StrictModel, describe
 
 __all__ = [
     "FORMAT_VERSION",

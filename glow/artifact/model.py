@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from glow.artifact.manifest import FileRecord, Manifest, verify
@@ -23,6 +24,8 @@ __all__ = [
     "open_model",
 ]
 
+MODELS_PACKAGE = "glow_models"
+"""Where an installed GLOW has its models; a package of data alone."""
 QUERY_TOWER = "query.onnx"
 DOCUMENT_TOWER = "document.onnx"
 TOWER_WEIGHTS = {QUERY_TOWER: "query.bin", DOCUMENT_TOWER: "document.bin"}
@@ -73,12 +76,18 @@ def open_model(folder: Path) -> tuple[Manifest, str]:
     return manifest, model_hash(manifest.files)
 
 
-def default_model(models: Path = Path("models")) -> Path:
-    """The folder of the model that `models/DEFAULT` names.
+def default_model(models: Path | None = None) -> Path:
+    """The folder of the model that `DEFAULT` names.
+
+    Args:
+        models: folder of models; None: `models/` of the working folder where it names a default, else the one that was
+            installed with GLOW.
 
     Raises:
-        ArtifactNotFoundError: there is no such file.
+        ArtifactNotFoundError: if there is none.
     """
+    if models is None:
+        models = next((path for path in _model_folders() if (path / "DEFAULT").is_file()), Path("models"))
     try:
         name = (models / "DEFAULT").read_text(encoding="utf-8").strip()
     except OSError as error:
@@ -86,3 +95,9 @@ def default_model(models: Path = Path("models")) -> Path:
             f"no default model: {models / 'DEFAULT'} cannot be read; run from the repository or give --model"
         ) from error
     return models / name
+
+
+def _model_folders() -> list[Path]:
+    installed = find_spec(MODELS_PACKAGE)
+    places = installed.submodule_search_locations if installed else None
+    return [Path("models"), *(Path(place) for place in places or ())]

@@ -4,7 +4,6 @@ Importing this room needs no extra. Measures need `ir-measures` and the lexical 
 `pip install glow-retrieval[eval]` and are loaded when first used.
 """
 
-from glow.evaluation.commands import guard, guarded
 from glow.evaluation.comparison import (
     Analysis,
     Comparison,
@@ -73,8 +72,6 @@ __all__ = [
     "find_tasks",
     "fuse",
     "grades_by_query",
-    "guard",
-    "guarded",
     "holm",
     "mean_overlap",
     "ncg",

@@ -21,7 +21,8 @@ from glow.nn.attention import (
     WeightForm,
     WeightSide,
 )
-from glow.schema import FieldSchema, StrictModel
+from glow.options import StrictModel
+from glow.schema import FieldSchema
 
 __all__ = ["EncoderLayer", "Pooling", "Tower", "TowerConfig", "TwoTowers"]
 

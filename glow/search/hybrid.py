@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from glow.schema import StrictModel
+from glow.options import StrictModel
 from glow.search.fusion import RRF_K
 from glow.search.ranking import Ranking, best
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from glow.errors import ConfigError, FormatError
-from glow.schema import StrictModel, describe
+from glow.options import StrictModel, describe
 
 __all__ = ["QUERY", "TermCounter", "TermStats", "TermTable", "select_terms"]
 

@@ -11,7 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from glow.schema import FieldSchema, StrictModel
+from glow.options import StrictModel
+from glow.schema import FieldSchema
 from glow.text.bm25 import adjusted_tf, bm25f_weight, idf_bm25, idf_smooth, query_weight, released_weight
 from glow.text.terms import MAX_WORD_CHARACTERS, QUERY, TermTable
 from glow.text.words import Unit, is_punctuation

@@ -6,7 +6,8 @@ from pydantic import Field, model_validator
 
 from glow.errors import ConfigError
 from glow.nn import Pooling, WeightForm, WeightSide
-from glow.schema import FieldSchema, StrictModel
+from glow.options import StrictModel
+from glow.schema import FieldSchema
 from glow.text import Weighting
 
 __all__ = ["ObjectiveConfig", "OptimiserConfig", "TowersConfig", "TrainConfig", "WatchConfig"]

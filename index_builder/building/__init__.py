@@ -5,8 +5,6 @@ from glow_index_builder.building.recall import RECALL_FLOOR, measure_recall
 from glow_index_builder.building.report import (
     describe_columns,
     describe_lexical,
-    failure_report,
-    require_writable,
     stage_seconds,
     write_json,
 )
@@ -17,9 +15,7 @@ __all__ = [
     "build",
     "describe_columns",
     "describe_lexical",
-    "failure_report",
     "measure_recall",
-    "require_writable",
     "stage_seconds",
     "write_json",
 ]

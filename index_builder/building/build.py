@@ -80,12 +80,13 @@ def build(options: BuildOptions, stages: Stages) -> BuildResult:
         BuildError: too many rejects, no document, or the disk.
         GateError: the version is there and was not published.
     """
+    gate = options.gate_options()
     require_device(options.index, options.device)
     require_runner(options)
     sources = open_sources(options.source)
-    model = Model.open(options.model)
+    model = Model.open(options.model_folder)
     options.check_rename(model.preprocessor.schema.names)
-    set_threads(options.threads)
+    set_threads(options.thread_count)
     root = IndexRoot(options.output)
     version = root.new_version()
     made = _Build(options, model, stages)
@@ -95,7 +96,9 @@ def build(options: BuildOptions, stages: Stages) -> BuildResult:
             report = made.run(told.work, sources, root, version)
             with stages.stage("check"):
                 rejects_file = _check(root, version)
-                publish_gated(root, version, options, report)
+                verdict = publish_gated(root, version, gate, publish=options.publish)
+    if verdict is not None:
+        report["gate"] = verdict
     report |= {"published": options.publish, "seconds": stage_seconds(stages.seconds)}
     return BuildResult(version, root.folder(version), report, rejects_file)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from glow import __version__
 from glow.artifact import EXPLAIN_FILES
-from glow.errors import ConfigError, GateError, GlowError
 from glow.runtime import Model
 from glow.search import (
     IMPACTS_FILES,
@@ -29,8 +28,6 @@ __all__ = [
     "describe_explain",
     "describe_index",
     "describe_lexical",
-    "failure_report",
-    "require_writable",
     "stage_seconds",
     "write_json",
 ]
@@ -151,22 +148,6 @@ def stage_seconds(seconds: dict[str, float]) -> dict[str, float]:
     """Seconds of each stage and in all, rounded to milliseconds."""
     stages = {name: round(took, 3) for name, took in seconds.items()}
     return {**stages, "total": round(sum(seconds.values()), 3)}
-
-
-def failure_report(error: GlowError) -> dict[str, Any]:
-    """What `--json` gets from a command that failed."""
-    figures = error.figures if isinstance(error, GateError) else {}
-    return {"status": "failed", "code": error.code, "error": str(error), **figures}
-
-
-def require_writable(path: Path | None) -> None:
-    """Refuses a report path before the work rather than after it.
-
-    Raises:
-        ConfigError: its folder is not there.
-    """
-    if path and not path.parent.is_dir():
-        raise ConfigError(f"--json {path}: there is no folder {path.parent}")
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:

@@ -116,13 +116,13 @@ class Steps:
         options, folder = self._options, self._work.path / SHARDS_FOLDER
         passages = self._work.path / "passages" / PASSAGES_FOLDER
         job = EncodeJob(
-            model=options.model.resolve(),
+            model=options.model_folder.resolve(),
             store=(corpus.step.folder / DOCUMENTS_FILE).resolve(),
             terms=(self._work.path / "terms" / TERMS_FOLDER).resolve(),
             passages=passages.resolve() if corpus.passages else None,
             shards=folder.resolve(),
             device=options.device,
-            threads=max(1, options.threads // options.workers),
+            threads=max(1, options.thread_count // options.workers),
         )
         plan = plan_shards(corpus.store.count, options.shard_documents)
         with (
@@ -197,7 +197,7 @@ class Steps:
         with self._step("recall") as (step, _):
             if not step.is_done:
                 encoder: Encoder = self._model.encoder(
-                    "query", options.device, options.threads, batch_tokens(options.device)
+                    "query", options.device, options.thread_count, batch_tokens(options.device)
                 )
                 dense = DenseIndex.load(index.folder / DENSE_FILE)
                 preprocessor = self._model.with_terms(terms)

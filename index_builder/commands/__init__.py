@@ -1,7 +1,1 @@
-"""The commands of the builder, one file for each family."""
-
-from glow_index_builder.commands.app import app
-
-__all__ = [
-    "app",
-]
+"""The commands of the builder, a file for each family; `glow.commands.verbs` names them."""

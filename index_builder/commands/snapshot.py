@@ -8,15 +8,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, cast
-
-import typer
+from typing import Any, BinaryIO, cast
 
 from glow.artifact import IndexRoot
+from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import BuildError, ConfigError, InputError, IntegrityError
-from glow_index_builder.building import write_json
-from glow_index_builder.commands.gate import Force
-from glow_index_builder.commands.reporting import Json, Output, Version, reporting, say
 from glow_index_builder.input import ZSTD, decompressed, format_of, require_package
 from glow_index_builder.versions import export_version, import_version, publish_judged
 
@@ -28,48 +24,55 @@ GZIP_LEVEL = 6
 START_BYTES = 4
 
 
-def export_command(
-    output: Output,
-    to: Annotated[str, typer.Option("--to", help="FILE.tar, .tar.gz or .tar.zst, or - for standard output.")],
-    version: Version = None,
-    json: Json = None,
-) -> None:
+class ExportOptions(JsonOptions, IndexRootOptions):
+    """Which version to write, and where."""
+
+    version: str | None = option(
+        None, "Version name; default: the live one.", is_argument=True, metavar="[VERSION]"
+    )
+    to: str = option(..., "FILE.tar, .tar.gz or .tar.zst, or - for standard output.", metavar="FILE")
+
+
+class ImportOptions(JsonOptions, IndexRootOptions):
+    """Which archive to read, and whether to publish what it holds."""
+
+    source: str = option(
+        ..., "What `glow export-index` wrote, or - for standard input.", is_argument=True, metavar="FILE"
+    )
+    publish: bool = option(False, "Make it the live version.")
+    force: bool = option(False, "Publish what the gate refuses; the manifest says who did.")
+
+
+@command(ExportOptions)
+def export_command(options: ExportOptions) -> None:
     """Writes a version (default: the live one) as one archive."""
-    with reporting(json):
-        root = IndexRoot(output)
-        chosen = version or root.current()
-        root.manifest(chosen)
-        with _target(to) as target:
-            manifest = export_version(root, chosen, target)
-        if json:
-            write_json(json, {"status": "exported", "version": chosen, "hash": manifest.hash, "to": to})
-        if to != STREAM:
-            say(f"exported {chosen} to {to}")
+    root = IndexRoot(options.output)
+    version = options.version or root.current()
+    root.manifest(version)
+    with _target(options.to) as target:
+        manifest = export_version(root, version, target)
+    write_report(
+        options.json_file,
+        {"status": "exported", "version": version, "hash": manifest.hash, "to": options.to},
+    )
+    if options.to != STREAM:
+        say(f"exported {version} to {options.to}")
 
 
-def import_command(
-    output: Output,
-    source: Annotated[
-        str, typer.Argument(metavar="FILE", help="What `export` wrote, or - for standard input.")
-    ],
-    publish: Annotated[bool, typer.Option("--publish", help="Make it the live version.")] = False,
-    force: Force = False,
-    json: Json = None,
-) -> None:
+@command(ImportOptions)
+def import_command(options: ImportOptions) -> None:
     """Adds the version of an archive to an index root."""
-    with reporting(json):
-        root = IndexRoot(output)
-        with _source(source) as archive:
-            found = import_version(root, archive)
-        version = found.manifest.name
-        if publish:
-            publish_judged(root, version, force=force)
-        if json:
-            values = {"version": version, "was_there": found.was_there, "published": publish}
-            write_json(json, {"status": "imported", **values})
-        say(f"{version} was there already" if found.was_there else f"imported {version}")
-        if publish:
-            say(f"published {version}")
+    root = IndexRoot(options.output)
+    with _source(options.source) as archive:
+        imported = import_version(root, archive)
+    version = imported.manifest.name
+    if options.publish:
+        publish_judged(root, version, force=options.force)
+    values = {"version": version, "was_there": imported.was_there, "published": options.publish}
+    write_report(options.json_file, {"status": "imported", **values})
+    say(f"{version} was there already" if imported.was_there else f"imported {version}")
+    if options.publish:
+        say(f"published {version}")
 
 
 @contextmanager

@@ -1,12 +1,14 @@
 """A live version changed in place of rebuilt: upsert, delete, compact."""
 
-from glow_index_builder.deltas.change import DeltaOptions, DeltaResult, delete, upsert
-from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.deltas.change import DeltaResult, delete, upsert
+from glow_index_builder.deltas.compact import compact
+from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 
 __all__ = [
     "CompactOptions",
-    "DeltaOptions",
+    "DeleteOptions",
     "DeltaResult",
+    "UpsertOptions",
     "compact",
     "delete",
     "upsert",

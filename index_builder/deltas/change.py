@@ -2,60 +2,32 @@
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glow.artifact import WAIT_S, IndexRoot, folder_for
+from glow.artifact import IndexRoot, folder_for
 from glow.errors import BuildError, MismatchError
 from glow.runtime import Encoder, Model
 from glow.search import Delta, Kept, write_delta
 from glow_index_builder.building import stage_seconds
 from glow_index_builder.deltas.input import Changes, read_deletes, read_upserts
 from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.options import ChangeOptions, UpsertOptions
 from glow_index_builder.deltas.plan import Plan, plan_changes
 from glow_index_builder.deltas.segment import write_segment
 from glow_index_builder.input import LineReader, RejectLog, Source, open_sources
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import derive
 
-__all__ = ["DeltaOptions", "DeltaResult", "delete", "upsert"]
+__all__ = ["DeltaResult", "delete", "upsert"]
 
 BATCH_TOKENS = 512
 """As a build on the CPU: small batches stay in a core's cache."""
 Read = Callable[..., Changes]
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaOptions:
-    """What to change and how.
-
-    Attributes:
-        output: the index root.
-        source: a file, a folder, or `-` for standard input.
-        model: folder of the model that built the index, which encodes new documents.
-        rename: found key -> wanted key; None: as the index was built with.
-        threads: threads of encoding, >= 1.
-        max_line_bytes: longest line that is read.
-        max_reject_share: share of lines, in [0, 1], that may be rejected.
-        max_share: the largest delta, documents and tombstones together, as a share of the base.
-        max_documents: the largest delta in documents and tombstones, whatever the base.
-        wait_s: how long to wait for another command that changes the root.
-    """
-
-    output: Path
-    source: str
-    model: Path | None = None
-    rename: Mapping[str, str] | None = None
-    threads: int = 1
-    max_line_bytes: int = 1_000_000
-    max_reject_share: float = 0.2
-    max_share: float = 0.1
-    max_documents: int = 20_000
-    wait_s: float = WAIT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +47,7 @@ class DeltaResult:
     rejects_file: Path | None = None
 
 
-def upsert(options: DeltaOptions, stages: Stages) -> DeltaResult:
+def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
     """Adds documents, or replaces those with the same ids, and publishes the result.
 
     When this returns, the change is on disk and live; when it raises or the process dies, the live version is the one
@@ -90,7 +62,7 @@ def upsert(options: DeltaOptions, stages: Stages) -> DeltaResult:
     return _Change(options, stages, read_upserts).run()
 
 
-def delete(options: DeltaOptions, stages: Stages) -> DeltaResult:
+def delete(options: ChangeOptions, stages: Stages) -> DeltaResult:
     """Deletes documents by their ids and publishes the result; an id that is not there is counted, no error.
 
     Raises:
@@ -103,7 +75,7 @@ def delete(options: DeltaOptions, stages: Stages) -> DeltaResult:
 class _Change:
     """One command from start to end."""
 
-    options: DeltaOptions
+    options: ChangeOptions
     stages: Stages
     read: Read
     root: IndexRoot = field(init=False)
@@ -141,8 +113,8 @@ class _Change:
         )
 
     def _encoder(self, live: Live) -> Encoder:
-        assert self.options.model is not None  # noqa: S101 - the command gives one
-        model = Model.open(self.options.model)
+        assert isinstance(self.options, UpsertOptions)  # noqa: S101 - nothing else reads documents
+        model = Model.open(self.options.model_folder)
         if model.hash != live.manifest.hashes.get("model"):
             raise MismatchError(
                 f"model {model.label} did not build the live index, {live.folder.name}: expected the hash "
@@ -152,7 +124,8 @@ class _Change:
 
     def _read(self, sources: list[Source], live: Live, rejects: RejectLog, rejects_file: Path) -> Changes:
         options = self.options
-        rename = live.manifest.parameters.get("rename") if options.rename is None else options.rename
+        own = options.rename if isinstance(options, UpsertOptions) else {}
+        rename = own or live.manifest.parameters.get("rename")
         reader = LineReader(live.preprocessor.schema.names, dict(rename or {}), options.max_line_bytes)
         with self.stages.stage("read", None, "bytes") as advance:
             changes = self.read(
@@ -206,10 +179,9 @@ class _Change:
 
     def _segments(self, live: Live, plan: Plan, encoder: Encoder | None, work: Path) -> list[Kept]:
         """What is left of the delta before, and what is new."""
+        threads = self.options.thread_count if isinstance(self.options, UpsertOptions) else 1
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:
-            new = write_segment(
-                plan.documents, live.rules, encoder, work / "new", advance, self.options.threads
-            )
+            new = write_segment(plan.documents, live.rules, encoder, work / "new", advance, threads)
         kept = live.kept_delta(plan.kept)
         return [new] if kept is None else [kept, new]
 

@@ -2,12 +2,12 @@
 
 import shutil
 import sqlite3
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from glow import __version__
-from glow.artifact import QUERY_TOWER, WAIT_S, ArtifactWriter, IndexRoot, folder_for, write_artifact
+from glow.artifact import QUERY_TOWER, ArtifactWriter, IndexRoot, folder_for, write_artifact
 from glow.errors import BuildError, ConfigError, GlowError, MismatchError
 from glow.runtime import Encoder, Model
 from glow.search import (
@@ -45,12 +45,13 @@ from glow_index_builder.building import (
     write_json,
 )
 from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.options import CompactOptions
 from glow_index_builder.deltas.segment import encode_texts
 from glow_index_builder.input import REJECTS_FILE
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import link_files
 
-__all__ = ["CompactOptions", "compact"]
+__all__ = ["compact"]
 
 BATCH_TOKENS = 512
 MADE_ANEW = (
@@ -63,23 +64,6 @@ MADE_ANEW = (
     f"{PASSAGES_FOLDER}/",
 )
 """Files of a base, or the beginnings of their paths, that do not stay; term table, model and fusion do."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactOptions:
-    """What to compact and how.
-
-    Attributes:
-        output: the index root.
-        model: folder of the model; only an `ivf-pq` index needs it, which holds no whole vectors.
-        threads: threads that FAISS builds with, >= 1.
-        wait_s: how long to wait for another command that changes the root.
-    """
-
-    output: Path
-    model: Path | None = None
-    threads: int = 1
-    wait_s: float = WAIT_S
 
 
 def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
@@ -97,7 +81,7 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
     """
     root = IndexRoot(options.output)
     root.current()
-    set_threads(options.threads)
+    set_threads(options.thread_count)
     try:
         with root.locked(options.wait_s):
             live = Live.open(root)
@@ -191,7 +175,7 @@ class _Compaction:
         total = len(passages) if passages else store.count
         with self.stages.stage("encode", total, "vectors") as advance:
             return encode_texts(
-                texts, self.live.preprocessor, self.encoder, self.options.threads, path, advance
+                texts, self.live.preprocessor, self.encoder, self.options.thread_count, path, advance
             )
 
     def _kind(self, count: int) -> IndexKind:
@@ -209,11 +193,11 @@ class _Compaction:
         return kind
 
     def _document_encoder(self) -> Encoder:
-        if self.options.model is None:
+        if self.options.model_folder is None:
             raise ConfigError(
                 "this index holds compressed vectors (ivf-pq), which cannot be read back; give --model to encode again"
             )
-        model = Model.open(self.options.model)
+        model = Model.open(self.options.model_folder)
         if model.hash != self.live.manifest.hashes.get("model"):
             raise MismatchError(
                 f"model {model.label} did not build the live index, {self.live.folder.name}; give that model with --model"
@@ -222,7 +206,7 @@ class _Compaction:
 
     def _query_encoder(self) -> Encoder:
         tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER
-        return Encoder(tower, self.live.preprocessor.pieces.pad_id, "cpu", self.options.threads)
+        return Encoder(tower, self.live.preprocessor.pieces.pad_id, "cpu", self.options.thread_count)
 
     def _describe(
         self, writer: ArtifactWriter, documents: int, passages: PassageMap | None, kind: IndexKind

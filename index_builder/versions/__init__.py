@@ -3,7 +3,7 @@
 from glow_index_builder.versions.derive import derive, link_files
 from glow_index_builder.versions.diff import Diff, diff_versions, sampled_queries
 from glow_index_builder.versions.gate import judge, publish_gated, publish_judged
-from glow_index_builder.versions.gate_options import MOST_QUERIES, GateOptions, parse_gate
+from glow_index_builder.versions.gate_options import MOST_QUERIES, GateLimits, GateOptions, parse_gate
 from glow_index_builder.versions.gc import Collected, collect
 from glow_index_builder.versions.listing import list_versions, newest, table
 from glow_index_builder.versions.snapshot import export_version, import_version
@@ -13,6 +13,7 @@ __all__ = [
     "MOST_QUERIES",
     "Collected",
     "Diff",
+    "GateLimits",
     "GateOptions",
     "TuneOptions",
     "collect",

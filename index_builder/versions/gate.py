@@ -59,23 +59,29 @@ class Verdict:
         }
 
 
-def publish_gated(root: IndexRoot, version: str, options: Any, report: dict[str, Any]) -> None:
+def publish_gated(
+    root: IndexRoot, version: str, gate: GateOptions | None, *, publish: bool
+) -> dict[str, Any] | None:
     """The last step of a build: publishes its version, if it may and shall.
 
     Args:
         root: where it lies, whole.
         version: its name.
-        options: has `gate` (`GateOptions` or None) and `publish`.
-        report: of the build; gets the verdict as `gate`.
+        gate: by what it is judged; None: it is not.
+        publish: whether to publish it.
+
+    Returns:
+        The verdict as JSON values; None without a gate.
 
     Raises:
-        GateError: the gate refused it; it stays, unpublished.
+        GateError: if the gate refused it; it stays, unpublished.
         ArtifactError, InputError, BusyError, ReadOnlyError: as `judge`.
     """
-    if options.gate is not None:
-        report[GATE] = judge(root, version, options.gate, publish=options.publish)
-    elif options.publish:
+    if gate is not None:
+        return judge(root, version, gate, publish=publish)
+    if publish:
         root.publish(version)
+    return None
 
 
 def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool) -> dict[str, Any]:
@@ -154,7 +160,7 @@ def _refusal(root: Path, verdict: Verdict, failed: Sequence[Check]) -> str:
     return (
         f"version {verdict.version} is whole and stays unpublished, {live}: "
         f"{'; '.join(check.words() for check in failed)}; to publish it all the same: "
-        f"python -m index_builder publish --output {root} {verdict.version} --force"
+        f"glow publish --output {root} {verdict.version} --force"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.commands import all_cores
 from glow.errors import DocumentNotFoundError, InputError
 from glow.evaluation import DEPTH, VersionSearch, compare, mean_overlap, ndcg
 from glow.search import REPORT_FILE, Index
@@ -82,8 +83,8 @@ def check_version(new: Path, live: Path | None, queries: GateQueries, options: G
         ArtifactError: a version is missing or damaged.
         InputError: neither version holds a judged document.
     """
-    found = _search(new, queries, options.threads)
-    before = _search(live, queries, options.threads) if live else None
+    found = _search(new, queries, options.threads or all_cores())
+    before = _search(live, queries, options.threads or all_cores()) if live else None
     if queries.grades is not None and not found.judged and not (before and before.judged):
         raise InputError(
             f"no relevant document of {queries.source} is in version {new.name} or the live one: "

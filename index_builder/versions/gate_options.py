@@ -3,13 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Self
 
+from pydantic import model_validator
+
+from glow.commands import option, read_options
 from glow.errors import ConfigError, InputError
 from glow.evaluation import find_tasks, grades_by_query, sample_texts
+from glow.options import StrictModel
 from glow.query_log import read_query_log
 
-__all__ = ["LIVE", "GateOptions", "GateQueries", "parse_gate", "read_gate_queries"]
+__all__ = ["LIVE", "GateLimits", "GateOptions", "GateQueries", "parse_gate", "read_gate_queries"]
 
 LIVE = "live"
 """`--gate live`: compare with the live version alone."""
@@ -18,45 +22,49 @@ MOST_QUERIES = 1_000
 """Sampled from a query log: an overlap is known within 0.03, and both versions answer them in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class GateOptions:
-    """The gate's queries and limits; exactly one of `data` and `query_log` is given.
+class GateLimits(StrictModel):
+    """What a gate compares by, and its limits; builds have them, too."""
 
-    Attributes:
-        data: folder with queries and judgements (BEIR's layout).
-        split: judgements, `qrels/SPLIT.tsv`; None: `dev`, or the only one there is.
-        query_log: the service's query log, for a comparison without judgements.
-        threshold: lowest end that the 95 % interval of the nDCG@10 difference (new - live) may have.
-        max_shrink: share of the live version's documents, in [0, 1], that may be missing.
-        max_rejects: share of the input's lines, in [0, 1], that may have been rejected.
-        min_recall: least share of exact search's top 10, in [0, 1], that the dense index must find.
-        min_overlap: least mean share, in [0, 1], of common hits in the top 10 of logged queries.
-        force: whether a version that fails is published all the same.
-        threads: threads of one encoding.
-    """
+    query_log: Path | None = option(
+        None, "The service's query log, to compare without judgements.", metavar="FILE"
+    )
+    split: str | None = option(
+        None, "Judgements, qrels/SPLIT.tsv; default: dev, or the only one.", flag="--gate-split"
+    )
+    threshold: float = option(
+        -0.01,
+        "Lowest end that the 95 % interval of the nDCG@10 difference (new - live) may have.",
+        flag="--gate-threshold",
+    )
+    max_shrink: float = option(
+        0.2, "Share of the live documents that may be missing.", flag="--gate-max-shrink", ge=0.0, le=1.0
+    )
+    max_rejects: float = option(
+        0.05, "Share of lines that may have been rejected.", flag="--gate-max-rejects", ge=0.0, le=1.0
+    )
+    min_overlap: float = option(
+        0.5, "Least overlap@10 on logged queries.", flag="--gate-min-overlap", ge=0.0, le=1.0
+    )
+    force: bool = option(False, "Publish what the gate refuses; the manifest says who did.")
 
-    data: Path | None = None
-    split: str | None = None
-    query_log: Path | None = None
-    threshold: float = -0.01
-    max_shrink: float = 0.2
-    max_rejects: float = 0.05
-    min_recall: float = 0.95
-    min_overlap: float = 0.5
-    force: bool = False
-    threads: int = 1
 
-    def __post_init__(self) -> None:
-        """Refuses what cannot be judged by.
+class GateOptions(GateLimits):
+    """The gate's queries and limits; exactly one of `data` and `query_log` is given."""
 
-        Raises:
-            ConfigError: both or neither of the sources.
-        """
+    data: Path | None = option(None, "Data folder with queries.jsonl and qrels/SPLIT.tsv.", metavar="DIR")
+    threads: int | None = option(None, "Threads of one encoding; default: all cores.", ge=1)
+
+    min_recall: ClassVar[float] = 0.95
+    """Least share of exact search's top 10 that the dense index must find."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
         if (self.data is None) == (self.query_log is None):
-            raise ConfigError(
+            raise ValueError(
                 "the gate needs judged queries (--gate DIR, --data DIR) or --query-log FILE, one of them; "
                 f"found {self.data or 'no folder'} and {self.query_log or 'no query log'}"
             )
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +82,29 @@ class GateQueries:
     grades: tuple[Mapping[str, int], ...] | None = None
 
 
-def parse_gate(gate: str | None, query_log: Path | None, **limits: Any) -> GateOptions | None:
+def parse_gate(gate: str | None, limits: GateLimits, threads: int) -> GateOptions | None:
     """The gate of a build, from `--gate DIR|live`; None without.
 
     Raises:
-        ConfigError: `live` without a query log, or a query log that nothing reads.
+        ConfigError: if `live` comes without a query log, or a query log or `force` without a gate.
     """
     if gate is None:
-        if query_log is not None or limits.get("force"):
+        if limits.query_log is not None or limits.force:
             raise ConfigError("--query-log and --force belong to a gate; add --gate live or --gate DIR")
         return None
-    if gate == LIVE and query_log is None:
+    if gate == LIVE and limits.query_log is None:
         raise ConfigError("--gate live compares on what was asked; add --query-log FILE")
-    return GateOptions(data=None if gate == LIVE else Path(gate), query_log=query_log, **limits)
+    values = {name: getattr(limits, name) for name in GateLimits.model_fields}
+    return read_options(
+        GateOptions, {**values, "threads": threads, "data": None if gate == LIVE else Path(gate)}
+    )
 
 
 def read_gate_queries(options: GateOptions) -> GateQueries:
     """Reads the queries, those with a relevant document where there are judgements.
 
     Raises:
-        InputError: a file cannot be read, or there are fewer than two queries.
+        InputError: if a file cannot be read, or there are fewer than two queries.
     """
     if options.query_log is not None:
         texts = sample_texts((each.query for each in read_query_log(options.query_log)), MOST_QUERIES)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
+from glow.commands import IndexRootOptions, JsonOptions, option
 from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation import Task, dcg, find_tasks, grades_by_query
 from glow.search import DEFAULT_CANDIDATES, FUSION_FILE, Index, dense_scorer, rank_dense
@@ -20,27 +21,19 @@ __all__ = ["TuneOptions", "TuneResult", "candidates_of", "judged_rows", "tune_in
 QUERIES_AT_ONCE = 64
 
 
-@dataclass(frozen=True, slots=True)
-class TuneOptions:
-    """What to tune and by what.
+class TuneOptions(JsonOptions, IndexRootOptions):
+    """What to tune and by what."""
 
-    Attributes:
-        output: the index root.
-        version: version to tune; None: the live one.
-        data: data folder with queries and judgements of documents in the index.
-        split: judgements, `qrels/SPLIT.tsv`.
-        candidates: hits of each part that are fused, >= 1; as many as searches will gather.
-        publish: whether the new version becomes the live one.
-        seed: of the folds and the bootstrap.
-    """
-
-    output: Path
-    version: str | None
-    data: Path
-    split: str
-    candidates: int = DEFAULT_CANDIDATES
-    publish: bool = True
-    seed: int = 0
+    version: str | None = option(
+        None, "Version name; default: the live one.", is_argument=True, metavar="[VERSION]"
+    )
+    data: Path = option(..., "Data folder with queries.jsonl and qrels/SPLIT.tsv.", metavar="DIR")
+    split: str = option(..., "Judgements, qrels/SPLIT.tsv, of documents in the index.")
+    candidates: int = option(
+        DEFAULT_CANDIDATES, "Hits of each part that are fused; as many as searches will gather.", ge=1
+    )
+    publish: bool = option(True, "Make the new version the live one.")
+    seed: int = option(0, "Of the folds and the bootstrap.", ge=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The command `attention`: which words towers look at, as a table and as a picture."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +7,7 @@ import torch
 import typer
 
 from glow.artifact import default_model
-from glow.errors import InputError
-from glow.evaluation import guard
+from glow.commands import reporting, room_app, write_text
 from research.attention.report import draw_study, study_markdown
 from research.attention.studied import Choice, Side, open_studied, read_texts
 from research.attention.study import Rows, StudyOptions, study
@@ -43,7 +41,7 @@ def attention_command(
     if threads:
         torch.set_num_threads(threads)
 
-    def work() -> None:
+    with reporting():
         models = open_studied(model or [default_model()])
         fields = list(dict.fromkeys(name for item in models for name in item.preprocessor.schema.names))
         wanted = tuple(part.strip() for part in ids.split(",") if part.strip())
@@ -52,16 +50,10 @@ def attention_command(
         found = study(models, corpus, texts, options)
         if picture is not None:
             draw_study(found, options, side, picture)
-        _write(markdown, study_markdown(found, models, options, side))
-
-    guard(work)
+        write_text(markdown, study_markdown(found, models, options, side))
 
 
-def _write(path: Path, text: str) -> None:
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
+app = room_app({"attention": attention_command}, "Which words towers look at.")
+
+if __name__ == "__main__":
+    typer.run(attention_command)

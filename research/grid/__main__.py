@@ -1,4 +1,4 @@
-"""Commands of the grid: `grid` runs variants × seeds, `grid-report` writes their tables."""
+"""`python -m research.grid`: `grid` runs variants × seeds, `grid-report` writes their tables."""
 
 import re
 import sys
@@ -9,8 +9,8 @@ import torch
 import typer
 from rich.console import Console
 
+from glow.commands import reporting, room_app
 from glow.errors import ConfigError
-from glow.evaluation import guarded
 from glow.nn import minilm_folder
 from research.grid.grid import GridRun, planned, run
 from research.grid.report import grid_tables
@@ -38,7 +38,7 @@ def grid_command(
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if threads:
         torch.set_num_threads(threads)
-    with guarded():
+    with reporting():
         first, count = _shard(shard)
         runs, done = planned(grid)[first::count], finished(out)
         left = sum(item.key not in done for item in runs)
@@ -57,7 +57,7 @@ def grid_report_command(
     out: Annotated[Path, typer.Option(help="JSON lines of results.")] = RESULTS,
 ) -> None:
     """Write the grid's tables as Markdown to standard output."""
-    with guarded():
+    with reporting():
         sys.stdout.write(grid_tables(grid, out))
 
 
@@ -66,3 +66,9 @@ def _shard(text: str) -> tuple[int, int]:
     if found is None or int(found[1]) >= int(found[2]):
         raise ConfigError(f"--shard {text!r} is not I/N with 0 <= I < N, such as 0/2")
     return int(found[1]), int(found[2])
+
+
+app = room_app({"grid": grid_command, "grid-report": grid_report_command}, "Variants × seeds of a model.")
+
+if __name__ == "__main__":
+    app()

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from glow.artifact import file_sha256
 from glow.errors import ConfigError, InputError, MismatchError
-from glow.schema import StrictModel, describe
+from glow.options import StrictModel, describe
 from glow.text import Preprocessor, TermStats, WordPieces
 from glow.training import (
     OptimiserConfig,

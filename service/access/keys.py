@@ -1,4 +1,4 @@
-"""Keys: how settings hold them (as SHA-256), how one is recognised, and `python -m glow_service.access.keys`, which makes one.
+"""Keys: how settings hold them (as SHA-256), how one is recognised, and how one is made.
 
 A plain SHA-256 is enough because keys are random: 256 bits cannot be guessed, with or without a slow hash. It would not be
 enough for passwords that people think up.
@@ -8,13 +8,11 @@ import hashlib
 import hmac
 import re
 import secrets
-import sys
 from collections.abc import Mapping
-from typing import Annotated
 
-import typer
+from glow.errors import ConfigError
 
-__all__ = ["ADMIN", "MAX_KEY_BYTES", "check_keys", "find_name", "parse_admin_key", "parse_keys"]
+__all__ = ["ADMIN", "MAX_KEY_BYTES", "check_keys", "find_name", "make_key", "parse_admin_key", "parse_keys"]
 
 ADMIN = "admin"
 """Name of the admin key in log lines; no other key may have it."""
@@ -23,7 +21,7 @@ MAX_KEY_BYTES = 1_024
 _KEY_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
-_HOW = "`python -m glow_service.access.keys NAME` makes one"
+_HOW = "`glow key NAME` makes one"
 
 
 def parse_keys(text: str) -> dict[str, bytes]:
@@ -130,29 +128,26 @@ def _parse_digest(text: str, place: str) -> bytes:
     return bytes.fromhex(text)
 
 
-def _make(
-    name: Annotated[str, typer.Argument(help="Whose key it is; log lines show it.")] = "",
-    admin: Annotated[
-        bool, typer.Option("--admin", help="Make the key of /admin, which has no name.")
-    ] = False,
-) -> None:
-    """Make a key; it is shown this once, and only its hash is to be kept."""
-    if admin == bool(name):
-        raise typer.BadParameter("give a NAME, or --admin")
+def make_key(name: str = "", *, is_admin: bool = False) -> tuple[str, str]:
+    """Makes a key, to be shown once, and what the service is to keep of it.
+
+    Args:
+        name: whose key it is.
+        is_admin: makes the key of /admin, which has no name.
+
+    Returns:
+        The key, and its entry: `NAME:SHA-256`, or `GLOW_ADMIN_KEY=SHA-256`.
+
+    Raises:
+        ConfigError: if neither or both were given, or the name is none.
+    """
+    if is_admin == bool(name):
+        raise ConfigError("give a NAME, or --admin")
     if name:
         try:
             _check_name(name, "NAME")
         except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
+            raise ConfigError(str(error)) from error
     key = secrets.token_urlsafe(_KEY_BYTES)
     digest = hashlib.sha256(key.encode()).hexdigest()
-    keep = f"GLOW_ADMIN_KEY={digest}" if admin else f"{name}:{digest}"
-    where = "the setting" if admin else "an entry of GLOW_API_KEYS (entries are separated by commas)"
-    sys.stdout.write(f"key, for whoever is to use it, shown only now:\n{key}\n{where}:\n{keep}\n")
-
-
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
-app.command()(_make)
-
-if __name__ == "__main__":
-    app(prog_name="python -m glow_service.access.keys")
+    return key, f"GLOW_ADMIN_KEY={digest}" if is_admin else f"{name}:{digest}"

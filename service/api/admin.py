@@ -13,10 +13,9 @@ from glow.errors import ArtifactError, ReadOnlyError
 from glow_service.api.admin_shapes import ReloadBody, RollbackBody
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of
-from glow_service.api.documents import index_body
 from glow_service.api.responses import json_response
 from glow_service.errors import DeadlineError, SwapRefusedError
-from glow_service.search import faults_of
+from glow_service.search import faults_of, index_body
 from glow_service.state import Service, service_of
 
 __all__ = ["post_reload", "post_rollback", "workers_body"]

@@ -12,12 +12,19 @@ from numpy.typing import NDArray
 from glow.query_log import LoggedQuery
 from glow.search import Index
 from glow_service.api.context import RequestContext
-from glow_service.api.documents import index_body
-from glow_service.api.render import result_body
 from glow_service.cache import RedisBudget
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
-from glow_service.search import CheckedSearch, Deadline, Job, SearchAnswer, SearchSession, StageClock
+from glow_service.search import (
+    CheckedSearch,
+    Deadline,
+    Job,
+    SearchAnswer,
+    SearchSession,
+    StageClock,
+    index_body,
+    result_body,
+)
 from glow_service.state import Service
 
 __all__ = ["Answer", "count_late", "find", "note"]

@@ -14,12 +14,11 @@ from glow.search import Index
 from glow_service.api.answers import count_late, find, note
 from glow_service.api.body import read_object
 from glow_service.api.context import RequestContext, context_of, head_of, leaving_cancels
-from glow_service.api.documents import index_body
 from glow_service.api.problems import problem_body
 from glow_service.api.responses import json_answer
 from glow_service.api.schemas import BatchBody
 from glow_service.errors import DeadlineError, Fault, RequestError
-from glow_service.search import Deadline, check_search, faults_of
+from glow_service.search import Deadline, check_search, faults_of, index_body
 from glow_service.state import Service, service_of
 
 __all__ = ["post_batch"]
@@ -43,8 +42,8 @@ async def post_batch(request: Request) -> Response:
         results = await asyncio.gather(
             *(_one(service, context, index, search, place) for place, search in enumerate(body.searches))
         )
-    results = [orjson.Fragment(result) for result in results]
-    return json_answer(orjson.dumps({**head_of(context), "index": index_body(index), "results": results}))
+    answers = [orjson.Fragment(result) for result in results]
+    return json_answer(orjson.dumps({**head_of(context), "index": index_body(index), "results": answers}))
 
 
 def _parse(value: dict[str, Any], most: int) -> BatchBody:

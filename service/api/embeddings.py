@@ -21,7 +21,7 @@ from glow_service.api.responses import json_response
 from glow_service.api.schemas import EmbeddingsBody
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.live import OpenVersion
-from glow_service.search import MAX_FAULTS, Deadline, StageClock, faults_of, preprocess
+from glow_service.search import MAX_FAULTS, Deadline, StageClock, faults_of, query_tokens
 from glow_service.settings import Settings
 from glow_service.state import Service, service_of
 
@@ -119,7 +119,7 @@ def _query(index: Index, text: str, place: int) -> WeightedTokens:
     try:
         if "\0" in text:
             raise QueryError("the query holds a NUL character; remove it")
-        return preprocess(index.preprocessor, text)
+        return query_tokens(index.preprocessor, text)
     except QueryError as error:
         raise RequestError(f"/input/{place}: {error}", [Fault(f"/input/{place}", str(error))]) from error
 

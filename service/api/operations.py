@@ -12,10 +12,10 @@ from glow import __version__
 from glow.search import Index
 from glow_service.api.admin import workers_body
 from glow_service.api.context import context_of
-from glow_service.api.documents import index_body, list_fields
 from glow_service.api.problems import PROBLEMS, problem_type
 from glow_service.api.responses import json_response
 from glow_service.errors import RouteNotFoundError
+from glow_service.search import index_body, list_fields
 from glow_service.state import service_of
 
 __all__ = ["get_health", "get_info", "get_metrics", "get_problem", "get_ready"]

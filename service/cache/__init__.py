@@ -3,7 +3,7 @@
 from glow_service.cache.events import EVENTS, Kind
 from glow_service.cache.facade import Cache
 from glow_service.cache.keys import Keys
-from glow_service.cache.link import Link, check_redis_url, connector, discard
+from glow_service.cache.link import Link, check_redis_url, connector, discard, ping_redis
 from glow_service.cache.shared import RedisBudget
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "check_redis_url",
     "connector",
     "discard",
+    "ping_redis",
 ]

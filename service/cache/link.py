@@ -1,6 +1,7 @@
 """Connections to Redis: a bounded number, each used by one caller at a time, none used again after a failure."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,11 +11,11 @@ from redis.asyncio.connection import Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from glow.errors import ConfigError
 
-__all__ = ["Command", "Link", "check_redis_url", "connector", "discard"]
+__all__ = ["Command", "Link", "check_redis_url", "connector", "discard", "ping_redis"]
 
 Command = tuple[bytes | str | int, ...]
 
@@ -125,3 +126,22 @@ def _options(url: str) -> dict[str, Any]:
         "health_check_interval": 0,
     }
     return {**found, **ours}
+
+
+async def ping_redis(url: str, timeout_s: float = 2.0) -> float:
+    """Seconds that a Redis takes to answer.
+
+    Raises:
+        ConfigError: if the URL is not valid, or nobody answers there in time.
+    """
+    link = Link(url, 1)
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(timeout_s):
+            await link.exchange([("PING",)])
+    except (TimeoutError, RedisError, OSError) as error:
+        reason = str(error) or f"nothing within {timeout_s:g} s"
+        raise ConfigError(f"Redis does not answer: {reason}; start it, or leave --redis-url out") from error
+    finally:
+        await link.close()
+    return time.perf_counter() - started

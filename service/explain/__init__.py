@@ -1,1 +1,1 @@
-"""The command that explains the hits of one query."""
+"""Only for `python -m service.explain`, as it was called before `glow explain`."""

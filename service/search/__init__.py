@@ -10,7 +10,8 @@ from glow_service.search.explanations import Explanations, explain, require_expl
 from glow_service.search.hits import passage_document
 from glow_service.search.limits import SearchLimits
 from glow_service.search.pool import SearchPool
-from glow_service.search.session import SearchSession
+from glow_service.search.render import index_body, list_fields, result_body, shown_fields
+from glow_service.search.session import SearchSession, query_tokens
 from glow_service.search.shapes import SearchBody, Shape
 
 __all__ = [
@@ -35,6 +36,11 @@ __all__ = [
     "check_search",
     "explain",
     "faults_of",
+    "index_body",
+    "list_fields",
     "passage_document",
+    "query_tokens",
     "require_explainer",
+    "result_body",
+    "shown_fields",
 ]

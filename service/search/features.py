@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from glow.schema import describe
+from glow.options import describe
 from glow.search import Columns, Expression, FacetRequest, Fusion, Index, parse_facets, parse_filter
 from glow.text import Highlighting
 from glow_service.errors import Fault, NotAvailableError, RequestError

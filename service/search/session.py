@@ -27,7 +27,19 @@ from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain
 from glow_service.search.hits import highlight_hits, passage_document
 
-__all__ = ["SearchSession"]
+__all__ = ["SearchSession", "query_tokens"]
+
+
+def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
+    """The query tower's input.
+
+    Raises:
+        QueryError: if the query holds no word.
+    """
+    tokens = preprocessor.query(text)
+    if not tokens.words:
+        raise QueryError("the query holds no word, only white space or control characters; send some text")
+    return tokens
 
 
 class SearchSession:
@@ -67,12 +79,7 @@ class SearchSession:
         Raises:
             QueryError: if the query holds no word.
         """
-        tokens = self.index.preprocessor.query(self.call.text)
-        if not tokens.words:
-            raise QueryError(
-                "the query holds no word, only white space or control characters; send some text"
-            )
-        self.tokens = tokens
+        tokens = self.tokens = query_tokens(self.index.preprocessor, self.call.text)
         self.clock.lap("preprocess")
         return tokens
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from glow.artifact import IndexRoot, verify
-from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
-from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.deltas.change import delete, upsert
+from glow_index_builder.deltas.compact import compact
 from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.progress import Stages
 
 STEPS = ("rename", "replace", "fsync", "link")
@@ -27,11 +28,11 @@ SAMPLED = 2
 def run(command: str, root: Path, model: Path, folder: Path) -> None:
     stages = Stages(io.StringIO())
     if command == "upsert":
-        upsert(DeltaOptions(root, str(folder / "new.jsonl"), model), stages)
+        upsert(UpsertOptions(output=root, source=str(folder / "new.jsonl"), model=model), stages)
     elif command == "delete":
-        delete(DeltaOptions(root, str(folder / "ids")), stages)
+        delete(DeleteOptions(output=root, source=str(folder / "ids")), stages)
     else:
-        compact(CompactOptions(root), stages)
+        compact(CompactOptions(output=root), stages)
 
 
 def arm(deadly: int) -> list[str]:

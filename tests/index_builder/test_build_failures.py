@@ -82,7 +82,7 @@ def test_an_interrupted_build_leaves_nothing_but_a_message(
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert errors.decode().splitlines() == [
-        "index_builder: interrupted; no unfinished version was left behind"
+        "glow: interrupted; nothing unfinished was left behind"
     ]
     assert names(output) == []
 
@@ -136,7 +136,7 @@ def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
     assert done.exit_code == 4, done.stderr
     *told, last = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in told] == STAGES[:stages]
-    assert last.startswith("index_builder: ")
+    assert last.startswith("glow: ")
     assert "cannot write" in last
     assert ("run the same command again to go on" in last) is (stages > 0)
     assert names(output) == ([".work"] if stages else []) + before

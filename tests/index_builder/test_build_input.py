@@ -130,14 +130,14 @@ def test_too_many_rejects_fail_and_leave_the_live_version(
     done = build(lines_file([{"_id": "a", "title": "bees"}, b"{", b"["]), "--json", tmp_path / "r.json")
     assert done.exit_code == 4
     assert "2 of 3 lines are no documents, more than the 20%" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("index_builder: ")
+    assert done.stderr.splitlines()[-1].startswith("glow: ")
     (kept,) = output.glob("rejects-*.jsonl")
     assert str(kept) in done.stderr
     assert len(kept.read_text().splitlines()) == 2
     assert {name: (output / name).stat().st_mtime_ns for name in names(output) if name != kept.name} == before
     report = json.loads((tmp_path / "r.json").read_text())
     assert (report["status"], report["code"]) == ("failed", "build_failed")
-    assert report["error"] in done.stderr.replace("index_builder: error (build_failed): ", "")
+    assert report["error"] in done.stderr.replace("glow: error (build_failed): ", "")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"{}\n", b'{"_id": "a"}\n'])

@@ -82,7 +82,7 @@ def test_input_that_is_not_there_exits_with_two_and_one_line(
     done = build(tmp_path / "missing.jsonl")
     assert done.exit_code == 2
     assert (
-        done.stderr.startswith("index_builder: error (invalid_input): no input at")
+        done.stderr.startswith("glow: error (invalid_input): no input at")
         and len(done.stderr.splitlines()) == 1
     )
     assert not output.exists()

@@ -12,8 +12,9 @@ from glow.errors import BuildError, ConfigError, MismatchError
 from glow.search import Index, IndexKind
 from glow.search.hybrid import FUSION_FILE, Fusion
 from glow_index_builder.building.build import build
-from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
-from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.deltas.change import delete, upsert
+from glow_index_builder.deltas.compact import compact
+from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions.derive import derive
@@ -31,7 +32,9 @@ def make(kind: IndexKind, model: Path, folder: Path) -> IndexRoot:
         {"_id": f"d{row}", "title": f"bees {row}", "text": f"number {row * row}"} for row in range(COUNT)
     ]
     (folder / "base").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    build(BuildOptions(model, str(folder / "base"), folder / "index", index=kind), stages())
+    build(
+        BuildOptions(model=model, source=str(folder / "base"), output=folder / "index", index=kind), stages()
+    )
     root = IndexRoot(folder / "index")
     root.publish(
         derive(
@@ -44,8 +47,8 @@ def make(kind: IndexKind, model: Path, folder: Path) -> IndexRoot:
     )
     (folder / "new").write_text('{"_id": "d7", "text": "a zebra"}\n')
     (folder / "ids").write_text("d0\n")
-    upsert(DeltaOptions(root.path, str(folder / "new"), model), stages())
-    delete(DeltaOptions(root.path, str(folder / "ids")), stages())
+    upsert(UpsertOptions(output=root.path, source=str(folder / "new"), model=model), stages())
+    delete(DeleteOptions(output=root.path, source=str(folder / "ids")), stages())
     return root
 
 
@@ -60,11 +63,11 @@ def test_every_kind_stays_what_it_is(kind: IndexKind, toy_model: Path, tmp_path:
     assert before.dense.kind == kind and before.delta is not None
     if kind == "ivf-pq":
         with pytest.raises(ConfigError, match="compressed vectors"):
-            compact(CompactOptions(root.path), stages())
+            compact(CompactOptions(output=root.path), stages())
         with pytest.raises(MismatchError, match="did not build the live index"):
-            compact(CompactOptions(root.path, Path("models/glow-mini")), stages())
+            compact(CompactOptions(output=root.path, model=Path("models/glow-mini")), stages())
         assert opened(root).version == before.version
-    report = compact(CompactOptions(root.path, toy_model), stages())
+    report = compact(CompactOptions(output=root.path, model=toy_model), stages())
     after = opened(root)
     assert report["index"]["kind"] == after.dense.kind == kind and after.delta is None
     assert after.fusion == before.fusion == Fusion(method="rrf", k=7)
@@ -85,8 +88,8 @@ def test_every_kind_stays_what_it_is(kind: IndexKind, toy_model: Path, tmp_path:
 
 def test_an_index_without_documents_is_not_compacted(toy_model: Path, tmp_path: Path) -> None:
     (tmp_path / "base").write_text('{"_id": "d", "text": "bees"}\n')
-    build(BuildOptions(toy_model, str(tmp_path / "base"), tmp_path / "index"), stages())
+    build(BuildOptions(model=toy_model, source=str(tmp_path / "base"), output=tmp_path / "index"), stages())
     (tmp_path / "ids").write_text("d\n")
-    delete(DeltaOptions(tmp_path / "index", str(tmp_path / "ids")), stages())
+    delete(DeleteOptions(output=tmp_path / "index", source=str(tmp_path / "ids")), stages())
     with pytest.raises(BuildError, match="no document is left"):
-        compact(CompactOptions(tmp_path / "index"), stages())
+        compact(CompactOptions(output=tmp_path / "index"), stages())

@@ -19,9 +19,10 @@ from glow.search import DocumentStore, Index, SearchParams, build_columns, build
 from glow.search.filters.facets import parse_facets
 from glow.search.filters.parse import parse_filter
 from glow_index_builder.building.build import build
-from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
-from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.deltas.change import delete, upsert
+from glow_index_builder.deltas.compact import compact
 from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.deltas.segment import write_segment
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
@@ -107,7 +108,10 @@ def root(corpus: Corpus, toy_model: Path, tmp_path: Path, request: pytest.Fixtur
     source = tmp_path / "base.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in corpus.held.values()))
     output = tmp_path / "index"
-    build(BuildOptions(toy_model, str(source), output, passages=corpus._longest > 3), stages())
+    build(
+        BuildOptions(model=toy_model, source=str(source), output=output, passages=corpus._longest > 3),
+        stages(),
+    )
     return IndexRoot(output)
 
 
@@ -116,10 +120,10 @@ def change(root: IndexRoot, corpus: Corpus, model: Path, folder: Path, step: int
     source = folder / f"changes-{step}.jsonl"
     if step % 2:
         source.write_text("".join(f"{identifier}\n" for identifier in corpus.deletes()))
-        delete(DeltaOptions(root.path, str(source)), stages())
+        delete(DeleteOptions(output=root.path, source=str(source)), stages())
     else:
         source.write_text("".join(json.dumps(line) + "\n" for line in corpus.upserts()))
-        upsert(DeltaOptions(root.path, str(source), model), stages())
+        upsert(UpsertOptions(output=root.path, source=str(source), model=model), stages())
 
 
 def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Path) -> Index:
@@ -220,7 +224,7 @@ def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
     if index.passages is not None and expected.passages is not None:
         assert index.manifest.counts["passages"] == len(expected.passages) > index.documents.count
 
-    report = compact(CompactOptions(root.path), stages())
+    report = compact(CompactOptions(output=root.path), stages())
     compacted = opened(root)
     assert report["status"] == "compacted" and compacted.delta is None
     require_holds(compacted, corpus)
@@ -239,13 +243,13 @@ def test_an_index_may_lose_all_its_documents_and_get_others(
 ) -> None:
     ids = [json.loads(line)["_id"] for line in toy_corpus.read_bytes().splitlines()]
     (tmp_path / "ids").write_text("\n".join(ids))
-    delete(DeltaOptions(toy_index_copy.path, str(tmp_path / "ids")), stages())
+    delete(DeleteOptions(output=toy_index_copy.path, source=str(tmp_path / "ids")), stages())
     index = opened(toy_index_copy)
     assert index.documents.count == 0
     for retriever in ("dense", "lexical", "hybrid"):
         assert search(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).hits == ()
     (tmp_path / "new").write_text('{"_id": "toy/1", "title": "Ants again"}\n')
-    upsert(DeltaOptions(toy_index_copy.path, str(tmp_path / "new"), toy_model), stages())
+    upsert(UpsertOptions(output=toy_index_copy.path, source=str(tmp_path / "new"), model=toy_model), stages())
     for retriever in ("dense", "lexical", "hybrid"):
         found = search(opened(toy_index_copy), SearchCall("ants", 10, 0, 10, SearchParams(), retriever))
         assert [hit.document.id for hit in found.hits] == ["toy/1"]

@@ -147,7 +147,7 @@ def test_an_interrupted_build_says_that_it_can_go_on_and_does_not_where_it_shall
     assert done.exit_code == 130
     told, last = done.stderr.splitlines()[-2:]
     assert told == "what is done is kept: run the same command again to go on"
-    assert last.startswith("index_builder: interrupted")
+    assert last.startswith("glow: interrupted")
     assert [path.name for path in output.iterdir()] == [".work"]
     monkeypatch.undo()
     options = ("--shard-documents", 100, "--no-resume", "--json", tmp_path / "r.json")

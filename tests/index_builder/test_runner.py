@@ -128,7 +128,10 @@ def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(tmp_path: Pat
 
 
 def test_after_two_kills_shards_are_encoded_in_another_process(tmp_path: Path, toy_model: Path) -> None:
-    options, job = BuildOptions(toy_model, "-", tmp_path), job_of(tmp_path / "here", toy_model, ["a"])
+    options, job = (
+        BuildOptions(model=toy_model, source="-", output=tmp_path),
+        job_of(tmp_path / "here", toy_model, ["a"]),
+    )
     chosen = [type(make_runner(options, job, kills)) for kills in (0, 1, 2)]
     assert chosen == [ThreadRunner, ThreadRunner, ProcessRunner]
 
@@ -138,4 +141,4 @@ def test_a_runner_that_is_not_installed_is_refused_by_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DependencyError, match="extra `scale`"):
-        require_runner(BuildOptions(tmp_path, "-", tmp_path, runner="ray"))
+        require_runner(BuildOptions(model=tmp_path, source="-", output=tmp_path, runner="ray"))

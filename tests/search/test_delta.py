@@ -17,7 +17,8 @@ from glow.search.delta.format import DeltaHeader, read_tombstones
 from glow.search.delta.reader import Delta, join
 from glow.search.delta.segment_parts import SegmentedDense
 from glow.search.delta.segments import Segments
-from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
+from glow_index_builder.deltas.change import delete, upsert
+from glow_index_builder.deltas.options import DeleteOptions, UpsertOptions
 from glow_index_builder.progress import Stages
 
 Vectors = np.ndarray[tuple[int, int], np.dtype[np.float32]]
@@ -45,8 +46,8 @@ def root(toy_index: Path, toy_model: Path, tmp_path: Path) -> IndexRoot:
     )
     (tmp_path / "ids").write_text("toy/0\nb\n")
     stages = Stages(_Silent())  # type: ignore[arg-type]
-    upsert(DeltaOptions(copy, str(tmp_path / "new"), toy_model), stages)
-    delete(DeltaOptions(copy, str(tmp_path / "ids")), stages)
+    upsert(UpsertOptions(output=copy, source=str(tmp_path / "new"), model=toy_model), stages)
+    delete(DeleteOptions(output=copy, source=str(tmp_path / "ids")), stages)
     return IndexRoot(copy)
 
 

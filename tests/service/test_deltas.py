@@ -12,8 +12,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from glow_index_builder.deltas.change import DeltaOptions, delete, upsert
-from glow_index_builder.deltas.compact import CompactOptions, compact
+from glow_index_builder.deltas.change import delete, upsert
+from glow_index_builder.deltas.compact import compact
+from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.progress import Stages
 
 RETRIEVERS = ("dense", "lexical", "hybrid")
@@ -66,10 +67,15 @@ def test_changes_are_seen_everywhere_and_compacting_changes_nothing(
     )
     (tmp_path / "ids").write_text("toy/0\n")
     stages = Stages(io.StringIO())
-    change(client, lambda: upsert(DeltaOptions(index_copy, str(tmp_path / "new.jsonl"), toy_model), stages))
-    change(client, lambda: delete(DeltaOptions(index_copy, str(tmp_path / "ids")), stages))
+    change(
+        client,
+        lambda: upsert(
+            UpsertOptions(output=index_copy, source=str(tmp_path / "new.jsonl"), model=toy_model), stages
+        ),
+    )
+    change(client, lambda: delete(DeleteOptions(output=index_copy, source=str(tmp_path / "ids")), stages))
     seen = look(client)
-    change(client, lambda: compact(CompactOptions(index_copy), stages))
+    change(client, lambda: compact(CompactOptions(output=index_copy), stages))
     assert look(client) == seen
 
 

@@ -1,19 +1,15 @@
-"""`python -m glow.evaluation {compare,failures}`: one run, the baseline, beside others."""
+"""`glow compare` and `glow failures`: one run, the baseline, beside others."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from glow.commands import command, option
 from glow.errors import ConfigError, InputError
 from glow.evaluation.commands.options import (
-    JsonFile,
-    MarkdownFile,
-    Measures,
-    Qrels,
-    Rel,
+    MarkdownOptions,
+    MeasureOptions,
+    QrelsOptions,
+    RelevanceOptions,
     emit,
-    guard,
     read_runs,
     run_labels,
     sibling_split,
@@ -21,87 +17,79 @@ from glow.evaluation.commands.options import (
 from glow.evaluation.comparison import SAMPLES, Test, analyse, compare_all, unseen_queries
 from glow.evaluation.judgements import read_judgements
 from glow.evaluation.markdown import analysis_markdown, comparison_markdown
-from glow.evaluation.measures import DEFAULT_MEASURES, check_measures, evaluate, measure_names
+from glow.evaluation.measures import check_measures, evaluate, measure_names
 from glow.evaluation.report import analysis_json, comparison_json, comparison_table
 from glow.evaluation.task import Corpus, find_tasks
 from glow.schema import FieldSchema
 
 __all__ = ["compare_command", "failures_command"]
 
-Baseline = Annotated[Path, typer.Argument(metavar="BASELINE", help="TREC run file to compare with.")]
+
+class CompareOptions(MarkdownOptions, MeasureOptions, QrelsOptions):
+    """Which runs to compare, and by which test."""
+
+    baseline: Path = option(..., "TREC run file to compare with.", is_argument=True, metavar="BASELINE")
+    runs: tuple[Path, ...] = option(
+        ..., "TREC run files to compare with it.", is_argument=True, metavar="RUN..."
+    )
+    test: Test = option("randomisation", "The test that tables and marks go by.")
+    only_unseen: str | None = option(
+        None, "Compare on the queries alone that `measure --unseen` sets apart.", metavar="SPLIT"
+    )
+    samples: int = option(SAMPLES, "Resamples of each method.", ge=1)
+    seed: int = option(0, "Seed of the resampling.", ge=0)
 
 
-def compare_command(
-    baseline: Baseline,
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="TREC run files to compare with it.")],
-    qrels: Qrels,
-    measures: Measures = list(DEFAULT_MEASURES),  # noqa: B006 - typer copies it and shows it in --help
-    rel: Rel = 1,
-    test: Annotated[Test, typer.Option(help="The test that tables and marks go by.")] = "randomisation",
-    only_unseen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPLIT", help="Compare on the queries alone that `measure --unseen` sets apart."
-        ),
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Resamples of each method.")] = SAMPLES,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 0,
-    json_file: JsonFile = None,
-    markdown_file: MarkdownFile = None,
-) -> None:
-    """Compare runs with a baseline query by query: differences, intervals, two tests, Holm's correction."""
+class FailuresOptions(MarkdownOptions, RelevanceOptions):
+    """Which two runs to look into, and how far."""
 
-    def work() -> None:
-        names = measure_names(measures)
-        check_measures(names, rel)
-        judgements = read_judgements(qrels)
-        paths = [baseline, *runs]
-        evaluations = [
-            evaluate(run, judgements, names, rel) for run in read_runs(paths, judgements, qrels.name)
-        ]
-        if only_unseen is not None:
-            kept = unseen_queries(judgements, sibling_split(qrels, only_unseen), rel)
-            if not kept:
-                raise InputError(
-                    f"every query of {qrels.name} has a relevant document that {only_unseen} shows"
-                )
-            evaluations = [evaluation.only(kept) for evaluation in evaluations]
-        name, *labels = run_labels(paths)
-        if len(set(labels)) < len(labels):
-            raise ConfigError("one run file was given twice")
-        found = compare_all(evaluations[0], evaluations[1:], samples, seed)
-        systems = dict(zip(labels, found, strict=True))
-        tables = [comparison_table(label, item, name, test) for label, item in systems.items()]
-        page = comparison_markdown(name, systems, test)
-        emit(tables, json_file, comparison_json(systems), (markdown_file, page))
-
-    guard(work)
+    baseline: Path = option(..., "TREC run file to compare with.", is_argument=True, metavar="BASELINE")
+    run: Path = option(..., "TREC run file to compare with it.", is_argument=True, metavar="RUN")
+    data: Path = option(..., "BEIR folder that both runs searched.", metavar="DIR")
+    split: str = option(..., "Judgements, qrels/SPLIT.tsv.")
+    measure: str = option("nDCG@10", "The measure whose differences count.")
+    top: int = option(20, "Most queries won, and most lost.", ge=1)
+    hits: int = option(3, "First hits of each run to show.", ge=1)
 
 
-def failures_command(
-    baseline: Baseline,
-    run: Annotated[Path, typer.Argument(help="TREC run file to compare with it.")],
-    data: Annotated[Path, typer.Option(help="BEIR folder that both runs searched.")],
-    split: Annotated[str, typer.Option(help="Judgements, qrels/SPLIT.tsv.")],
-    measure: Annotated[str, typer.Option(help="The measure whose differences count.")] = "nDCG@10",
-    rel: Rel = 1,
-    top: Annotated[int, typer.Option(min=1, help="Most queries won, and most lost.")] = 20,
-    hits: Annotated[int, typer.Option(min=1, help="First hits of each run to show.")] = 3,
-    json_file: JsonFile = None,
-    markdown_file: MarkdownFile = None,
-) -> None:
-    """Show the queries that a run wins and loses most against a baseline, and what both put first."""
+@command(CompareOptions)
+def compare_command(options: CompareOptions) -> None:
+    """Compares runs with a baseline query by query: differences, intervals, two tests, Holm's correction."""
+    names, qrels, rel = measure_names(options.measures), options.qrels, options.rel
+    check_measures(names, rel)
+    judgements = read_judgements(qrels)
+    paths = [options.baseline, *options.runs]
+    evaluations = [evaluate(run, judgements, names, rel) for run in read_runs(paths, judgements, qrels.name)]
+    if options.only_unseen is not None:
+        kept = unseen_queries(judgements, sibling_split(qrels, options.only_unseen), rel)
+        if not kept:
+            raise InputError(
+                f"every query of {qrels.name} has a relevant document that {options.only_unseen} shows"
+            )
+        evaluations = [evaluation.only(kept) for evaluation in evaluations]
+    name, *labels = run_labels(paths)
+    if len(set(labels)) < len(labels):
+        raise ConfigError("one run file was given twice")
+    comparisons = compare_all(evaluations[0], evaluations[1:], options.samples, options.seed)
+    systems = dict(zip(labels, comparisons, strict=True))
+    tables = [comparison_table(label, item, name, options.test) for label, item in systems.items()]
+    page = comparison_markdown(name, systems, options.test)
+    emit(tables, options.json_file, comparison_json(systems), (options.markdown_file, page))
 
-    def work() -> None:
-        check_measures([measure], rel)
-        (task,) = find_tasks(data, [split])
-        before, after = read_runs([baseline, run], task.qrels, f"{task.data}/qrels/{split}.tsv")
-        corpus = Corpus(data, FieldSchema.preset("glow-default").names)
-        analysis = analyse(before, after, task, corpus, measure, rel, top, hits)
-        labels = run_labels([baseline, run])
-        options = {"baseline_run": labels[0], "system_run": labels[1], "data": task.data, "split": split}
-        page = analysis_markdown(analysis, labels[0], labels[1], f"{task.data} {split}")
-        shown = Path("-") if json_file is None and markdown_file is None else markdown_file
-        emit([], json_file, analysis_json(analysis, {**options, "rel": rel}), (shown, page))
 
-    guard(work)
+@command(FailuresOptions)
+def failures_command(options: FailuresOptions) -> None:
+    """Shows the queries that a run wins and loses most against a baseline, and what both put first."""
+    measure, rel, split = options.measure, options.rel, options.split
+    check_measures([measure], rel)
+    (task,) = find_tasks(options.data, [split])
+    paths = [options.baseline, options.run]
+    before, after = read_runs(paths, task.qrels, f"{task.data}/qrels/{split}.tsv")
+    corpus = Corpus(options.data, FieldSchema.preset("glow-default").names)
+    analysis = analyse(before, after, task, corpus, measure, rel, options.top, options.hits)
+    labels = run_labels(paths)
+    about = {"baseline_run": labels[0], "system_run": labels[1], "data": task.data, "split": split}
+    page = analysis_markdown(analysis, labels[0], labels[1], f"{task.data} {split}")
+    is_unasked = options.json_file is None and options.markdown_file is None
+    shown = Path("-") if is_unasked else options.markdown_file
+    emit([], options.json_file, analysis_json(analysis, {**about, "rel": rel}), (shown, page))

@@ -1,36 +1,32 @@
-"""What the commands of evaluation share: options, reading of runs, output, and errors as one line."""
+"""What the commands of evaluation share: options, reading of runs, and where reports go."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from glow.errors import ConfigError, GlowError, InputError
+from glow.commands import option, write_text
+from glow.errors import ConfigError, InputError
 from glow.evaluation.comparison import Unseen, unseen_queries
 from glow.evaluation.judgements import read_judgements
-from glow.evaluation.measures import Evaluation
+from glow.evaluation.measures import DEFAULT_MEASURES, Evaluation
 from glow.evaluation.runs import Run, read_run
+from glow.options import StrictModel
 from glow.records import Qrel
 
 __all__ = [
     "TOP_K",
-    "JsonFile",
-    "MarkdownFile",
-    "Measures",
-    "PerQuery",
-    "Qrels",
-    "Rel",
-    "UnseenIn",
+    "MarkdownOptions",
+    "MeasureOptions",
+    "QrelsOptions",
+    "QueryOptions",
+    "RelevanceOptions",
+    "ReportOptions",
     "check_per_query",
     "emit",
     "errors",
-    "guard",
-    "guarded",
     "read_runs",
     "run_labels",
     "sibling_split",
@@ -41,49 +37,53 @@ __all__ = [
 TOP_K = 200
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
-Measures = Annotated[
-    list[str],
-    typer.Option(
-        "--measures",
-        help="Measures as ir-measures spells them, NCG@k, ERR@k, or `papers`; in one string or several times.",
-    ),
-]
-Rel = Annotated[
-    int, typer.Option("--rel", help="Lowest relevant grade, for RR, R, P, Success and their like.")
-]
-Qrels = Annotated[Path, typer.Option("--qrels", help="Judgements: a BEIR qrels/SPLIT.tsv or a TREC file.")]
-UnseenIn = Annotated[
-    str | None,
-    typer.Option(
-        "--unseen",
+
+class ReportOptions(StrictModel):
+    """Where a report goes."""
+
+    json_file: Path | None = option(
+        None, "Write the report as JSON; `-` is standard output.", flag="--json", metavar="FILE"
+    )
+
+
+class MarkdownOptions(ReportOptions):
+    """Where a report goes that can be a page as well."""
+
+    markdown_file: Path | None = option(
+        None, "Write the report as Markdown; `-` is standard output.", flag="--markdown", metavar="FILE"
+    )
+
+
+class RelevanceOptions(StrictModel):
+    """What counts as relevant."""
+
+    rel: int = option(1, "Lowest relevant grade, for RR, R, P, Success and their like.")
+
+
+class MeasureOptions(RelevanceOptions):
+    """What to measure."""
+
+    measures: tuple[str, ...] = option(
+        DEFAULT_MEASURES,
+        "Measures as ir-measures spells them, NCG@k, ERR@k, or `papers`; in one string or several times.",
+    )
+
+
+class QueryOptions(ReportOptions):
+    """What to say of queries beside their mean."""
+
+    unseen: str | None = option(
+        None,
+        "Report apart the queries none of whose relevant documents is relevant to a query of SPLIT.",
         metavar="SPLIT",
-        help="Report apart the queries none of whose relevant documents is relevant to a query of SPLIT.",
-    ),
-]
-PerQuery = Annotated[bool, typer.Option("--per-query", help="Add each query's values to the JSON.")]
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="Write the report as JSON; `-` is standard output.")
-]
-MarkdownFile = Annotated[
-    Path | None, typer.Option("--markdown", help="Write the report as Markdown; `-` is standard output.")
-]
+    )
+    per_query: bool = option(False, "Add each query's values to the JSON.")
 
 
-@contextmanager
-def guarded() -> Iterator[None]:
-    """What GLOW raises on purpose becomes one line on standard error and exit code 2."""
-    try:
-        yield
-    except GlowError as error:
-        errors.print(f"[red]error[/red] ({error.code}):", end=" ")
-        errors.print(str(error), markup=False)
-        raise typer.Exit(2) from error
+class QrelsOptions(StrictModel):
+    """Judgements in a file."""
 
-
-def guard(work: Callable[[], None]) -> None:
-    """Runs a command under `guarded`."""
-    with guarded():
-        work()
+    qrels: Path = option(..., "Judgements: a BEIR qrels/SPLIT.tsv or a TREC file.", metavar="FILE")
 
 
 def check_per_query(per_query: bool, json_file: Path | None) -> None:
@@ -102,10 +102,7 @@ def emit(
         raise ConfigError("standard output takes one report: give --json or --markdown a file")
     for path, body in outputs:
         if str(path) != "-":
-            try:
-                path.write_text(body, encoding="utf-8")
-            except OSError as error:
-                raise InputError(f"cannot write {path}: {error.strerror}") from error
+            write_text(path, body)
     if shown:
         sys.stdout.write(shown[0])
         return

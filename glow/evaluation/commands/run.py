@@ -1,31 +1,26 @@
-"""`python -m glow.evaluation run`: search the judged queries with one retriever, and measure what comes."""
+"""`glow evaluate`: search the judged queries with one retriever, and measure what comes."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from glow.artifact import default_model
+from glow.commands import command, option
 from glow.errors import ConfigError, InputError
 from glow.evaluation.commands.options import (
     TOP_K,
-    JsonFile,
-    Measures,
-    PerQuery,
-    Rel,
-    UnseenIn,
+    MeasureOptions,
+    QueryOptions,
     check_per_query,
     emit,
     errors,
-    guard,
     sibling_split,
     unseen_part,
 )
-from glow.evaluation.measures import DEFAULT_MEASURES, check_measures, evaluate, measure_names
+from glow.evaluation.measures import check_measures, evaluate, measure_names
 from glow.evaluation.report import Report, report_table, reports_json
 from glow.evaluation.retrieval import DenseOptions, Retriever, RetrieverKind, open_retriever
 from glow.evaluation.runs import write_run
@@ -51,52 +46,53 @@ class _Plan:
     run_file: Path | None
 
 
-def run_command(
-    data: Annotated[list[Path], typer.Option(help="BEIR folder; may be given several times.")],
-    split: Annotated[
-        list[str], typer.Option(help="Judgements, qrels/SPLIT.tsv; may be given several times.")
-    ],
-    model: Annotated[
-        Path | None, typer.Option(help="Model folder; default: the one that models/DEFAULT names.")
-    ] = None,
-    retriever: Annotated[RetrieverKind, typer.Option(help="What searches.")] = "dense",
-    measures: Measures = list(DEFAULT_MEASURES),  # noqa: B006 - typer copies it and shows it in --help
-    rel: Rel = 1,
-    top_k: Annotated[
-        int, typer.Option(min=1, help="Hits kept for each query; hybrid fuses at least 100.")
-    ] = TOP_K,
-    term_stats: Annotated[
-        TermStats, typer.Option(help="Documents that idf comes from: the corpus, the model's own, or both.")
-    ] = "corpus",
-    device: Annotated[Device, typer.Option(help="Where to encode and search.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=0, help="Threads of one encoding; 0 takes all cores.")] = 0,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder that keeps document vectors between runs.")
-    ] = None,
-    unseen: UnseenIn = None,
-    run_file: Annotated[
-        Path | None,
-        typer.Option("--run", help="Write the hits as a TREC run; for one data folder and split."),
-    ] = None,
-    per_query: PerQuery = False,
-    json_file: JsonFile = None,
-) -> None:
-    """Measure one retriever over the judged queries of one or more splits; each corpus is encoded once."""
+class RunOptions(QueryOptions, MeasureOptions):
+    """What to search, by what, and how to measure it."""
 
-    def work() -> None:
-        names = measure_names(measures)
-        check_measures(names, rel, top_k)
-        check_per_query(per_query, json_file)
-        tasks = _find_all(data, split, unseen)
-        if run_file is not None and sum(len(found) for _, found in tasks) > 1:
-            raise ConfigError("--run holds one run: give it with one --data and one --split")
-        opened = None if retriever == "lexical" else Model.open(model or default_model())
-        dense = DenseOptions(term_stats, device, threads or os.cpu_count() or 1, cache)
-        plan = _Plan(opened, tasks, retriever, dense, names, rel, top_k, unseen, run_file)
-        reports = [report for folder, found in tasks for report in _measure(plan, folder, found)]
-        emit([report_table(reports)], json_file, reports_json(reports, per_query=per_query))
+    data: tuple[Path, ...] = option(..., "BEIR folder; may be given several times.", metavar="DIR")
+    split: tuple[str, ...] = option(..., "Judgements, qrels/SPLIT.tsv; may be given several times.")
+    model: Path | None = option(
+        None, "Model folder; default: the one that models/DEFAULT names.", metavar="DIR"
+    )
+    retriever: RetrieverKind = option("dense", "What searches.")
+    top_k: int = option(TOP_K, "Hits kept for each query; hybrid fuses at least 100.", ge=1)
+    term_stats: TermStats = option(
+        "corpus", "Documents that idf comes from: the corpus, the model's own, or both."
+    )
+    device: Device = option("cpu", "Where to encode and search.")
+    threads: int = option(0, "Threads of one encoding; 0 takes all cores.", ge=0)
+    cache: Path | None = option(None, "Folder that keeps document vectors between runs.", metavar="DIR")
+    run_file: Path | None = option(
+        None, "Write the hits as a TREC run; for one data folder and split.", flag="--run", metavar="FILE"
+    )
 
-    guard(work)
+
+@command(RunOptions)
+def run_command(options: RunOptions) -> None:
+    """Measures one retriever over the judged queries of one or more splits; each corpus is encoded once."""
+    names = measure_names(options.measures)
+    check_measures(names, options.rel, options.top_k)
+    check_per_query(options.per_query, options.json_file)
+    tasks = _find_all(options.data, options.split, options.unseen)
+    if options.run_file is not None and sum(len(some) for _, some in tasks) > 1:
+        raise ConfigError("--run holds one run: give it with one --data and one --split")
+    model = None if options.retriever == "lexical" else Model.open(options.model or default_model())
+    dense = DenseOptions(
+        options.term_stats, options.device, options.threads or os.cpu_count() or 1, options.cache
+    )
+    plan = _Plan(
+        model,
+        tasks,
+        options.retriever,
+        dense,
+        names,
+        options.rel,
+        options.top_k,
+        options.unseen,
+        options.run_file,
+    )
+    reports = [report for folder, some in tasks for report in _measure(plan, folder, some)]
+    emit([report_table(reports)], options.json_file, reports_json(reports, per_query=options.per_query))
 
 
 def _find_all(

@@ -1,88 +1,79 @@
-"""`python -m glow.evaluation {measure,fuse}`: what is done with TREC run files, whoever made them."""
+"""`glow measure` and `glow fuse`: what is done with TREC run files, whoever made them."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from glow.commands import command, option
 from glow.errors import ConfigError, InputError
 from glow.evaluation.commands.options import (
     TOP_K,
-    JsonFile,
-    Measures,
-    PerQuery,
-    Qrels,
-    Rel,
-    UnseenIn,
+    MeasureOptions,
+    QrelsOptions,
+    QueryOptions,
     check_per_query,
     emit,
     errors,
-    guard,
     read_runs,
     run_labels,
     sibling_split,
     unseen_part,
 )
 from glow.evaluation.judgements import read_judgements
-from glow.evaluation.measures import DEFAULT_MEASURES, check_measures, evaluate, measure_names
+from glow.evaluation.measures import check_measures, evaluate, measure_names
 from glow.evaluation.report import Report, report_table, reports_json
 from glow.evaluation.runs import read_run, write_run
+from glow.options import StrictModel
 from glow.search import RRF_K, fuse
 
 __all__ = ["fuse_command", "measure_command"]
 
 
-def measure_command(
-    runs: Annotated[list[Path], typer.Argument(help="TREC run files.")],
-    qrels: Qrels,
-    measures: Measures = list(DEFAULT_MEASURES),  # noqa: B006 - typer copies it and shows it in --help
-    rel: Rel = 1,
-    unseen: UnseenIn = None,
-    per_query: PerQuery = False,
-    json_file: JsonFile = None,
-) -> None:
-    """Measure TREC run files; the queries are those that the judgements name."""
+class MeasureRunsOptions(QueryOptions, MeasureOptions, QrelsOptions):
+    """Which runs to measure."""
 
-    def work() -> None:
-        names = measure_names(measures)
-        check_measures(names, rel)
-        check_per_query(per_query, json_file)
-        judgements = read_judgements(qrels)
-        shown = None if unseen is None else sibling_split(qrels, unseen)
-        reports = []
-        for label, run in zip(run_labels(runs), read_runs(runs, judgements, qrels.name), strict=True):
-            evaluation = evaluate(run, judgements, names, rel)
-            part = None
-            if unseen is not None and shown is not None:
-                part = unseen_part(evaluation, judgements, unseen, shown, rel)
-            # How deep the file goes tells which cut-offs can be believed.
-            options = {"rel": rel, "depth": max(len(hits) for hits in run.values())}
-            about = {"run": label, "qrels": qrels.name}
-            reports.append(Report(about, label, evaluation, options, part))
-        emit([report_table(reports)], json_file, reports_json(reports, per_query=per_query))
-
-    guard(work)
+    runs: tuple[Path, ...] = option(..., "TREC run files.", is_argument=True, metavar="RUN...")
 
 
-def fuse_command(
-    runs: Annotated[list[Path], typer.Argument(help="TREC run files, two or more.")],
-    out: Annotated[Path, typer.Option(help="TREC run file to write.")],
-    k: Annotated[int, typer.Option("--k", min=0, help="Constant of 1 / (k + rank).")] = RRF_K,
-    top_k: Annotated[
-        int, typer.Option(min=1, help="Hits of each run that are fused, and hits that are kept.")
-    ] = TOP_K,
-) -> None:
-    """Fuse TREC run files by reciprocal ranks into one."""
+class FuseOptions(StrictModel):
+    """Which runs to fuse, and how."""
 
-    def work() -> None:
-        if len(runs) < 2:
-            raise ConfigError(f"fusion needs two runs or more, found {len(runs)}")
-        read = [read_run(path) for path in runs]
-        for path, run in zip(runs[1:], read[1:], strict=True):
-            if not run.keys() & read[0].keys():
-                raise InputError(f"{path.name} and {runs[0].name} answer no query in common")
-        fused = fuse(read, top_k, k)
-        write_run(out, fused, f"rrf-{k}")
-        errors.print(f"{len(fused)} queries in {out}", markup=False)
+    runs: tuple[Path, ...] = option(..., "TREC run files, two or more.", is_argument=True, metavar="RUN...")
+    out: Path = option(..., "TREC run file to write.", metavar="FILE")
+    k: int = option(RRF_K, "Constant of 1 / (k + rank).", ge=0)
+    top_k: int = option(TOP_K, "Hits of each run that are fused, and hits that are kept.", ge=1)
 
-    guard(work)
+
+@command(MeasureRunsOptions)
+def measure_command(options: MeasureRunsOptions) -> None:
+    """Measures TREC run files; the queries are those that the judgements name."""
+    names, rel, unseen = measure_names(options.measures), options.rel, options.unseen
+    check_measures(names, rel)
+    check_per_query(options.per_query, options.json_file)
+    judgements = read_judgements(options.qrels)
+    shown = None if unseen is None else sibling_split(options.qrels, unseen)
+    reports = []
+    runs = read_runs(options.runs, judgements, options.qrels.name)
+    for label, run in zip(run_labels(options.runs), runs, strict=True):
+        evaluation = evaluate(run, judgements, names, rel)
+        part = None
+        if unseen is not None and shown is not None:
+            part = unseen_part(evaluation, judgements, unseen, shown, rel)
+        # How deep the file goes tells which cut-offs can be believed.
+        figures = {"rel": rel, "depth": max(len(hits) for hits in run.values())}
+        about = {"run": label, "qrels": options.qrels.name}
+        reports.append(Report(about, label, evaluation, figures, part))
+    emit([report_table(reports)], options.json_file, reports_json(reports, per_query=options.per_query))
+
+
+@command(FuseOptions)
+def fuse_command(options: FuseOptions) -> None:
+    """Fuses TREC run files by reciprocal ranks into one."""
+    paths = options.runs
+    if len(paths) < 2:
+        raise ConfigError(f"fusion needs two runs or more, found {len(paths)}")
+    runs = [read_run(path) for path in paths]
+    for path, run in zip(paths[1:], runs[1:], strict=True):
+        if not run.keys() & runs[0].keys():
+            raise InputError(f"{path.name} and {paths[0].name} answer no query in common")
+    fused = fuse(runs, options.top_k, options.k)
+    write_run(options.out, fused, f"rrf-{options.k}")
+    errors.print(f"{len(fused)} queries in {options.out}", markup=False)

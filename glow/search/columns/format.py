@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from glow.schema import StrictModel
+from glow.options import StrictModel
 from glow.search.columns.metadata import ValueType
 
 __all__ = [

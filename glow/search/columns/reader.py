@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from pydantic import ValidationError
 
 from glow.errors import FormatError, MismatchError
-from glow.schema import describe
+from glow.options import describe
 from glow.search.arrays import map_array, map_bytes
 from glow.search.columns.format import (
     COLUMNS_FOLDER,

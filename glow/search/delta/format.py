@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from glow.errors import FormatError, MismatchError
-from glow.schema import StrictModel, describe
+from glow.options import StrictModel, describe
 from glow.search.arrays import map_array
 
 __all__ = [

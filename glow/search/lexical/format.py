@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from glow.errors import FormatError
-from glow.schema import StrictModel, describe
+from glow.options import StrictModel, describe
 from glow.search.lexical.vocabulary import VOCABULARY_FILES
 
 __all__ = [

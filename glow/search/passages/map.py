@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from glow.errors import FormatError
+from glow.options import StrictModel, describe
 from glow.records import Document
-from glow.schema import StrictModel, describe
 from glow.search.arrays import map_array
 from glow.search.row_mask import RowMask
 from glow.text import body_text

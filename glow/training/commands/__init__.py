@@ -1,8 +1,1 @@
-"""The commands of training."""
-
-from glow.training.commands.data import mine_command, synthesise_command
-
-__all__ = [
-    "mine_command",
-    "synthesise_command",
-]
+"""The commands of training, a file for each family; `glow.commands.verbs` names them."""

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from glow.artifact import default_model
-from glow.evaluation import guarded
+from glow.commands import command, option
+from glow.options import StrictModel
 from glow.runtime import Device
 from glow.schema import FieldSchema
 from glow.training.data import read_collection
@@ -22,92 +22,102 @@ from glow.training.encode import EncodedCorpus, EncodeOptions, Precision, open_s
 from glow.training.negatives import Choose, MiningOptions, MiningRetriever, mine, write_negatives
 from glow.training.synthesis import KINDS, SynthesisOptions, synthesise
 
-__all__ = ["mine_command", "synthesise_command"]
+__all__ = ["MineOptions", "SynthesiseOptions", "mine_command", "synthesise_command"]
 
 _DEFAULTS = SynthesisOptions()
 
-ModelOption = Annotated[
-    Path | None,
-    typer.Option(help="Model or checkpoint folder; default: the one that models/DEFAULT names."),
-]
-DeviceOption = Annotated[Device, typer.Option(help="Where to encode.")]
-PrecisionOption = Annotated[Precision, typer.Option(help="Of a checkpoint's towers; a model has its own.")]
-ThreadsOption = Annotated[int, typer.Option(min=0, help="CPU threads; 0 takes all cores.")]
+
+class EncodingOptions(StrictModel):
+    """What encodes, and where."""
+
+    model: Path | None = option(
+        None, "Model or checkpoint folder; default: the one that models/DEFAULT names.", metavar="DIR"
+    )
+    fields: str = option("glow-default", "Schema preset that names the text fields.")
+    device: Device = option("cpu", "Where to encode.")
+    precision: Precision = option("bf16", "Of a checkpoint's towers; a model has its own.")
+    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+
+    def encoding(self) -> EncodeOptions:
+        """How texts are encoded; torch takes as many threads from now on."""
+        threads = self.threads or os.cpu_count() or 1
+        torch.set_num_threads(threads)
+        return EncodeOptions(self.device, threads, self.precision)
 
 
-def mine_command(
-    data: Annotated[Path, typer.Option(help="BEIR-style folder.")],
-    out: Annotated[Path, typer.Option(help="JSON lines file to write.")],
-    split: Annotated[str, typer.Option(help="Split of the judgements.")] = "train",
-    model: ModelOption = None,
-    retriever: Annotated[MiningRetriever, typer.Option(help="What searches.")] = "dense",
-    first: Annotated[int, typer.Option("--from", min=1, help="First rank to mine, from 1.")] = 10,
-    last: Annotated[int, typer.Option("--to", min=1, help="Last rank to mine.")] = 100,
-    count: Annotated[int, typer.Option(min=1, help="Most negatives a query.")] = 8,
-    margin: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=1.0, help="Share of the best positive's score to stay below; 0 turns it off."
-        ),
-    ] = 0.95,
-    choose: Annotated[Choose, typer.Option(help="Which of those that pass.")] = "random",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice.")] = 0,
-    fields: Annotated[str, typer.Option(help="Schema preset that names the text fields.")] = "glow-default",
-    device: DeviceOption = "cpu",
-    precision: PrecisionOption = "bf16",
-    threads: ThreadsOption = 0,
-) -> None:
-    """Find hard negatives: documents that rank high for a judged query and are not judged relevant.
+class MineOptions(EncodingOptions):
+    """Which documents are hard negatives."""
+
+    data: Path = option(..., "BEIR-style folder.", metavar="DIR")
+    out: Path = option(..., "JSON lines file to write.", metavar="FILE")
+    split: str = option("train", "Split of the judgements.")
+    retriever: MiningRetriever = option("dense", "What searches.")
+    first: int = option(10, "First rank to mine, from 1.", flag="--from", ge=1)
+    last: int = option(100, "Last rank to mine.", flag="--to", ge=1)
+    count: int = option(8, "Most negatives a query.", ge=1)
+    margin: float = option(
+        0.95, "Share of the best positive's score to stay below; 0 turns it off.", ge=0.0, le=1.0
+    )
+    choose: Choose = option("random", "Which of those that pass.")
+    seed: int = option(0, "Seed of the choice.", ge=0)
+
+
+class SynthesiseOptions(EncodingOptions):
+    """Which pairs to make of documents alone."""
+
+    corpus: Path = option(..., "JSON lines of documents.", metavar="FILE")
+    out: Path = option(..., "Data folder to write.", metavar="DIR")
+    round_trip: int = option(
+        _DEFAULTS.round_trip, "Last rank at which a query must find its document; 0 keeps all.", ge=0
+    )
+    max_queries: int = option(_DEFAULTS.max_queries, "Most queries a document.", ge=1)
+    drop: float = option(
+        _DEFAULTS.drop, "How often a query's source is left out of its document's copy.", ge=0.0, le=1.0
+    )
+    kinds: str = option(",".join(KINDS), "Kinds of queries to make, by commas.")
+    seed: int = option(0, "Seed of every choice.", ge=0)
+
+
+@command(MineOptions)
+def mine_command(options: MineOptions) -> None:
+    """Finds hard negatives: documents that rank high for a judged query and are not judged relevant.
 
     BM25 alone (`--retriever lexical`) opens a model only where `--model` names one, for the margin.
     """
-    with guarded(), _progress() as show:
-        options = MiningOptions(retriever, first, last, count, margin, choose, seed)
-        schema = FieldSchema.preset(fields)
-        collection = read_collection(data, split, schema)
+    with _progress() as show:
+        mining = MiningOptions(
+            options.retriever,
+            options.first,
+            options.last,
+            options.count,
+            options.margin,
+            options.choose,
+            options.seed,
+        )
+        schema = FieldSchema.preset(options.fields)
+        collection = read_collection(options.data, options.split, schema)
         dense = None
-        if model is not None or retriever != "lexical":
-            source = open_source(model or default_model(), _encoding(device, precision, threads))
+        if options.model is not None or options.retriever != "lexical":
+            source = open_source(options.model or default_model(), options.encoding())
             dense = EncodedCorpus(source, collection.documents, show("encoding documents"))
-        header, lines, figures = mine(collection, split, schema, options, dense, show("mining"))
-        write_negatives(out, header, lines)
-    _say({"file": str(out), **figures})
+        header, lines, figures = mine(collection, options.split, schema, mining, dense, show("mining"))
+        write_negatives(options.out, header, lines)
+    _say({"file": str(options.out), **figures})
 
 
-def synthesise_command(
-    corpus: Annotated[Path, typer.Option(help="JSON lines of documents.")],
-    out: Annotated[Path, typer.Option(help="Data folder to write.")],
-    model: ModelOption = None,
-    round_trip: Annotated[
-        int, typer.Option(min=0, help="Last rank at which a query must find its document; 0 keeps all.")
-    ] = _DEFAULTS.round_trip,
-    max_queries: Annotated[int, typer.Option(min=1, help="Most queries a document.")] = _DEFAULTS.max_queries,
-    drop: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="How often a query's source is left out of its document's copy."),
-    ] = _DEFAULTS.drop,
-    kinds: Annotated[str, typer.Option(help="Kinds of queries to make, by commas.")] = ",".join(KINDS),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every choice.")] = 0,
-    fields: Annotated[str, typer.Option(help="Schema preset that names the text fields.")] = "glow-default",
-    device: DeviceOption = "cpu",
-    precision: PrecisionOption = "bf16",
-    threads: ThreadsOption = 0,
-) -> None:
-    """Make training pairs from documents alone, filtered by searching for them."""
-    with guarded(), _progress() as show:
-        wanted = tuple(kind.strip() for kind in kinds.split(",") if kind.strip())
-        options = SynthesisOptions(max_queries, drop, round_trip, seed, wanted)
-        searcher = (model or default_model()) if round_trip else None
-        encode = _encoding(device, precision, threads)
-        schema = FieldSchema.preset(fields)
-        report = synthesise(corpus, out, schema, options, searcher, encode, show("encoding documents"))
-    _say({"folder": str(out), **report})
-
-
-def _encoding(device: Device, precision: Precision, threads: int) -> EncodeOptions:
-    threads = threads or os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    return EncodeOptions(device, threads, precision)
+@command(SynthesiseOptions)
+def synthesise_command(options: SynthesiseOptions) -> None:
+    """Makes training pairs from documents alone, filtered by searching for them."""
+    with _progress() as show:
+        kinds = tuple(kind.strip() for kind in options.kinds.split(",") if kind.strip())
+        making = SynthesisOptions(options.max_queries, options.drop, options.round_trip, options.seed, kinds)
+        searcher = (options.model or default_model()) if options.round_trip else None
+        encode = options.encoding()
+        schema = FieldSchema.preset(options.fields)
+        report = synthesise(
+            options.corpus, options.out, schema, making, searcher, encode, show("encoding documents")
+        )
+    _say({"folder": str(options.out), **report})
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from glow.collection import parse_object
 from glow.errors import FormatError, InputError, MismatchError, RecordError
+from glow.options import StrictModel, describe
 from glow.records import Document
-from glow.schema import StrictModel, describe
 from glow.training.data import Collection
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Reasons as tables in a terminal, and as JSON in the shape of `POST /search`."""
+"""Explanations as tables in a terminal, and as JSON in the shape of `POST /search`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,13 +1,16 @@
 """What an answer shows of a search: the query as it was read, hits, facets, and what was asked for beside."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from glow.records import Document
 from glow.runtime import Explanation
+from glow.schema import FieldSchema
 from glow.search import FacetCounts, FoundPassage, Index
-from glow_service.api.documents import index_body, list_fields, shown_fields
-from glow_service.search import Explanations, FoundDocument, SearchAnswer, SearchCall
+from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall
+from glow_service.search.explanations import Explanations
 
-__all__ = ["result_body"]
+__all__ = ["index_body", "list_fields", "result_body", "shown_fields"]
 
 SCORE_DIGITS = 6
 WEIGHT_DIGITS = 4
@@ -119,3 +122,31 @@ def _facet(counts: FacetCounts) -> dict[str, Any]:
 
 def _short(value: float) -> float:
     return round(value, WEIGHT_DIGITS)
+
+
+def index_body(index: Index) -> dict[str, str]:
+    """Which index answered."""
+    return {"version": index.version, "model": index.model}
+
+
+def list_fields(schema: FieldSchema) -> frozenset[str]:
+    """Names of the fields that are shown as lists whatever they hold: those with a limit on their values."""
+    return frozenset(spec.name for spec in schema.fields if spec.max_values not in (None, 1))
+
+
+def shown_fields(
+    document: Document, names: Iterable[str], lists: frozenset[str]
+) -> dict[str, str | tuple[str, ...]]:
+    """A document's fields as an answer shows them; an empty one is left out.
+
+    Args:
+        document: as the store has it.
+        names: which fields.
+        lists: fields that are always lists; another is a string, or a list where it has several values.
+    """
+    shown: dict[str, Any] = {}
+    for name in names:
+        values = document.fields.get(name)
+        if values:
+            shown[name] = values if name in lists or len(values) > 1 else values[0]
+    return shown

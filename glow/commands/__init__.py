@@ -1,0 +1,46 @@
+"""The one layer under every command: options, how a command ends, and how far it is. Rooms define the verbs."""
+
+from glow.commands.command import IndexRootOptions, JsonOptions, command, room_app
+from glow.commands.options import (
+    OptionRow,
+    describe_faults,
+    option,
+    plain,
+    read_options,
+    rows_of,
+    with_parameters,
+)
+from glow.commands.outcome import (
+    all_cores,
+    fail,
+    reporting,
+    say,
+    say_error,
+    write_report,
+    write_text,
+)
+from glow.commands.progress import Advance, progress, write_line
+
+__all__ = [
+    "Advance",
+    "IndexRootOptions",
+    "JsonOptions",
+    "OptionRow",
+    "all_cores",
+    "command",
+    "describe_faults",
+    "fail",
+    "option",
+    "plain",
+    "progress",
+    "read_options",
+    "reporting",
+    "room_app",
+    "rows_of",
+    "say",
+    "say_error",
+    "with_parameters",
+    "write_line",
+    "write_report",
+    "write_text",
+]

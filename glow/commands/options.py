@@ -1,0 +1,217 @@
+"""A command's options as one frozen model: limits, defaults and descriptions, from which flags and documentation are made.
+
+A field `max_rejects` is the flag `--max-rejects`, unless `option` names it otherwise; a model may also be read from
+environment variables (the service's settings are).
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import annotated_types
+import typer
+from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+
+from glow.errors import ConfigError
+
+__all__ = [
+    "OptionRow",
+    "describe_faults",
+    "option",
+    "parameters_of",
+    "plain",
+    "read_options",
+    "rows_of",
+    "with_parameters",
+]
+
+O = TypeVar("O", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRow:
+    """One option of a command, or one setting of the service.
+
+    Attributes:
+        name: field of the model.
+        flag: command-line flag; a boolean that is on by default has `--no-…` beside it. "" for an argument.
+        env: environment variable; "" where there is none.
+        default: value in its own type; None where the option is required or may be left out.
+        unit: unit of the value, "" where it has none.
+        help: one sentence.
+        annotation: the value's type.
+        metavar: what stands for the value in the help; "" for its type.
+        is_required: whether it must be given.
+        low, high: bounds of a number; None for none.
+    """
+
+    name: str
+    flag: str
+    env: str
+    default: Any
+    unit: str
+    help: str
+    annotation: Any
+    metavar: str
+    is_required: bool
+    low: float | None
+    high: float | None
+
+
+def option(
+    default: Any,
+    description: str,
+    *,
+    flag: str = "",
+    unit: str = "",
+    metavar: str = "",
+    is_argument: bool = False,
+    **limits: Any,
+) -> Any:
+    """A field of an options model.
+
+    Args:
+        default: `...` where the option must be given.
+        description: one sentence, for help and documentation.
+        flag: where it differs from the field's name.
+        unit: of the value.
+        metavar: what stands for the value in the help.
+        is_argument: given by its place instead of a flag.
+        **limits: as for pydantic's `Field`: `ge`, `le` and their like.
+    """
+    extra = {"flag": flag, "unit": unit, "metavar": metavar, "is_argument": is_argument}
+    return Field(default, description=description, json_schema_extra=extra, **limits)
+
+
+def rows_of(model: type[BaseModel], env_prefix: str = "") -> tuple[OptionRow, ...]:
+    """Every option of a model: its own in their order, then those of the models that it extends.
+
+    Args:
+        model: whose fields were made by `option`.
+        env_prefix: of the environment variables; "" for none.
+    """
+    names = [
+        name
+        for kind in model.__mro__
+        for name in getattr(kind, "__annotations__", {})
+        if name in model.model_fields
+    ]
+    return tuple(_row(name, model.model_fields[name], env_prefix) for name in dict.fromkeys(names))
+
+
+def _row(name: str, field: FieldInfo, env_prefix: str) -> OptionRow:
+    extra = field.json_schema_extra
+    more: dict[str, Any] = dict(extra) if isinstance(extra, dict) else {}
+    bounds = {type(item): item for item in field.metadata}
+    low, high = bounds.get(annotated_types.Ge), bounds.get(annotated_types.Le)
+    flag = "" if more.get("is_argument") else more.get("flag") or "--" + name.replace("_", "-")
+    return OptionRow(
+        name=name,
+        flag=flag,
+        env=env_prefix + name.upper() if env_prefix else "",
+        default=None if field.is_required() else field.get_default(call_default_factory=True),
+        unit=more.get("unit", ""),
+        help=str(field.description),
+        annotation=field.annotation,
+        metavar=more.get("metavar", ""),
+        is_required=field.is_required(),
+        low=None if low is None else low.ge,
+        high=None if high is None else high.le,
+    )
+
+
+def parameters_of(rows: tuple[OptionRow, ...]) -> list[inspect.Parameter]:
+    """The rows as parameters of a function that typer makes a command of."""
+    return [_parameter(row) for row in rows]
+
+
+def _parameter(row: OptionRow) -> inspect.Parameter:
+    text = f"{row.help} [{row.unit}]" if row.unit else row.help
+    kind, default = _for_shell(row)
+    is_number = kind in (int, float) or set(get_args(kind)) & {int, float}
+    more: dict[str, Any] = {
+        "help": text,
+        "metavar": row.metavar or ("DIR" if row.name.endswith("root") else None),
+    }
+    if is_number:
+        more |= {"min": row.low, "max": row.high}
+    if row.default is None or row.default in ({}, ()):
+        more["show_default"] = False
+    if row.flag:
+        pair = f"{row.flag}/--no-{row.flag[2:]}" if kind is bool and (row.default or row.env) else row.flag
+        marker = typer.Option(pair, envvar=row.env or None, **more)
+    else:
+        marker = typer.Argument(**more)
+    value = inspect.Parameter.empty if row.is_required else default
+    return inspect.Parameter(
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=Annotated[kind, marker]
+    )
+
+
+def _for_shell(row: OptionRow) -> tuple[Any, Any]:
+    """Type and default as a shell has them, which knows text, and lists of it."""
+    kind, default = row.annotation, row.default
+    if isinstance(default, SecretStr):
+        return str, default.get_secret_value()
+    if _is_union(kind) and all(get_origin(item) is Literal for item in get_args(kind)):
+        return Literal[tuple(value for item in get_args(kind) for value in get_args(item))], default
+    inner = [item for item in get_args(kind) if item is not type(None)] if _is_union(kind) else [kind]
+    if len(inner) == 1 and (get_origin(inner[0]) or inner[0]) in (dict, tuple, list):
+        item = str if get_origin(inner[0]) is dict else get_args(inner[0])[0]
+        values = None if not default else list(default)
+        return list[item] if row.is_required else list[item] | None, values  # type: ignore[valid-type]
+    return kind, default
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType)
+
+
+def read_options(model: type[O], values: dict[str, Any]) -> O:
+    """Options from the values of a command line; what was left out has its default.
+
+    Raises:
+        ConfigError: if one or more are not valid; every fault is named.
+    """
+    try:
+        return model.model_validate({name: value for name, value in values.items() if value is not None})
+    except ValidationError as error:
+        raise ConfigError(describe_faults(error, rows_of(model))) from error
+
+
+def describe_faults(error: ValidationError, rows: tuple[OptionRow, ...]) -> str:
+    """All faults in the words of a person at a shell: flag, variable, what was expected and found."""
+    names = {row.name: _names(row) for row in rows}
+    faults = error.errors(include_url=False)
+    return "; ".join(
+        names.get(str(fault["loc"][0]) if fault["loc"] else "", "")
+        + (fault["msg"] if fault["type"] == "missing" or not fault["loc"] else _found(fault))
+        for fault in faults
+    )
+
+
+def _names(row: OptionRow) -> str:
+    flag = row.flag or row.metavar or row.name.upper()
+    return f"{flag} ({row.env}): " if row.env else f"{flag}: "
+
+
+def _found(fault: Any) -> str:
+    return f"{fault['msg']}, found {fault['input']!r:.80}"
+
+
+def plain(value: Any) -> str:
+    """A value as an environment variable holds it."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value)
+
+
+def with_parameters(function: Callable[..., None], rows: tuple[OptionRow, ...]) -> Callable[..., None]:
+    """Gives a function of keywords the signature that typer reads flags from."""
+    parameters = parameters_of(rows)
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function

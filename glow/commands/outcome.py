@@ -1,0 +1,122 @@
+"""How every command ends: one line for an error, an exit code for its kind, a report where `--json` asks for one.
+
+Exit codes are those of the error types (`GlowError.exit_code`, docs/errors.md): 0 done; 1 a bug; 2 wrong options or input;
+3 a model or index is missing, damaged or does not fit; 4 the work failed; 5 a device or an optional package is not there;
+6 the gate refused the version; 130 and 143 interrupted.
+"""
+
+import json as json_text
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import typer
+
+from glow.errors import ConfigError, GateError, GlowError, InputError
+
+__all__ = ["STDOUT", "all_cores", "fail", "reporting", "say", "say_error", "write_report", "write_text"]
+
+STDOUT = Path("-")
+SIGNALLED = 128
+
+
+@contextmanager
+def reporting(json: Path | None = None) -> Iterator[None]:
+    """Ends a command that cannot do its work with one line on stderr and the exit code for it.
+
+    Args:
+        json: where the report of a failure goes, too; None: nowhere.
+    """
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = _handle(signal.SIGTERM, stop)
+    try:
+        _require_writable(json)
+        yield
+    except KeyboardInterrupt:
+        fail("interrupted; nothing unfinished was left behind", SIGNALLED + (received or [signal.SIGINT])[0])
+    except GlowError as error:
+        if json is not None:
+            with suppress(GlowError, OSError):  # the line below still comes
+                write_report(json, _failure(error))
+        fail(f"error ({error.code}): {error}", error.exit_code)
+    finally:
+        _handle(signal.SIGTERM, before)
+
+
+def _handle(number: int, handler: Any) -> Any:
+    """Sets a signal's handler where this thread may; tests run commands in others."""
+    try:
+        return signal.signal(number, handler)
+    except ValueError:
+        return None
+
+
+def _failure(error: GlowError) -> dict[str, Any]:
+    figures = error.figures if isinstance(error, GateError) else {}
+    return {"status": "failed", "code": error.code, "error": str(error), **figures}
+
+
+def _require_writable(path: Path | None) -> None:
+    """Refuses a report path before the work rather than after it."""
+    if path and path != STDOUT and not path.parent.is_dir():
+        raise ConfigError(f"--json {path}: there is no folder {path.parent}")
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Says on one line of stderr what went wrong, and exits."""
+    say_error(message)
+    raise typer.Exit(code)
+
+
+def say_error(message: str) -> None:
+    """One line on stderr, whatever the message holds; without markup, so that `[…]` in it is shown."""
+    sys.stderr.write(f"glow: {' '.join(message.split())}\n")
+
+
+def say(message: str) -> None:
+    """Writes what a person asked for to stdout."""
+    sys.stdout.write(message + "\n")
+
+
+def write_report(path: Path | None, values: Mapping[str, Any]) -> None:
+    """Writes a report as indented JSON where one was asked for.
+
+    Args:
+        path: the file; `-` is standard output, None nowhere.
+        values: JSON values.
+
+    Raises:
+        InputError: if the file cannot be written.
+    """
+    if path is not None:
+        write_text(path, json_text.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file that a flag names; `-` is standard output.
+
+    Raises:
+        InputError: if the file cannot be written.
+    """
+    if path == STDOUT:
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def all_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,126 @@
+"""`glow train`: the two towers, on judged pairs."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from glow.commands import JsonOptions, command, option, write_report
+from glow.nn import minilm_folder
+from glow.training.config import TrainConfig
+from glow.training.loop import TrainingDevice
+from glow.training.progress import Progress as TrainingProgress
+from glow.training.train import TrainInputs, train
+
+__all__ = ["TrainOptions", "train_command"]
+
+
+class TrainOptions(JsonOptions):
+    """What to train on, from which start, and where the result goes."""
+
+    config: Path = option(..., "TOML file with the run's options.", metavar="FILE")
+    out: Path = option(..., "Checkpoint folder to write; state and metrics go to OUT.run.", metavar="DIR")
+    data: tuple[Path, ...] = option(
+        (), "Data folder, ours or MS MARCO's files; may be given several times.", metavar="DIR"
+    )
+    synthesise: tuple[Path, ...] = option(
+        (), "JSON lines of documents to make training pairs from; may be given several times.", metavar="FILE"
+    )
+    synthesis_model: Path | None = option(
+        None, "Model that filters those pairs; default: the one models/DEFAULT names.", metavar="DIR"
+    )
+    split: str = option("train", "Split of the judgements to train on.")
+    dev: tuple[Path, ...] = option(
+        (), "Data folder whose split `dev` is watched; may be given several times.", metavar="DIR"
+    )
+    negatives: tuple[Path, ...] = option(
+        (), "File of mined hard negatives; may be given several times.", metavar="FILE"
+    )
+    init: Path | None = option(
+        None, "BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2.", metavar="DIR"
+    )
+    teacher: Path | None = option(
+        None, "BERT-layout folder to distil from; default: all-MiniLM-L6-v2.", metavar="DIR"
+    )
+    max_steps: int | None = option(None, "Overrides the configuration's bound.")
+    seed: int | None = option(None, "Overrides the configuration's seed.")
+    device: TrainingDevice = option("auto", "`auto` takes a GPU where there is one.")
+    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+
+
+@command(TrainOptions)
+def train_command(options: TrainOptions) -> None:
+    """Trains the two towers on the judged pairs of one or more folders; the same call resumes."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    config = _override(TrainConfig.load_toml(options.config), options.max_steps, options.seed)
+    inputs = TrainInputs(
+        options.data,
+        options.split,
+        options.out,
+        options.init or minilm_folder(),
+        options.teacher or minilm_folder(),
+        options.negatives,
+        options.dev,
+        options.synthesise,
+        options.synthesis_model,
+        options.device,
+    )
+    console = Console(stderr=True)
+    with _bar(console) as bar:
+        stage, show = _views(bar, console)
+        report = train(config, inputs, stage, show)
+    if not PartialState().is_main_process:
+        return
+    write_report(options.json_file, report)
+    if str(options.json_file) != "-":
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def _override(config: TrainConfig, max_steps: int | None, seed: int | None) -> TrainConfig:
+    changed = config.model_dump()
+    if max_steps is not None:
+        changed["optimiser"]["max_steps"] = max_steps
+    if seed is not None:
+        changed["seed"] = seed
+    return TrainConfig.model_validate(changed)
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]:.0f} pairs/s  {task.fields[dev]}"),
+        TimeRemainingColumn(),
+        console=console,
+    )
+
+
+def _views(
+    bar: Progress, console: Console
+) -> tuple[Callable[[str], None], Callable[[TrainingProgress], None]]:
+    """What a run tells: the name of each stage, and how far training is; lines where there is no terminal."""
+    task = bar.add_task("starting", total=None, loss=float("nan"), speed=0.0, dev="")
+
+    def stage(name: str) -> None:
+        bar.update(task, description=name)
+        if not console.is_terminal:
+            console.print(name, markup=False)
+
+    def show(state: TrainingProgress) -> None:
+        shown = "  ".join(f"{name} {value:.3f}" for name, value in state.dev.items())
+        if shown and not console.is_terminal:
+            console.print(f"step {state.step}: loss {state.loss:.4f}, dev RR@10 {shown}")
+        fields: dict[str, Any] = {"loss": state.loss, "speed": state.pairs_per_second}
+        if shown:
+            fields["dev"] = shown
+        bar.update(task, completed=state.step, total=state.steps, **fields)
+
+    return stage, show

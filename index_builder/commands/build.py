@@ -1,0 +1,79 @@
+"""The commands that make versions and look at them whole: build, verify, tune."""
+
+import sys
+from pathlib import Path
+
+from glow.artifact import IndexRoot
+from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
+from glow.errors import BuildError, InputError
+from glow.search import Index
+from glow_index_builder.building import RECALL_FLOOR, BuildResult, build
+from glow_index_builder.commands.gate import gate_words
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+from glow_index_builder.versions import TuneOptions, tune_index
+
+__all__ = ["build_command", "tune_command", "verify_command"]
+
+
+class VerifyOptions(JsonOptions, IndexRootOptions):
+    """What to verify."""
+
+    version: str | None = option(
+        None, "Version name; default: the live one.", is_argument=True, metavar="[VERSION]"
+    )
+
+
+@command(BuildOptions)
+def build_command(options: BuildOptions) -> None:
+    """Builds a version from documents, and publishes it."""
+    result = build(options, Stages(sys.stderr))
+    try:
+        write_report(options.json_file, result.report)
+    except InputError as error:
+        raise BuildError(f"version {result.version} is built, but not its report: {error}") from error
+    say(_summary(result, options.output))
+
+
+@command(VerifyOptions)
+def verify_command(options: VerifyOptions) -> None:
+    """Checks every file of a version (default: the live one) and opens it."""
+    root = IndexRoot(options.output)
+    version = options.version or root.current()
+    index = Index.open(root.folder(version))
+    write_report(options.json_file, {"status": "sound", "version": version, "counts": index.manifest.counts})
+    say(f"{version} is sound: {index.documents.count} documents, {index.dense.kind}, {index.model}")
+
+
+@command(TuneOptions)
+def tune_command(options: TuneOptions) -> None:
+    """Fits how hybrid search fuses to judged queries, and stores it with a new version of the same files."""
+    result = tune_index(options)
+    write_report(options.json_file, result.report(published=options.publish))
+    say(result.summary(published=options.publish))
+
+
+def _summary(result: BuildResult, output: Path) -> str:
+    report = result.report
+    counts, index, recall = report["counts"], report["index"], report["recall"]
+    lines = [
+        f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "
+        f"recall@{recall['depth']} {recall['recall']:.3f}, {report['seconds']['total']:.1f} s"
+    ]
+    if passages := report.get("passages"):
+        lines.append(f"{passages['count']} passages, {passages['per_document']:.1f} a document")
+    if recall["recall"] < RECALL_FLOOR:
+        lines.append(
+            f"that recall is under {RECALL_FLOOR}: it grows with ef_search (hnsw) or nprobe (ivf-*) of a search, "
+            "and --index flat has no loss"
+        )
+    if result.rejects_file:
+        faults = ", ".join(f"{count} x {fault}" for fault, count in report["rejects"].items())
+        lines.append(f"{counts['rejects']} lines rejected: {faults}; see {result.rejects_file}")
+    if gate := report.get("gate"):
+        lines += gate_words(gate)
+    if report["published"]:
+        lines.append(f"published {result.version} in {output}")
+    else:
+        lines.append(f"built {result.version}; publish it: glow publish --output {output}")
+    return "\n".join(lines)

@@ -1,0 +1,91 @@
+"""The options of the commands that change a live version: upsert, delete, compact."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import field_validator
+
+from glow.artifact import WAIT_S, default_model
+from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
+from glow.errors import ArtifactNotFoundError
+from glow_index_builder.options import rename_of
+
+__all__ = ["ChangeOptions", "CompactOptions", "DeleteOptions", "UpsertOptions"]
+
+
+class WaitOptions(JsonOptions, IndexRootOptions):
+    """For commands that wait for their turn at an index root."""
+
+    wait_s: float = option(WAIT_S, "Seconds to wait for another command on the root.", flag="--wait", ge=0.0)
+
+
+class ChangeOptions(WaitOptions):
+    """What to change, and how much of it may be wrong or too much."""
+
+    source: str = option(..., "FILE.jsonl, a folder, or - for standard input.", flag="--input")
+    max_line_bytes: int = option(1_000_000, "Longest line that is read.", ge=1)
+    max_reject_share: float = option(0.2, "Share of bad lines that is refused.", ge=0.0, le=1.0)
+    max_share: float = option(
+        0.1, "Largest delta as a share of the base, from 1,000 changes on.", flag="--max-delta-share", ge=0.0
+    )
+    max_documents: int = option(
+        20_000, "Largest delta in documents and tombstones together.", flag="--max-delta-documents", ge=1
+    )
+
+
+class UpsertOptions(ChangeOptions):
+    """Documents to add or replace."""
+
+    model: Path | None = option(
+        None, "Model that built the index; default: what models/DEFAULT names.", metavar="DIR"
+    )
+    threads: int | None = option(None, "Threads that encode; default: all cores.", ge=1)
+    rename: Mapping[str, str] = option(
+        {}, "FOUND=WANTED; default: as the index was built with.", flag="--map", metavar="FOUND=WANTED"
+    )
+
+    _read_rename = field_validator("rename", mode="before")(rename_of)
+
+    @property
+    def thread_count(self) -> int:
+        """Threads, >= 1."""
+        return self.threads or all_cores()
+
+    @property
+    def model_folder(self) -> Path:
+        """The model that encodes new documents.
+
+        Raises:
+            ArtifactNotFoundError: if none was given and there is no default one.
+        """
+        return self.model or default_model()
+
+
+class DeleteOptions(ChangeOptions):
+    """Documents to delete."""
+
+    source: str = option(..., "File of ids, one a line, or - for standard input.", flag="--input")
+
+
+class CompactOptions(WaitOptions):
+    """What to compact and how."""
+
+    model: Path | None = option(
+        None,
+        "Only for ivf-pq: model that built the index; default: what models/DEFAULT names.",
+        metavar="DIR",
+    )
+    threads: int | None = option(None, "Threads that FAISS builds with; default: all cores.", ge=1)
+
+    @property
+    def model_folder(self) -> Path | None:
+        """The model, where there is one: most indexes are compacted without."""
+        try:
+            return self.model or default_model()
+        except ArtifactNotFoundError:
+            return None
+
+    @property
+    def thread_count(self) -> int:
+        """Threads, >= 1."""
+        return self.threads or all_cores()

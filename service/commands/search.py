@@ -1,0 +1,124 @@
+"""`glow search`: one search, of an index on this machine or of a service, as ranked hits in a terminal or as JSON."""
+
+import html
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+from rich.console import Console
+from rich.text import Text
+
+from glow.artifact import IndexRoot
+from glow.client import GlowClient
+from glow.commands import command, option
+from glow.errors import QueryError
+from glow.options import StrictModel
+from glow.search import Index
+from glow_service.search import SearchSession, check_search, result_body
+from glow_service.settings import Settings
+
+__all__ = ["SearchOptions", "search_command"]
+
+KEY_VARIABLE = "GLOW_API_KEY"
+MARK = re.compile(r"(<em[^>]*>)(.*?)</em>", re.DOTALL)
+# What a terminal takes for commands must not come out of a document.
+CONTROLS = {code: " " for code in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
+SNIPPET_FIELDS = 2
+
+
+class SearchOptions(StrictModel):
+    """What to search for, where, and how to show it; one of `index_root` and `url` is given."""
+
+    text: str = option(..., "What to search for.", is_argument=True, metavar="TEXT")
+    index_root: Path | None = option(None, "Index root on this machine; its live version is searched.")
+    url: str = option(
+        "", f"Service to ask instead, such as http://127.0.0.1:8080; its key in {KEY_VARIABLE}."
+    )
+    top_k: int = option(10, "Hits to show.", ge=1, le=100)
+    retriever: Literal["auto", "dense", "lexical", "hybrid"] = option(
+        "auto", "What searches; auto is hybrid where the index holds words, else dense."
+    )
+    json_output: bool = option(False, "Write the answer as JSON, as POST /search gives it.", flag="--json")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.index_root is None) == (not self.url):
+            raise ValueError("give --index-root DIR or --url http://…, one of them")
+        return self
+
+
+@command(SearchOptions)
+def search_command(options: SearchOptions) -> None:
+    """Searches an index or a service, and prints the hits."""
+    answer = _ask_service(options) if options.url else _search_index(options)
+    if options.json_output:
+        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    else:
+        _print(answer, Console(highlight=False, soft_wrap=True))
+
+
+def _search_index(options: SearchOptions) -> Mapping[str, Any]:
+    assert options.index_root is not None  # noqa: S101 - checked with the options
+    if not options.text.strip():
+        raise QueryError("the query is empty; give some text")
+    root = IndexRoot(options.index_root)
+    index = Index.open(root.folder(root.current()))
+    retriever = options.retriever
+    if retriever == "auto":
+        retriever = "dense" if index.impacts is None else "hybrid"
+    limits = Settings(index_root=options.index_root).limits
+    checked = check_search(_body(options, retriever), limits, index)
+    session = SearchSession(index, checked.call)
+    return result_body(index, checked.call, checked.fields, session.run())
+
+
+def _ask_service(options: SearchOptions) -> Mapping[str, Any]:
+    with GlowClient(options.url, api_key=os.environ.get(KEY_VARIABLE) or None) as client:
+        retriever = options.retriever
+        if retriever == "auto":
+            retriever = "hybrid" if "hybrid" in client.info().retrievers else "dense"
+        body = _body(options, retriever)
+        query = body.pop("query")
+        return client.search(query, **body).raw
+
+
+def _body(options: SearchOptions, retriever: str) -> dict[str, Any]:
+    return {"query": options.text, "top_k": options.top_k, "retriever": retriever, "highlight": True}
+
+
+def _print(answer: Mapping[str, Any], console: Console) -> None:
+    hits = answer["hits"]
+    for hit in hits:
+        fields = hit["fields"]
+        title = _plain(fields.get("title")) or hit["id"]
+        console.print(Text.assemble(f"{hit['rank']:>3}  ", (title, "bold"), f"  {hit['score']:.4f}"))
+        console.print(Text("     " + "  ".join(filter(None, (hit["id"], _plain(fields.get("url"))))), "dim"))
+        for name, snippets in list(hit.get("highlights", {}).items())[-SNIPPET_FIELDS:]:
+            if name not in ("title", "url"):
+                console.print(Text.assemble("     ", _marked(" ".join(snippets))))
+    version = answer["index"]["version"]
+    console.print(Text(f"{len(hits)} hits of {version}" if hits else f"nothing found in {version}", "dim"))
+
+
+def _plain(value: Any) -> str:
+    text = value[0] if isinstance(value, list | tuple) else value or ""
+    return str(text).translate(CONTROLS)
+
+
+def _marked(snippet: str) -> Text:
+    """A snippet as a terminal shows it; the service's HTML holds text and <em> alone."""
+    text, end = Text(), 0
+    for match in MARK.finditer(snippet):
+        text.append(_unescaped(snippet[end : match.start()]))
+        text.append(_unescaped(match[2]), "bold cyan" if "attended" in match[1] else "bold yellow")
+        end = match.end()
+    return text.append(_unescaped(snippet[end:]))
+
+
+def _unescaped(markup: str) -> str:
+    return html.unescape(markup).translate(CONTROLS)

@@ -1,0 +1,98 @@
+"""`glow serve`: reads the settings, then serves.
+
+Exit status: 0 after SIGTERM or SIGINT, 2 for settings that are not valid, 3 when the service cannot start (artefact,
+device or port; the log says why).
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+import typer
+import uvicorn
+from pydantic import ValidationError
+from uvicorn.supervisors import Multiprocess
+
+from glow.commands import describe_faults, fail, with_parameters
+from glow.errors import ConfigError
+from glow_service.app import EXIT_CANNOT_START
+from glow_service.cache import check_redis_url
+from glow_service.protocol import BoundedProtocol
+from glow_service.settings import Settings, settings_table
+from glow_service.telemetry import configure_logging, metrics_folder
+
+__all__ = ["serve_command"]
+
+BACKLOG = 2_048
+"""Connections that may wait to be accepted."""
+_logger = logging.getLogger(__name__)
+
+
+def _serve(**values: Any) -> None:
+    """Serves the live version of an index over HTTP."""
+    try:
+        settings = Settings.model_validate(values)
+        check_redis_url(settings.redis_url.get_secret_value())
+    except ConfigError as error:
+        fail(f"settings are not valid: {error}", error.exit_code)
+    except ValidationError as error:
+        faults = describe_faults(error, settings_table())
+        fail(f"settings are not valid: {faults}", ConfigError.exit_code)
+    configure_logging(settings.log_level)
+    # Worker processes, and the app's factory in this one, read them from here.
+    os.environ.update(settings.to_environment())
+    with metrics_folder(settings.processes):
+        status = _run(settings)
+    raise typer.Exit(status)
+
+
+def _run(settings: Settings) -> int:
+    config = uvicorn.Config(
+        "glow_service.app:from_environment",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        http=BoundedProtocol,
+        workers=settings.processes,
+        timeout_keep_alive=settings.keep_alive_s,
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,
+        log_config=None,
+        access_log=False,  # ours has the request id
+        server_header=False,
+        ws="none",
+        lifespan="on",
+    )
+    listening = _listen(settings)
+    if listening is None:
+        return EXIT_CANNOT_START
+    try:
+        if settings.processes == 1:
+            # uvicorn raises SIGTERM again once it has shut down: an ordered end is exit status 0.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            uvicorn.Server(config).run(sockets=[listening])
+            return 0
+        supervisor = Multiprocess(config, sockets=[listening])
+        supervisor.run()
+        failed = any(worker.exitcode == EXIT_CANNOT_START for worker in supervisor.processes)
+        return EXIT_CANNOT_START if failed else 0
+    except KeyboardInterrupt:
+        return 0
+
+
+def _listen(settings: Settings) -> socket.socket | None:
+    """The socket that all workers share, or None, with the reason in the log, where the address is not free."""
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        place = f"{settings.host} port {settings.port}"
+        _logger.critical("cannot start: cannot listen on %s: %s", place, error.strerror or error)
+        return None
+    listening.set_inheritable(True)
+    return listening
+
+
+serve_command = with_parameters(_serve, settings_table())
