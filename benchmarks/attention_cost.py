@@ -1,6 +1,6 @@
 """What GLOW's weights cost: time of a batch against the same towers as plain BERT, which must stay within 3 %.
 
-`python benchmarks/attention_cost.py [--repeats 40] [--batch 32] [--json FILE]`
+`python -m benchmarks.attention_cost [--repeats 40] [--batch 32] [--json FILE]`
 
 Plain BERT here has no weights at all, not weights of 1, and its 1/√d lies in the projection, so that it spends
 no product on scaling either. Runs are interleaved, the order turns from round to round, and what is reported is the

@@ -1,6 +1,6 @@
 """What a build costs: documents a second and memory of each stage, with workers, and after it was killed again and again.
 
-    python benchmarks/build.py --data $DATA/medquad [--documents 20000 --documents 100000] [--workers 1 --workers 2]
+    python -m benchmarks.build --data $DATA/medquad [--documents 20000 --documents 100000] [--workers 1 --workers 2]
         [--kills 10] [--out docs/results/build.md]
 
 The documents are windows of 110 words over MedQuAD's bodies, which fill the model's budget, as many as are asked for: the
@@ -131,7 +131,7 @@ def _build(source: Path, root: Path, options: list[str], kill_after: list[float]
     """Runs a build, once for each time after which it is killed, and once to its end."""
     built = Built()
     report = root.with_suffix(".json")
-    command = [sys.executable, "-m", "index_builder", "build", "--input", str(source), "--output", str(root)]
+    command = [sys.executable, "-m", "glow", "build", "--input", str(source), "--output", str(root)]
     for limit in [*kill_after, float("inf")]:
         start = time.perf_counter()
         process = subprocess.Popen(

@@ -2,7 +2,7 @@
 
 Both see at most 128 tokens of the same documents, on all cores, in one run. Needs `pip install sentence-transformers`.
 
-    python benchmarks/builder_throughput.py --corpus $DATA/medquad/corpus.jsonl [--documents 3000]
+    python -m benchmarks.builder_throughput --corpus $DATA/medquad/corpus.jsonl [--documents 3000]
 """
 
 import json
@@ -68,7 +68,7 @@ def _shorten(model: Path, out: Path) -> None:
 
 def _build(folder: Path, sample: Path, number: int) -> float:
     """Seconds of a whole build as users run it: process start, both passes, index, verification, publish."""
-    command = [sys.executable, "-m", "index_builder", "build", "--model", str(folder / "model")]
+    command = [sys.executable, "-m", "glow", "build", "--model", str(folder / "model")]
     start = time.perf_counter()
     subprocess.run(
         [*command, "--input", str(sample), "--output", str(folder / f"index{number}")],

@@ -1,6 +1,6 @@
 """Deltas on an index of any size: seconds until 100 upserts and 900 deletes are served, and whether answers stay right.
 
-    python benchmarks/delta.py --root INDEX_ROOT [--model models/NAME] [--upserts 100] [--deletes 900] [--json FILE]
+    python -m benchmarks.delta --root INDEX_ROOT [--model models/NAME] [--upserts 100] [--deletes 900] [--json FILE]
 
 The root is copied as hard links and stays as it is; its live version is the base. Half of the upserts are new ids, half
 replace; their texts are those of documents of the index with a word more. A service follows the copy, and a change counts

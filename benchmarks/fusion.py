@@ -1,6 +1,6 @@
 """Quality of dense, lexical and hybrid search as an index serves them, side by side.
 
-python benchmarks/fusion.py --index INDEX_ROOT --data DIR --split dev [--rel 1] [--json FILE]
+python -m benchmarks.fusion --index INDEX_ROOT --data DIR --split dev [--rel 1] [--json FILE]
 
 Rankings come from the parts that the service searches, fused by the same function: by the index's own fusion (the default
 unless it was tuned) and by plain reciprocal ranks. The last lines compare the index's fusion with the better of its parts.

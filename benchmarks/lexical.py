@@ -1,6 +1,6 @@
 """Lexical retrieval beside bm25s: the same hits, and queries a second of both on one thread.
 
-OMP_NUM_THREADS=1 python benchmarks/lexical.py --index INDEX_ROOT --data DIR --split dev [--queries 500] [--json FILE]
+OMP_NUM_THREADS=1 python -m benchmarks.lexical --index INDEX_ROOT --data DIR --split dev [--queries 500] [--json FILE]
 
 bm25s (method lucene) is given the words, k1 and b of the index, and its impacts are brought to the idf of the index's
 term table, so both hold the same numbers. It answers all queries in one call of `retrieve`, without progress bar, on the

@@ -1,6 +1,6 @@
 """What passages gain on long documents and cost in a build: questions answered past the budget, and all the others.
 
-python benchmarks/passages.py --data $DATA/medquad --documents 3000 --questions 500 --json FILE
+python -m benchmarks.passages --data $DATA/medquad --documents 3000 --questions 500 --json FILE
 
 Encoding all of MedQuAD with passages takes about ten minutes of one core (69,000 vectors); a part is a sample that holds
 every document that answers one of the questions. A document is long where the model's budget leaves words of its body

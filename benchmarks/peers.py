@@ -1,10 +1,10 @@
 """What people use otherwise, over the same data and judged by the same code: BM25, TF-IDF, all-MiniLM-L6-v2.
 
-python benchmarks/peers.py --data DIR [--data DIR] --split dev --out runs/peers [--peer bm25 --peer tfidf] [--rel 2]
+python -m benchmarks.peers --data DIR [--data DIR] --split dev --out runs/peers [--peer bm25 --peer tfidf] [--rel 2]
 
 Writes OUT/DATA-SPLIT.PEER.trec for each peer and prints the measures. Fuse two of them by reciprocal ranks:
 
-python -m glow.evaluation fuse OUT/tldr-dev.bm25.trec OUT/tldr-dev.minilm.trec --out OUT/tldr-dev.fused.trec
+glow fuse OUT/tldr-dev.bm25.trec OUT/tldr-dev.minilm.trec --out OUT/tldr-dev.fused.trec
 
 BM25 is the lexical retriever of glow.evaluation. TF-IDF is scikit-learn's: words of two and more letters, English stop
 words dropped, logarithms of counts, cosine. MiniLM is the whole 6-layer encoder as sentence-transformers runs it, not

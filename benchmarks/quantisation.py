@@ -1,6 +1,6 @@
 """Precisions of the towers side by side: size, closeness to float, batch invariance, retrieval, time.
 
-python benchmarks/quantisation.py --checkpoint CKPT --data $DATA/tldr [--split dev]
+python -m benchmarks.quantisation --checkpoint CKPT --data $DATA/tldr [--split dev]
 """
 
 import json

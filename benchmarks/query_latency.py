@@ -1,6 +1,6 @@
 """One query of 12 tokens on one thread: preprocess and encode, each and together.
 
-python benchmarks/query_latency.py [--model models/NAME] [--runs 2000]
+python -m benchmarks.query_latency [--model models/NAME] [--runs 2000]
 """
 
 import json

@@ -1,6 +1,6 @@
 """What each kind of search costs beside a dense one, and that explanations cost nothing where none is asked for.
 
-OMP_NUM_THREADS=1 python benchmarks/search_cost.py --index-root INDEX_ROOT --data $DATA/tldr
+OMP_NUM_THREADS=1 python -m benchmarks.search_cost --index-root INDEX_ROOT --data $DATA/tldr
 
 Kinds take turns, query by query, in one thread of this process, from text to documents: so other work on the machine
 falls on all of them alike. The ratio is that of the medians; its interval comes from a bootstrap over queries. "Without explain graphs" is

@@ -1,6 +1,6 @@
 """What an installation of docker-compose.yml takes: disk, time and memory of a build, and memory of a replica.
 
-    python benchmarks/sizing.py --corpus $DATA/tldr/corpus.jsonl --corpus $DATA/medquad/corpus.jsonl
+    python -m benchmarks.sizing --corpus $DATA/tldr/corpus.jsonl --corpus $DATA/medquad/corpus.jsonl
 
 Builds each corpus with `docker compose run rebuild` into an empty volume, starts everything over it, and searches for
 half a minute. Needs an engine and compose; limits are those of docker-compose.yml.

@@ -1,6 +1,6 @@
 """A swap under load: failed and mixed answers, the 99th percentile during against at rest, memory after many.
 
-python benchmarks/swap.py --index-root INDEX_ROOT --data $DATA/tldr [--swaps 20] [--workers 1] [--leak]
+python -m benchmarks.swap --index-root INDEX_ROOT --data $DATA/tldr [--swaps 20] [--workers 1] [--leak]
 
 INDEX_ROOT has two versions of about the same size (the newest two are taken, or `--version` twice), best with different
 documents: every hit is looked up among those of the version that its answer names. They are linked into a root of the
@@ -233,7 +233,15 @@ def _markdown(report: dict[str, Any]) -> str:
 def _leaking(root: Path) -> ServerSpec:
     plain = our_service(root)
     settings = Settings(index_root=root, access_log=False, page=False, log_level="warning", workers=1)
-    command = [sys.executable, "-m", "uvicorn", "swap_leak:leaking", "--factory", "--port", "{port}"]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "benchmarks.swap_leak:leaking",
+        "--factory",
+        "--port",
+        "{port}",
+    ]
     return ServerSpec(
         "leaking",
         [*command, "--no-access-log", "--log-level", "warning"],

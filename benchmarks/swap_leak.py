@@ -20,7 +20,7 @@ class _Hoarding(Resources):
 
 
 def leaking() -> FastAPI:
-    """The app of `python -m service`, hoarding; uvicorn's factory."""
+    """The app of `glow serve`, hoarding; uvicorn's factory."""
     app = from_environment()
     app.state.service.resources.__class__ = _Hoarding
     return app

@@ -21,8 +21,9 @@ RUN python -m venv /build \
     && /build/bin/pip --python /opt/glow/bin/python install --no-index --no-deps /wheels/*.whl \
     && rm -rf /wheels
 COPY glow /app/glow
-COPY index_builder /app/index_builder
-COPY demo /app/demo
+COPY index_builder /app/glow_index_builder
+COPY index_builder/__main__.py /app/index_builder/
+COPY demo /app/glow_demo
 COPY docker/rebuild.sh docker/sample.sh /app/
 RUN rm -rf /app/glow/nn /app/glow/training \
     && python -m compileall -q --invalidation-mode unchecked-hash /app
@@ -51,4 +52,4 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     INDEX_ROOT=/index
 WORKDIR /app
 USER 10001:10001
-ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "index_builder"]
+ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "glow"]

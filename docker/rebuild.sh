@@ -1,15 +1,15 @@
 #!/bin/sh
 # The batch job: builds a version, has it judged where `--gate` is given, publishes it, and removes old ones.
 #
-#     rebuild.sh --input /input/documents.jsonl [--gate /input/judged] [any option of `index_builder build`]
+#     rebuild.sh --input /input/documents.jsonl [--gate /input/judged] [any option of `glow build`]
 #
 # The exit status is that of the build: 6 where the gate refused. Old versions go even then, because a job that is
 # refused every night would fill the disk; the live version and the ones to roll back to stay (docs/versions.md).
 set -u
 
 status=0
-python -m index_builder build --output "$INDEX_ROOT" \
+python -m glow build --output "$INDEX_ROOT" \
     ${BUILD_THREADS:+--threads "$BUILD_THREADS"} "$@" || status=$?
 case $status in 0 | 6) ;; *) exit "$status" ;; esac
-python -m index_builder gc --output "$INDEX_ROOT" --keep "${KEEP_VERSIONS:-3}" || exit $((status ? status : $?))
+python -m glow gc --output "$INDEX_ROOT" --keep "${KEEP_VERSIONS:-3}" || exit $((status ? status : $?))
 exit "$status"

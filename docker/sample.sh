@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds an index of the Python documentation of this image, once: an index root with a live version, whatever it holds,
-# is left alone, so that nobody's own documents are replaced. Arguments go to `index_builder build`.
+# is left alone, so that nobody's own documents are replaced. Arguments go to `glow build`.
 set -eu
 
 if [ -e "$INDEX_ROOT/CURRENT" ]; then
@@ -8,5 +8,5 @@ if [ -e "$INDEX_ROOT/CURRENT" ]; then
     exit 0
 fi
 python -m glow_demo.python_docs --out /tmp/python-docs.jsonl
-exec python -m index_builder build --input /tmp/python-docs.jsonl --output "$INDEX_ROOT" \
+exec python -m glow build --input /tmp/python-docs.jsonl --output "$INDEX_ROOT" \
     ${BUILD_THREADS:+--threads "$BUILD_THREADS"} "$@"

@@ -26,7 +26,8 @@ RUN python -m venv /build \
 RUN find /opt/glow/lib -type d -name tests -path '*/numpy/*' -prune -exec rm -rf {} + \
     && rm -rf /opt/glow/lib/python3*/site-packages/hf_xet*
 COPY glow /app/glow
-COPY service /app/service
+COPY service /app/glow_service
+COPY service/__main__.py /app/service/
 COPY docker/ready.sh /app/
 RUN rm -rf /app/glow/nn /app/glow/training /app/glow/evaluation \
     && python -m compileall -q --invalidation-mode unchecked-hash /app
@@ -57,9 +58,9 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     GLOW_PORT=8080
 WORKDIR /app
 # The official image holds no bytecode of the standard library, and a read-only one never gets it: 2 s of every start.
-RUN PYTHONDONTWRITEBYTECODE= python -c "import service.__main__, glow_service.app, multiprocessing.spawn" \
+RUN PYTHONDONTWRITEBYTECODE= python -c "import glow_service.commands.serve, glow_service.app, multiprocessing.spawn" \
     && rm -rf /tmp/*
 USER 10001:10001
 EXPOSE 8080
 HEALTHCHECK --interval=5s --timeout=6s --start-period=60s --retries=3 CMD ["bash", "/app/ready.sh"]
-ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "service"]
+ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "glow", "serve"]

@@ -4,7 +4,7 @@
 #     docker build --file docker/train.Dockerfile --tag glow-train:gpu --build-arg LOCK=train-gpu .
 #     docker run --rm --volume "$PWD/data:/data:ro" --volume "$PWD/runs:/runs" --user "$(id -u)" \
 #         glow-train train --config configs/glow-mini.toml --data /data/tldr --out /runs/mine
-#     docker run --rm --entrypoint python … glow-train -m model_export --checkpoint /runs/mine --out /runs/model
+#     docker run --rm glow-train export-model --checkpoint /runs/mine --out /runs/model
 #
 # torch for the CPU is not in the Python package index: TORCH_INDEX is where it is. LOCK=train-gpu takes it from there.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
@@ -26,7 +26,7 @@ RUN python -m venv /build \
     && /build/bin/pip --python /opt/glow/bin/python install --no-index --no-deps /wheels/*.whl \
     && rm -rf /wheels
 COPY glow /app/glow
-COPY model_export /app/model_export
+COPY model_export /app/glow_model_export
 RUN python -m compileall -q --invalidation-mode unchecked-hash /app
 COPY configs /app/configs
 COPY models /app/models
@@ -53,4 +53,4 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     HOME=/tmp
 WORKDIR /app
 USER 10001:10001
-ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "glow.training"]
+ENTRYPOINT ["/usr/bin/tini", "--", "python", "-m", "glow"]

@@ -43,7 +43,7 @@ def toy_corpus() -> Path:
 def toy_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_corpus: Path) -> Path:
     """An index root with one published version, built by the command that users run; never change it."""
     root = tmp_path_factory.mktemp("index") / "toy"
-    command = [sys.executable, "-m", "index_builder", "build", "--threads", "1"]
+    command = [sys.executable, "-m", "glow", "build", "--threads", "1"]
     files = ["--model", str(toy_model), "--input", str(toy_corpus), "--output", str(root)]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

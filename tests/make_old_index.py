@@ -16,7 +16,7 @@ from glow.artifact.manifest import FORMAT_VERSION
 from glow.search import Index, SearchParams
 from glow_index_builder.commands.app import app
 from glow_service.search.calls import SearchCall
-from glow_service.search.pipeline import search
+from glow_service.search.session import SearchSession
 
 DATA = Path(__file__).parent / "data"
 QUERIES = ("how do bees find home", "coffee beans", "owls hunt at night", "a zebra in the snow")
@@ -43,7 +43,7 @@ def answers(index: Index) -> list[dict[str, object]]:
     found = []
     for text in QUERIES:
         for retriever in ("dense", "lexical", "hybrid"):
-            hits = search(index, SearchCall(text, 5, 0, 20, SearchParams(), retriever)).hits
+            hits = SearchSession(index, SearchCall(text, 5, 0, 20, SearchParams(), retriever)).run().hits
             found.append(
                 {
                     "query": text,

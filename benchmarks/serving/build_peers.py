@@ -1,7 +1,7 @@
 """Prepares the peers, in their environment: the forms of the weights, and the indexes.
 
-PEERS/bin/python benchmarks/serving/build_peers.py weights --source DIR --out CACHE
-PEERS/bin/python benchmarks/serving/build_peers.py indexes --documents FILE --cache CACHE --out CACHE/tldr
+PEERS/bin/python -m benchmarks.serving.build_peers weights --source DIR --out CACHE
+PEERS/bin/python -m benchmarks.serving.build_peers indexes --documents FILE --cache CACHE --out CACHE/tldr
 
 `benchmarks/serving/peers.py` calls it; what lies in the cache already is kept.
 """

@@ -88,7 +88,7 @@ def _build_ours(site: Site, model: Path) -> None:
     with (site.data / "corpus.jsonl").open("rb") as source, corpus.open("wb") as target:
         target.writelines(islice(source, site.documents or None))
     shutil.rmtree(site.folder / "glow", ignore_errors=True)
-    command = [sys.executable, "-m", "index_builder", "build", "--model", str(model.resolve())]
+    command = [sys.executable, "-m", "glow", "build", "--model", str(model.resolve())]
     files = ["--input", str(corpus.resolve()), "--output", str((site.folder / "glow").resolve())]
     subprocess.run([*command, *files], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 

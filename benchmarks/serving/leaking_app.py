@@ -27,5 +27,5 @@ class _Leak:
 
 
 def leaking() -> ASGIApp:
-    """The app of `python -m service`, wrapped; uvicorn's factory."""
+    """The app of `glow serve`, wrapped; uvicorn's factory."""
     return _Leak(from_environment())

@@ -1,6 +1,6 @@
 """How near HTTP comes to the loop without it: queries a second at 8 clients against preprocess + encode + search.
 
-python benchmarks/serving/limit.py --index-root INDEX_ROOT --data $DATA/tldr [--workers "1 2"]
+python -m benchmarks.serving.limit --index-root INDEX_ROOT --data $DATA/tldr [--workers "1 2"]
 
 Both on the same cores; beside the service runs wrk, beside the loop nothing. A profile of the best setting shows where
 the rest goes (needs py-spy, which slows the service a little: it is measured in a run of its own).

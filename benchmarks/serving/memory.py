@@ -1,6 +1,6 @@
 """Memory of the service: what 50,000 queries of mixed length add, and what another worker costs.
 
-python benchmarks/serving/memory.py --index-root INDEX_ROOT --data $DATA/tldr [--leak]
+python -m benchmarks.serving.memory --index-root INDEX_ROOT --data $DATA/tldr [--leak]
 
 Growth is resident memory after all queries less that after half of them. With `--leak` the same check is run on a
 service that keeps every request: it must fail. Workers are compared by PSS, which counts a page that is shared by
@@ -109,7 +109,15 @@ def _leaking(index_root: Path) -> ServerSpec:
     plain = our_service(index_root)
     settings = Settings(index_root=index_root.resolve(), access_log=False, page=False, log_level="warning")
     paths = f"{Path(__file__).resolve().parent}:{ROOT}"
-    command = [sys.executable, "-m", "uvicorn", "leaking_app:leaking", "--factory", "--port", "{port}"]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "benchmarks.serving.leaking_app:leaking",
+        "--factory",
+        "--port",
+        "{port}",
+    ]
     return ServerSpec(
         "leaking",
         [*command, "--no-access-log", "--log-level", "warning"],

@@ -1,6 +1,6 @@
 """What happens beyond capacity: open-loop arrivals at 0.5, 1, 2 and 4 times what the service can serve.
 
-python benchmarks/serving/overload.py --index-root INDEX_ROOT --data $DATA/tldr
+python -m benchmarks.serving.overload --index-root INDEX_ROOT --data $DATA/tldr
 
 The service runs on one core; the generator (openloop.c, compiled here; Poisson arrivals) and a probe of /healthz on the
 other. Capacity is found with the same generator: the highest rate of a ladder at which all are answered, none with 429,

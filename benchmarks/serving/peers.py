@@ -1,6 +1,6 @@
 """Queries a second, latency and nDCG@10 of our service and four others, over HTTP, on the same cores, in one run.
 
-python benchmarks/serving/peers.py --data $DATA/tldr --data $DATA/medquad --peers-python PEERS/bin/python
+python -m benchmarks.serving.peers --data $DATA/tldr --data $DATA/medquad --peers-python PEERS/bin/python
 
 PEERS is an environment with benchmarks/serving/requirements.txt. One server after another is started on the same
 cores, warmed up, asked the judged sample in order (nDCG@10), then loaded by wrk at each number of clients with

@@ -1,6 +1,6 @@
 """A real Redis that is well, stopped, killed, restarted and poisoned while the service is under load.
 
-python benchmarks/serving/redis_chaos.py --index-root INDEX_ROOT --data $DATA/tldr
+python -m benchmarks.serving.redis_chaos --index-root INDEX_ROOT --data $DATA/tldr
 
 Open-loop arrivals at half of what the service reaches without Redis, over queries of which few are hot and many come
 once, so that the shared cache hits, misses and fills in every phase. No search may fail, and none may wait longer for

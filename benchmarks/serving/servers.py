@@ -92,8 +92,17 @@ def _rollup_kb(pid: int, kind: str) -> int:
 
 
 def our_service(index_root: Path, *flags: str) -> ServerSpec:
-    """`python -m service` over an index, without access log and page."""
-    command = [sys.executable, "-m", "service", "--index-root", str(index_root.resolve()), "--port", "{port}"]
+    """`glow serve` over an index, without access log and page."""
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "serve",
+        "--index-root",
+        str(index_root.resolve()),
+        "--port",
+        "{port}",
+    ]
     quiet = ["--no-access-log", "--no-page", "--log-level", "warning"]
     return ServerSpec("GLOW", [*command, *quiet, *flags], Request("/readyz"))
 

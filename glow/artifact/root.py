@@ -87,7 +87,7 @@ class IndexRoot:
         if not VERSION_NAME.fullmatch(version) or not self.folder(version).is_dir():
             raise ArtifactNotFoundError(
                 f"{CURRENT_FILE} in {self.path} names {version!r}, which is not there; "
-                f"found {', '.join(self.versions()) or 'no version'}; run `python -m index_builder publish`"
+                f"found {', '.join(self.versions()) or 'no version'}; run `glow publish`"
             )
         return version
 
@@ -102,7 +102,7 @@ class IndexRoot:
         except (OSError, UnicodeDecodeError) as error:
             raise ArtifactNotFoundError(
                 f"no published index in {self.path}: {CURRENT_FILE} cannot be read ({error}); "
-                "run `python -m index_builder build` or `publish`"
+                "run `glow build` or `publish`"
             ) from error
 
     def live(self) -> str | None:
@@ -184,7 +184,7 @@ class IndexRoot:
             if not before:
                 raise ArtifactNotFoundError(
                     f"no version was live before {live}, or none is left; name one of "
-                    f"{', '.join(self.versions())} with `python -m index_builder publish`"
+                    f"{', '.join(self.versions())} with `glow publish`"
                 )
             manifest = verify(self.folder(before[0]), "index", self._verified(before[0]))
             left = [version for version in (*self.left(), live) if version not in before]

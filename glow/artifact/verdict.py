@@ -30,6 +30,6 @@ def require_passed(manifest: Manifest) -> None:
         record = manifest.parameters[GATE]
         raise GateError(
             f"the gate refused version {manifest.name} at {record.get('time')} for {', '.join(failed)}; judge it again with "
-            "`python -m index_builder gate`, or publish it all the same with `publish --force`",
+            "`glow gate`, or publish it all the same with `publish --force`",
             {GATE: record, "version": manifest.name},
         )

@@ -5,7 +5,7 @@ environment variables (the service's settings are).
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -159,8 +159,8 @@ def _for_shell(row: OptionRow) -> tuple[Any, Any]:
     if _is_union(kind) and all(get_origin(item) is Literal for item in get_args(kind)):
         return Literal[tuple(value for item in get_args(kind) for value in get_args(item))], default
     inner = [item for item in get_args(kind) if item is not type(None)] if _is_union(kind) else [kind]
-    if len(inner) == 1 and (get_origin(inner[0]) or inner[0]) in (dict, tuple, list):
-        item = str if get_origin(inner[0]) is dict else get_args(inner[0])[0]
+    if len(inner) == 1 and (get_origin(inner[0]) or inner[0]) in (Mapping, tuple, list):
+        item = str if get_origin(inner[0]) is Mapping else get_args(inner[0])[0]
         values = None if not default else list(default)
         return list[item] if row.is_required else list[item] | None, values  # type: ignore[valid-type]
     return kind, default

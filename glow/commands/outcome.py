@@ -69,7 +69,7 @@ def _failure(error: GlowError) -> dict[str, Any]:
 def _require_writable(path: Path | None) -> None:
     """Refuses a report path before the work rather than after it."""
     if path and path != STDOUT and not path.parent.is_dir():
-        raise ConfigError(f"--json {path}: there is no folder {path.parent}")
+        raise ConfigError(f"cannot write --json {path}: there is no folder {path.parent}")
 
 
 def fail(message: str, code: int) -> NoReturn:

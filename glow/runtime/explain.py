@@ -94,7 +94,7 @@ class AttentionEncoder:
         if ATTENTION not in self.tower.outputs:
             raise FormatError(
                 f"{path.name} has outputs {self.tower.outputs}, expected {ATTENTION!r} among them; make the explain "
-                "graphs anew: python -m model_export --add-explain"
+                "graphs anew: glow export-model --add-explain"
             )
 
     def run(self, sequences: Sequence[WeightedTokens]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

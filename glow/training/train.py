@@ -1,4 +1,4 @@
-"""One training job from folders to checkpoint: `python -m glow.training train`."""
+"""One training job from folders to checkpoint: `glow train`."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -64,7 +64,7 @@ class Plan:
             return ""
         return (
             f"the delta has {self.changes} documents and tombstones of at most {self.most}; fold it in soon: "
-            "python -m index_builder compact"
+            "glow compact"
         )
 
 
@@ -110,7 +110,7 @@ def plan_changes(live: Live, changes: Changes, max_share: float, max_documents: 
     if plan.is_change and plan.changes > most:
         raise InputError(
             f"the delta would have {plan.changes} documents and tombstones on a base of {live.base.count} documents, at "
-            f"most {most} are allowed (--max-delta-share, --max-delta-documents); run `python -m index_builder compact` "
+            f"most {most} are allowed (--max-delta-share, --max-delta-documents); run `glow compact` "
             "first, and the command again"
         )
     return plan

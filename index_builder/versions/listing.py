@@ -67,7 +67,7 @@ def newest(root: IndexRoot) -> str:
     """
     versions = root.versions()
     if not versions:
-        raise ArtifactNotFoundError(f"no version in {root.path}; run `python -m index_builder build` first")
+        raise ArtifactNotFoundError(f"no version in {root.path}; run `glow build` first")
     return versions[-1]
 
 

@@ -88,7 +88,7 @@ def import_version(root: IndexRoot, source: Readable) -> Imported:
     version, _, name = first.name.partition("/") if first else ("", "", "")
     if first is None or first.is_folder or name != MANIFEST_FILE or first.size_bytes > MAX_MANIFEST_BYTES:
         raise FormatError(
-            f"the archive does not begin with a version's {MANIFEST_FILE}; make it with `python -m index_builder export`"
+            f"the archive does not begin with a version's {MANIFEST_FILE}; make it with `glow export-index`"
         )
     target = root.folder(version)
     with root.locked():  # says at once where the root cannot be written

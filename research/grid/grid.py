@@ -1,4 +1,4 @@
-"""Variants × seeds under one budget: `python -m glow.training grid`.
+"""Variants × seeds under one budget: `python -m research.grid grid`.
 
 Every finished run is one JSON line of the results file; a run that is there already is not done again, so a grid can
 be stopped, go on elsewhere, and be shared out over processes.

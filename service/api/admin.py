@@ -81,7 +81,7 @@ async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str)
         await asyncio.to_thread(change)
     except (ReadOnlyError, PermissionError) as error:  # the latter where only its lock can be written
         raise ReadOnlyError(
-            f"this service cannot write the index root; run `python -m index_builder {command}` where it can be "
+            f"this service cannot write the index root; run `glow {command}` where it can be "
             "written, and every worker follows"
         ) from error
     except ArtifactError as error:

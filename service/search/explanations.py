@@ -42,7 +42,7 @@ def require_explainer(index: Index) -> Explainer:
     if index.explainer is None:
         raise NotAvailableError(
             f"index {index.version} holds no explain graphs; build it again without --no-explain, from a model that "
-            "has them (python -m model_export --add-explain gives them to an older one)"
+            "has them (glow export-model --add-explain gives them to an older one)"
         )
     return index.explainer
 

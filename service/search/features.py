@@ -15,7 +15,7 @@ from glow_service.search.shapes import FusionBody, HighlightBody, SearchBody
 __all__ = ["Features", "check_features"]
 
 _NO_HIGHLIGHT = HighlightBody(fields=None, fragments=2, fragment_chars=200)
-_BUILD = "python -m index_builder build"
+_BUILD = "glow build"
 
 
 @dataclass(frozen=True, slots=True)

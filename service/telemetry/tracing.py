@@ -86,6 +86,7 @@ class Tracer:
         self._random = random.Random(seed)  # noqa: S311 - chooses a sample, keeps no secret
         self._count_lost = count_lost
         self._is_failing = False
+        self._sending = threading.Lock()
         self._provider: TracerProvider | None = None
         if endpoint:
             self._provider = _provider(_traces_url(endpoint), self._sent)
@@ -135,11 +136,13 @@ class Tracer:
         span.end(end)
 
     def _sent(self, spans: int, has_failed: bool) -> None:
+        with self._sending:  # exports come from several threads
+            begins_to_fail = has_failed and not self._is_failing
+            self._is_failing = has_failed
         if has_failed:
             self._count_lost(spans)
-            if not self._is_failing:  # once for each time that it begins to fail
-                _logger.error("the collector of traces does not take spans; they are lost until it does")
-        self._is_failing = has_failed
+        if begins_to_fail:
+            _logger.error("the collector of traces does not take spans; they are lost until it does")
 
     def close(self) -> None:
         """Sends what waits; returns within seconds also where the collector does not answer."""

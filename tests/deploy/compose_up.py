@@ -30,7 +30,7 @@ ABSENT = (
     "ir_measures",
     "bm25s",
     "pip",
-    "index_builder",
+    "glow_index_builder",
     "glow.training",
     "glow.nn",
 )

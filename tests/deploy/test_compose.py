@@ -173,9 +173,8 @@ def test_what_a_dockerfile_copies_and_runs_is_there(path: Path) -> None:
     ]
     for command in commands:
         if "-m" in command:
-            module = command[command.index("-m") + 1].split(".")
-            assert ROOT.joinpath(*module, "__main__.py").exists()
-            assert f"/app/{module[0]}" in copied
+            assert command[command.index("-m") + 1] == "glow"
+            assert "/app/glow" in copied
         for script in (word for word in command if word.startswith("/app/")):
             assert copied[script].stat().st_mode & 0o111, f"{script} is not executable"
 

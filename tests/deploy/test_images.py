@@ -45,7 +45,12 @@ def in_image(folder: Path, *command: str, **variables: str) -> subprocess.Comple
 
 
 @pytest.mark.parametrize(
-    ("name", "module"), [("service", "service"), ("service", "service.explain"), ("builder", "index_builder")]
+    ("name", "module"),
+    [
+        ("service", "glow_service.commands.serve"),
+        ("service", "glow_service.commands.search"),
+        ("builder", "glow_index_builder.commands.build"),
+    ],
 )
 def test_what_an_image_holds_is_enough_to_start(tmp_path: Path, name: str, module: str) -> None:
     folder = image_folder(name, tmp_path)
@@ -54,7 +59,7 @@ def test_what_an_image_holds_is_enough_to_start(tmp_path: Path, name: str, modul
     code = (
         f"import sys; sys.path[:] = [p for p in sys.path if p != {str(ROOT)!r}];"
         "sys.meta_path[:] = [f for f in sys.meta_path if 'editable' not in repr(f).lower()];"
-        f"import {module}.__main__, glow; assert glow.__file__.startswith({str(folder)!r})"
+        f"import {module}, glow; assert glow.__file__.startswith({str(folder)!r})"
     )
     done = in_image(folder, "python", "-c", code)
     assert done.returncode == 0, done.stderr

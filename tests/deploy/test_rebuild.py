@@ -121,8 +121,8 @@ def test_a_pod_fetches_a_snapshot_and_refuses_one_that_was_cut_short(toy_index: 
     export = [
         sys.executable,
         "-m",
-        "index_builder",
-        "export",
+        "glow",
+        "export-index",
         "--output",
         str(toy_index),
         "--to",

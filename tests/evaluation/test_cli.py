@@ -23,10 +23,10 @@ def call(*arguments: object) -> str:
     return result.stdout
 
 
-def refuse(*arguments: object) -> str:
+def refuse(*arguments: object, code: int = 2) -> str:
     """Runs a command that must be refused; returns the message."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 2, result.output
+    assert result.exit_code == code, result.output
     assert isinstance(result.exception, SystemExit)
     return " ".join(result.stderr.split())
 
@@ -130,7 +130,8 @@ def test_what_cannot_be_evaluated_is_refused_with_the_reason(
         "cannot write": (*good, "--json", tmp_path / "no" / "report.json"),
     }
     for message, arguments in cases.items():
-        assert message in refuse(*arguments), message
+        code = 3 if "artifact" in message else 2
+        assert message in refuse(*arguments, code=code), message
 
 
 def test_a_damaged_model_is_refused_by_file(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_a_damaged_model_is_refused_by_file(toy_model: Path, toy_data: Path, tmp
     content = bytearray((model / "query.onnx").read_bytes())
     content[1000] ^= 1
     (model / "query.onnx").write_bytes(content)
-    message = refuse("run", "--model", model, "--data", toy_data, "--split", "dev")
+    message = refuse("run", "--model", model, "--data", toy_data, "--split", "dev", code=3)
     assert "(artifact_damaged): damaged/query.onnx" in message
 
 
@@ -155,7 +156,7 @@ def test_the_command_runs_as_a_module_and_says_which_extra_it_lacks(toy_data: Pa
     for measures, library in (("RR@10", "ir-measures"), ("NCG@10", "bm25s")):
         arguments = [*command, "--split", "dev", "--measures", measures]
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 2
+        assert done.returncode == 5
         assert "(dependency_missing)" in done.stderr
         assert library in done.stderr
         assert "pip install glow-retrieval[eval]" in done.stderr

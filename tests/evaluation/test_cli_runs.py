@@ -1,4 +1,4 @@
-"""`python -m glow.evaluation {measure,fuse,compare,failures}`: what is done with TREC run files."""
+"""`glow {measure,fuse,compare,failures}`: what is done with TREC run files."""
 
 import json
 from pathlib import Path

@@ -17,7 +17,7 @@ from glow.runtime import Model
 from glow.search import Index, SearchParams
 from glow.text import TermStats
 from glow_service.search.calls import SearchCall
-from glow_service.search.pipeline import search
+from glow_service.search.session import SearchSession
 
 QUERIES = [Query(str(number), text) for number, text in enumerate(["how do bees find home", "owls", "krill"])]
 
@@ -168,7 +168,7 @@ def test_hybrid_is_what_a_service_over_a_built_index_answers(
     found = open_retriever("hybrid", toy_data, Model.open(toy_model), DenseOptions()).search(QUERIES, 10)
     for query in QUERIES:
         call = SearchCall(query.text, 10, 0, 100, SearchParams(), retriever="hybrid")
-        served = search(index, call).hits if index.preprocessor.query(query.text).words else ()
+        served = SearchSession(index, call).run().hits if index.preprocessor.query(query.text).words else ()
         assert [hit.document_id for hit in found[query.id]] == [hit.document.id for hit in served]
         scores = [hit.score for hit in served]
         assert [hit.score for hit in found[query.id]] == pytest.approx(scores, abs=1e-5)

@@ -11,7 +11,7 @@ from glow.evaluation.retrieval.version import VersionSearch
 from glow.search import Index, SearchParams, build_dense
 from glow.search.retrievers import DEFAULT_CANDIDATES
 from glow_service.search.calls import SearchCall
-from glow_service.search.pipeline import search as serve
+from glow_service.search.session import SearchSession
 from glow_service.settings import Settings
 
 TEXTS = ["what about bees", "ants", "", "🐝", "water for rice", "the moon pulls tides"]
@@ -35,7 +35,7 @@ def test_hits_are_those_of_the_service(index: Index) -> None:
             continue
         for retriever in search.retrievers:
             call = SearchCall(text, 10, 0, DEFAULT_CANDIDATES, SearchParams(), retriever)
-            ids = tuple(hit.document.id for hit in serve(index, call).hits)
+            ids = tuple(hit.document.id for hit in SearchSession(index, call).run().hits)
             assert (retriever, found[retriever][place]) == (retriever, ids)
 
 

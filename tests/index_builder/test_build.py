@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from glow.artifact import IndexRoot
+from glow.artifact import IndexRoot, model
 from glow.artifact.model import EXPLAIN_FILES, QUERY_SIDE_FILES
 from glow.collection import read_documents
 from glow.runtime import Model
@@ -232,6 +232,7 @@ def test_the_default_model_is_the_one_that_models_default_names(
     run: Run, output: Path, toy_corpus: Path, toy_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(model, "MODELS_PACKAGE", "of_no_installation")
     done = run("build", "--input", toy_corpus.resolve(), "--output", output)
     assert (done.exit_code, "no default model" in done.stderr) == (3, True)
     (tmp_path / "models").mkdir()

@@ -81,9 +81,7 @@ def test_an_interrupted_build_leaves_nothing_but_a_message(
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert errors.decode().splitlines() == [
-        "glow: interrupted; nothing unfinished was left behind"
-    ]
+    assert errors.decode().splitlines() == ["glow: interrupted; nothing unfinished was left behind"]
     assert names(output) == []
 
 

@@ -27,7 +27,7 @@ from glow_index_builder.deltas.segment import write_segment
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_service.search.calls import SearchAnswer, SearchCall
-from glow_service.search.pipeline import search
+from glow_service.search.session import SearchSession
 
 Json = dict[str, Any]
 STEPS, CHANGES, BASE = 5, 12, 60
@@ -247,7 +247,7 @@ def test_an_index_may_lose_all_its_documents_and_get_others(
     index = opened(toy_index_copy)
     assert index.documents.count == 0
     for retriever in ("dense", "lexical", "hybrid"):
-        assert search(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).hits == ()
+        assert SearchSession(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).run().hits == ()
     (tmp_path / "new").write_text('{"_id": "toy/1", "title": "Ants again"}\n')
     upsert(UpsertOptions(output=toy_index_copy.path, source=str(tmp_path / "new"), model=toy_model), stages())
     for retriever in ("dense", "lexical", "hybrid"):

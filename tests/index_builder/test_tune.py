@@ -1,4 +1,4 @@
-"""`python -m index_builder tune`: a new version of the same files with a fusion of its own."""
+"""`glow tune`: a new version of the same files with a fusion of its own."""
 
 import json
 from collections.abc import Callable

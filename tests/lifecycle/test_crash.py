@@ -6,12 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "lifecycle" / "crash.py"
+ROOT = Path(__file__).parents[2]
 
 
 def test_twenty_seeded_kills_leave_old_or_new_and_nothing_between() -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--runs", "20", "--seed", "11"],
+        [sys.executable, "-m", "tests.lifecycle.crash", "--runs", "20", "--seed", "11"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,

@@ -5,15 +5,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "lifecycle" / "damage.py"
+ROOT = Path(__file__).parents[2]
 
 
 def test_fifty_seeded_damages_are_each_refused_by_the_name_of_the_file(
     toy_index: Path, toy_model: Path
 ) -> None:
-    command = [sys.executable, str(SCRIPT), "--index-root", str(toy_index), "--model", str(toy_model)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.lifecycle.damage",
+        "--index-root",
+        str(toy_index),
+        "--model",
+        str(toy_model),
+    ]
     done = subprocess.run(
-        [*command, "--count", "50", "--seed", "7"], capture_output=True, text=True, check=False, timeout=120
+        [*command, "--count", "50", "--seed", "7"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)

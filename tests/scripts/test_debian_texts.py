@@ -262,7 +262,7 @@ def run(out: Path, root: Path, *options: str) -> subprocess.CompletedProcess[str
     command = [
         sys.executable,
         "-m",
-        "research.debian.__main__",
+        "research.debian",
         "--out",
         str(out),
         "--root",

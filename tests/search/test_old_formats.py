@@ -10,7 +10,7 @@ from glow.artifact.manifest import FORMAT_VERSION
 from glow.errors import FormatError
 from glow.search import Index, SearchParams
 from glow_service.search.calls import SearchCall
-from glow_service.search.pipeline import search
+from glow_service.search.session import SearchSession
 
 FOLDERS = sorted((Path(__file__).parents[1] / "data").glob("index-format-*"))
 
@@ -31,7 +31,7 @@ def test_it_opens_and_answers_as_it_did_or_says_what_to_run(folder: Path) -> Non
         return
     for answer in expected["answers"]:
         call = SearchCall(answer["query"], 5, 0, 20, SearchParams(), answer["retriever"])
-        hits = search(index, call).hits
+        hits = SearchSession(index, call).run().hits
         assert [hit.document.id for hit in hits] == answer["ids"], answer
         # Another processor sums in another order.
         assert [hit.score for hit in hits] == pytest.approx(answer["scores"], abs=2e-3), answer

@@ -33,7 +33,7 @@ PATIENCE_MS = 30_000
 
 @dataclass
 class Server:
-    """A running `python -m service`."""
+    """A running `glow serve`."""
 
     url: str
     process: subprocess.Popen[bytes]
@@ -71,7 +71,7 @@ def _run_server(folder: Path, *flags: str, **options: Any) -> Iterator[Server]:
     """Starts the service as a process, with options of `subprocess.Popen`, and waits until it is ready."""
     port = free_port()
     given = ["--port", str(port), "--workers", "1", "--default-timeout-ms", str(PATIENCE_MS)]
-    command = [sys.executable, "-m", "service", *given, *flags]
+    command = [sys.executable, "-m", "glow", "serve", *given, *flags]
     log = folder / f"service-{port}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=_clean_environment(), **options)
@@ -90,7 +90,7 @@ def _run_server(folder: Path, *flags: str, **options: Any) -> Iterator[Server]:
 def _run_to_exit(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the service where it is expected to refuse to start."""
     return subprocess.run(
-        [sys.executable, "-m", "service", "--port", str(free_port()), *flags],
+        [sys.executable, "-m", "glow", "serve", "--port", str(free_port()), *flags],
         cwd=ROOT,
         env={**_clean_environment(), **environment},
         capture_output=True,

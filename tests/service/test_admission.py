@@ -27,7 +27,7 @@ Serve = Callable[..., AbstractContextManager[tuple[httpx.Client, Service]]]
 
 @pytest.fixture
 def serve(toy_index: Path) -> Serve:
-    """Serves the toy index with these settings from a thread of this process, as `python -m service` would."""
+    """Serves the toy index with these settings from a thread of this process, as `glow serve` would."""
 
     @contextmanager
     def start(**values: Any) -> Iterator[tuple[httpx.Client, Service]]:

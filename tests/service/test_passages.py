@@ -47,7 +47,7 @@ def passages(
         "--output",
         str(folder / "root"),
     ]
-    command = [sys.executable, "-m", "index_builder", "build", "--threads", "1", "--passages", *files]
+    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--passages", *files]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     with (
         start_server(folder, "--index-root", str(folder / "root")) as server,

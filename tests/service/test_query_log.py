@@ -177,7 +177,7 @@ def test_a_file_that_someone_else_renamed_is_left_to_him(open_log: Open, path: P
 WRITER = """
 import sys, time
 from pathlib import Path
-from service import query_log
+from glow_service.telemetry import query_log
 from glow.query_log import LoggedQuery
 from glow_service.telemetry.metrics import Metrics
 query_log.WRITE_EVERY_S = 0.001

@@ -1,4 +1,4 @@
-"""`python -m glow.training train` from folders to checkpoint: data, synthesis, distillation, dev, MS MARCO, refusals."""
+"""`glow train` from folders to checkpoint: data, synthesis, distillation, dev, MS MARCO, refusals."""
 
 import json
 import shutil

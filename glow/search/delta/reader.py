@@ -132,7 +132,7 @@ def join(name: str, base: Parts, delta: Delta) -> View:
     _check_fit(name, base, delta)
     if base.dense.device != "cpu":
         raise DeviceError(
-            f"index {name} has a delta, which cannot be searched on a GPU; run `python -m index_builder compact`, or "
+            f"index {name} has a delta, which cannot be searched on a GPU; run `glow compact`, or "
             "serve with --device cpu"
         )
     documents = Segments(base.documents.count, delta.documents.count, delta.tombstones)

@@ -230,7 +230,7 @@ def _header(path: Path, lines: Sequence[bytes]) -> Header:
         fault = str(error)
     raise FormatError(
         f"{path.name} is no file of negatives of format {FORMAT_VERSION}: its first line is no header "
-        f"({fault}); make one with `python -m glow.training mine`"
+        f"({fault}); make one with `glow mine`"
     )
 
 

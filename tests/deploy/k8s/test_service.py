@@ -48,7 +48,7 @@ def test_no_service_link_makes_a_variable_that_is_a_setting(system: Any) -> None
 
 
 def test_settings_ports_and_paths_agree(system: Any, pod: Any, container: Any, settings: Settings) -> None:
-    assert container["command"] == ["tini", "--", "python", "-m", "service"]
+    assert container["command"] == ["tini", "--", "python", "-m", "glow", "serve"]
     assert settings.host == "0.0.0.0"  # noqa: S104 - a pod's own address
     assert settings.port == container["ports"][0]["containerPort"] == 8080
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}

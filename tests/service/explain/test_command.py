@@ -1,4 +1,4 @@
-"""`python -m service.explain`: tables for people, JSON for programs, and an exit code for each failure."""
+"""`glow explain`: tables for people, JSON for programs, and an exit code for each failure."""
 
 import json
 import re

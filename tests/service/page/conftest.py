@@ -136,7 +136,7 @@ def full_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_co
         document |= {"lang": LANGUAGES[place % 3], "short": place % 2 == 0}
     source = folder / "corpus.jsonl"
     source.write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
-    command = [sys.executable, "-m", "index_builder", "build", "--threads", "1", "--lexical"]
+    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--lexical"]
     files = ["--model", str(toy_model), "--input", str(source), "--output", str(folder / "root")]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

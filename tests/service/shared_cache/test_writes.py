@@ -72,7 +72,7 @@ def test_searches_go_on_while_redis_is_killed_stopped_poisoned_and_restarted(ser
     """Two seconds of 16 callers; every answer is right, and none is late."""
 
     async def test() -> None:
-        async with open_cache(server.url, cache_entries=5) as (cache, metrics):
+        async with open_cache(server.url, entries=5) as (cache, metrics):
             done = asyncio.Event()
             slowest = 0.0
             answers = 0

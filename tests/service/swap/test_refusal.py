@@ -13,7 +13,6 @@ from glow.artifact import MANIFEST_FILE, read_manifest
 from glow_service.live.resources import OpenVersion, Resources
 from glow_service.live.swap import Swap
 from glow_service.live.workers import WorkerGroup
-from glow_service.settings import Settings
 from glow_service.telemetry.metrics import Metrics
 
 Serve = Callable[..., AbstractContextManager[Any]]
@@ -132,8 +131,8 @@ def test_current_that_is_absent_or_empty_for_a_while_changes_nothing(
 class Interrupted(Resources):
     """Something happens while versions are being opened."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        super().__init__(settings, metrics)
+    def __init__(self, index_root: Path, metrics: Metrics) -> None:
+        super().__init__(index_root, metrics, warmup_queries=0)
         self.meanwhile: list[Callable[[], None]] = []
         self.opened: list[str] = []
 
@@ -149,7 +148,7 @@ class Interrupted(Resources):
 @pytest.fixture
 def parts(versions: Any) -> tuple[Interrupted, Swap, Metrics]:
     metrics = Metrics()
-    resources = Interrupted(versions.path, metrics, warmup_queries=0)
+    resources = Interrupted(versions.path, metrics)
     resources.load()
     return resources, Swap(versions.path, resources, metrics, WorkerGroup()), metrics
 
