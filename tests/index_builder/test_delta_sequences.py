@@ -160,7 +160,7 @@ def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[SearchAn
         for retriever in ("dense", "lexical", "hybrid"):
             for wanted in FILTERS:
                 for offset in (0, 10):
-                    yield search(
+                    yield SearchSession(
                         index,
                         SearchCall(
                             text,
@@ -174,7 +174,7 @@ def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[SearchAn
                                 [{"field": "lang"}, {"field": "year", "limit": 3}], index.columns
                             ),
                         ),
-                    )
+                    ).run()
 
 
 def require_same(found: Index, expected: Index) -> None:
@@ -251,7 +251,9 @@ def test_an_index_may_lose_all_its_documents_and_get_others(
     (tmp_path / "new").write_text('{"_id": "toy/1", "title": "Ants again"}\n')
     upsert(UpsertOptions(output=toy_index_copy.path, source=str(tmp_path / "new"), model=toy_model), stages())
     for retriever in ("dense", "lexical", "hybrid"):
-        found = search(opened(toy_index_copy), SearchCall("ants", 10, 0, 10, SearchParams(), retriever))
+        found = SearchSession(
+            opened(toy_index_copy), SearchCall("ants", 10, 0, 10, SearchParams(), retriever)
+        ).run()
         assert [hit.document.id for hit in found.hits] == ["toy/1"]
 
 
