@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.machine import machine
 from glow.artifact import IndexRoot
 from glow.evaluation import compare, evaluate, find_tasks
-from glow.evaluation.measures.evaluate import grades_by_query
+from glow.evaluation.measures.evaluation import grades_by_query
 from glow.records import Hit
 from glow.search import Fusion, FusionWeights, Index
 from glow.search.retrievers import DEFAULT_CANDIDATES

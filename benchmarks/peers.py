@@ -35,7 +35,7 @@ from glow.evaluation import (
     open_retriever,
     write_run,
 )
-from glow.evaluation.measures.evaluate import measure_names
+from glow.evaluation.measures.evaluation import measure_names
 from glow.evaluation.report import Report, report_table, reports_json
 from glow.records import Document, Hit, Query
 from glow.schema import FieldSchema

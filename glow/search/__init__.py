@@ -1,6 +1,5 @@
 """Index parts and their file formats: dense vectors, document store, and a version as a whole."""
 
-from glow.search.arrays import map_array
 from glow.search.columns import (
     COLUMNS_FOLDER,
     COLUMNS_HEADER,
@@ -81,6 +80,7 @@ from glow.search.retrievers import (
 )
 from glow.search.row_mask import RowMask
 from glow.search.views import DocumentsView
+from glow.storage import map_array
 
 __all__ = [
     "COLUMNS_FOLDER",

@@ -7,18 +7,18 @@ offsets, their document frequencies, and a JSON header. A look-up is a binary se
 
 import hashlib
 import json
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from glow.errors import ConfigError, FormatError
-from glow.options import StrictModel, describe
+from glow.errors import ConfigError
+from glow.options import StrictModel
+from glow.storage import ABSENT, SortedStrings, map_array, read_header
 
 __all__ = ["QUERY", "TermCounter", "TermStats", "TermTable", "select_terms"]
 
@@ -36,8 +36,7 @@ class TermTable:
     """Document frequencies and average lengths of one collection.
 
     Args:
-        words: UTF-8 words, sorted by their bytes, joined without separators.
-        offsets: int64 [n + 1], where each word starts in `words`.
+        words: the words, sorted.
         dfs: uint32 [n], documents that hold the word, each >= 1.
         documents: N, number of documents, >= 0.
         lengths: field -> average length in words over the documents that have the field; "query" too.
@@ -47,16 +46,13 @@ class TermTable:
 
     def __init__(
         self,
-        words: bytes | NDArray[np.uint8],
-        offsets: NDArray[np.int64],
+        words: SortedStrings,
         dfs: NDArray[np.uint32],
         documents: int,
         lengths: Mapping[str, float],
         dropped_words: int = 0,
     ) -> None:
-        self._source = words
-        self._words = words.data if isinstance(words, np.ndarray) else memoryview(words)
-        self._offsets = offsets
+        self._words = words
         self._dfs = dfs
         self.documents = documents
         self.lengths = {field: float(lengths[field]) for field in sorted(lengths)}
@@ -68,27 +64,23 @@ class TermTable:
     def items(self) -> Iterable[tuple[str, int]]:
         """Every word with its document frequency, in the table's order."""
         for row in range(len(self)):
-            yield self._word(row).decode(), int(self._dfs[row])
+            yield self._words.value(row), int(self._dfs[row])
 
     def average_length(self, field: str) -> float:
         """Average length in words of a field, or of queries under `QUERY`; 1 where none was counted."""
         return max(self.lengths.get(field, 1.0), 1.0)
 
-    def _word(self, row: int) -> bytes:
-        return bytes(self._words[int(self._offsets[row]) : int(self._offsets[row + 1])])
-
     def df(self, word: str) -> int:
         """Documents that hold the word; 0 where the table lacks it. A binary search: some 10 µs."""
-        key = word.encode("utf-8", "replace")
-        row = bisect_left(range(len(self)), key, key=self._word)
-        return int(self._dfs[row]) if row < len(self) and self._word(row) == key else 0
+        row = self._words.find(word.encode("utf-8", "replace"))
+        return 0 if row == ABSENT else int(self._dfs[row])
 
     @property
     def hash(self) -> str:
         """SHA-256 over everything that can change a weight, as hexadecimal digits."""
         digest = hashlib.sha256(json.dumps([self.documents, self.lengths], sort_keys=True).encode())
-        digest.update(self._words)
-        digest.update(np.ascontiguousarray(self._offsets).data)
+        digest.update(self._words.text)
+        digest.update(np.ascontiguousarray(self._words.ends).data)
         digest.update(np.ascontiguousarray(self._dfs).data)
         return digest.hexdigest()
 
@@ -102,10 +94,8 @@ class TermTable:
     ) -> "TermTable":
         """A table from word -> document frequency."""
         rows = sorted((word.encode("utf-8", "replace"), df) for word, df in counts.items())
-        sizes = np.fromiter((len(word) for word, _ in rows), np.int64, len(rows))
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
         dfs = np.fromiter((df for _, df in rows), np.uint32, len(rows))
-        return cls(b"".join(word for word, _ in rows), offsets, dfs, documents, lengths, dropped_words)
+        return cls(SortedStrings.pack(word for word, _ in rows), dfs, documents, lengths, dropped_words)
 
     def blend(self, other: "TermTable") -> "TermTable":
         """The table of both collections taken as one: N and df add up, a length is the mean weighted by N.
@@ -125,13 +115,12 @@ class TermTable:
     def with_lengths(self, lengths: Mapping[str, float]) -> "TermTable":
         """The same words with some average lengths replaced or added."""
         merged = {**self.lengths, **lengths}
-        return TermTable(self._source, self._offsets, self._dfs, self.documents, merged, self.dropped_words)
+        return TermTable(self._words, self._dfs, self.documents, merged, self.dropped_words)
 
     def save(self, folder: Path) -> None:
         """Writes the four files of a table into `folder`, which is made if need be."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "words.bin").write_bytes(self._words)
-        np.save(folder / "offsets.npy", self._offsets, allow_pickle=False)
+        self._words.save(folder / "words.bin", folder / "offsets.npy")
         np.save(folder / "dfs.npy", self._dfs, allow_pickle=False)
         header = _Header(
             format=FORMAT_VERSION,
@@ -147,24 +136,12 @@ class TermTable:
         """Opens a table without reading its words: they are memory-mapped.
 
         Raises:
-            FormatError: files are missing, damaged or of another format version.
+            FormatError: if files are missing, damaged or of another format version.
         """
-        try:
-            header = _Header.model_validate_json((folder / "terms.json").read_bytes())
-            offsets = np.load(folder / "offsets.npy", mmap_mode="r", allow_pickle=False)
-            dfs = np.load(folder / "dfs.npy", mmap_mode="r", allow_pickle=False)
-            size = (folder / "words.bin").stat().st_size
-            words: Any = np.memmap(folder / "words.bin", np.uint8, "r") if size else b""
-        except ValidationError as error:
-            raise FormatError(
-                f"{folder.name}/terms.json is no header of a term table of format {FORMAT_VERSION}: "
-                f"{describe(error)}; rebuild the artefact"
-            ) from error
-        except (OSError, ValueError, EOFError) as error:
-            raise FormatError(f"cannot read the term table in {folder.name}/: {error}") from error
-        if not _fit(header, offsets, dfs, size):
-            raise FormatError(f"the files of the term table in {folder.name}/ do not fit together")
-        return cls(words, offsets, dfs, header.documents, header.average_lengths, header.dropped_words)
+        header = read_header(folder / "terms.json", _Header)
+        words = SortedStrings.open(folder / "words.bin", folder / "offsets.npy", header.words)
+        dfs = map_array(folder / "dfs.npy", np.uint32, header.words)
+        return cls(words, dfs, header.documents, header.average_lengths, header.dropped_words)
 
 
 class _Header(StrictModel):
@@ -175,15 +152,6 @@ class _Header(StrictModel):
     words: int = Field(ge=0)
     dropped_words: int = Field(ge=0)
     average_lengths: dict[str, Annotated[float, Field(ge=0.0, allow_inf_nan=False)]]
-
-
-def _fit(header: _Header, offsets: Any, dfs: Any, size: int) -> bool:
-    """Whether the arrays (whatever `np.load` found in them) describe `size` bytes of words."""
-    if not isinstance(offsets, np.ndarray) or not isinstance(dfs, np.ndarray):
-        return False
-    shapes_fit = offsets.shape == (header.words + 1,) and dfs.shape == (header.words,)
-    types_fit = offsets.dtype == np.int64 and dfs.dtype == np.uint32
-    return shapes_fit and types_fit and int(offsets[0]) == 0 and int(offsets[-1]) == size
 
 
 class TermCounter:

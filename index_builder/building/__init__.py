@@ -1,6 +1,6 @@
 """One build from input to a version: its steps, its work folder, its report."""
 
-from glow_index_builder.building.build import BuildResult, build
+from glow_index_builder.building.builder import BuildResult, build
 from glow_index_builder.building.recall import RECALL_FLOOR, measure_recall
 from glow_index_builder.building.report import (
     describe_columns,

@@ -1,7 +1,7 @@
 """A live version changed in place of rebuilt: upsert, delete, compact."""
 
 from glow_index_builder.deltas.change import DeltaResult, delete, upsert
-from glow_index_builder.deltas.compact import compact
+from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 
 __all__ = [

@@ -1,6 +1,5 @@
 """What is done with whole versions: compared, judged, derived, packed, removed."""
 
-from glow_index_builder.versions.derive import derive, link_files
 from glow_index_builder.versions.diff import Diff, diff_versions, sampled_queries
 from glow_index_builder.versions.gate import judge, publish_gated, publish_judged
 from glow_index_builder.versions.gate_options import MOST_QUERIES, GateLimits, GateOptions, parse_gate
@@ -8,6 +7,7 @@ from glow_index_builder.versions.gc import Collected, collect
 from glow_index_builder.versions.listing import list_versions, newest, table
 from glow_index_builder.versions.snapshot import export_version, import_version
 from glow_index_builder.versions.tune import TuneOptions, tune_index
+from glow_index_builder.versions.writer import derive, link_files
 
 __all__ = [
     "MOST_QUERIES",

@@ -13,8 +13,8 @@ from glow.commands import IndexRootOptions, JsonOptions, option
 from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation import Task, dcg, find_tasks, grades_by_query
 from glow.search import DEFAULT_CANDIDATES, FUSION_FILE, Index, dense_scorer, rank_dense
-from glow_index_builder.versions.derive import derive
 from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune
+from glow_index_builder.versions.writer import derive
 
 __all__ = ["TuneOptions", "TuneResult", "candidates_of", "judged_rows", "tune_index"]
 

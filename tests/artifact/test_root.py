@@ -153,7 +153,7 @@ def test_a_current_file_that_names_no_version_is_refused_with_what_there_is(
 
 
 def test_nothing_published_says_what_to_run(root: IndexRoot) -> None:
-    with pytest.raises(ArtifactNotFoundError, match="index_builder build"):
+    with pytest.raises(ArtifactNotFoundError, match="glow build"):
         root.current()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from glow.artifact import IndexRoot, verify
 from glow_index_builder.deltas.change import delete, upsert
-from glow_index_builder.deltas.compact import compact
+from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.open_version import Live
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.progress import Stages

@@ -11,13 +11,13 @@ from glow.artifact import IndexRoot
 from glow.errors import BuildError, ConfigError, MismatchError
 from glow.search import Index, IndexKind
 from glow.search.hybrid import FUSION_FILE, Fusion
-from glow_index_builder.building.build import build
+from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
-from glow_index_builder.deltas.compact import compact
+from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions.derive import derive
+from glow_index_builder.versions.writer import derive
 
 COUNT = 300
 

@@ -14,7 +14,7 @@ import pytest
 
 from glow.artifact import IndexRoot, write_artifact
 from glow.search import Index
-from glow_index_builder.versions.derive import derive
+from glow_index_builder.versions.writer import derive
 
 Run = Callable[..., click.testing.Result]
 LinesFile = Callable[[list[bytes | dict[str, object]]], Path]

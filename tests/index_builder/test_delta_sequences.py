@@ -18,9 +18,9 @@ from glow.runtime import Model
 from glow.search import DocumentStore, Index, SearchParams, build_columns, build_dense
 from glow.search.filters.facets import parse_facets
 from glow.search.filters.parse import parse_filter
-from glow_index_builder.building.build import build
+from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
-from glow_index_builder.deltas.compact import compact
+from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.open_version import Live
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.deltas.segment import write_segment

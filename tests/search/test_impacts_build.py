@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError
-from glow.search.arrays import new_array
 from glow.search.lexical.build import ImpactWriter
 from glow.search.lexical.format import IMPACTS_FILES
 from glow.search.lexical.impacts import ImpactIndex
+from glow.storage import new_array
 
 WORDS = ["ant", "bee", "cow", "dog", "owl"]
 DOCUMENTS = [{1: 2.0, 4: 1.0}, {}, {0: 3.0}, {4: 2.5, 0: 1.5, 1: 0.5}]

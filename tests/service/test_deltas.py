@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from glow_index_builder.deltas.change import delete, upsert
-from glow_index_builder.deltas.compact import compact
+from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.progress import Stages
 

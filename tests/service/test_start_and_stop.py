@@ -81,7 +81,7 @@ def test_the_service_does_not_start_without_an_index(tmp_path: Path, run_to_exit
     done = run_to_exit("--index-root", tmp_path)
     assert done.returncode == 3
     assert reason(done.stderr)["code"] == "artifact_not_found"
-    assert "index_builder build" in reason(done.stderr)["message"]
+    assert "glow build" in reason(done.stderr)["message"]
 
 
 def test_a_tower_of_another_model_is_refused(index_copy: Path, index: Index) -> None:

@@ -22,8 +22,8 @@ from glow.training.data.dataset import read_collection
 from glow.training.encode import EncodeOptions, open_source
 from glow.training.from_model import read_towers
 from glow.training.synthesis.candidates import KINDS, Candidate, KeywordCounts, candidates, choose, without
+from glow.training.synthesis.pairs import SynthesisOptions, synthesise
 from glow.training.synthesis.round_trip import RoundTrip
-from glow.training.synthesis.synthesise import SynthesisOptions, synthesise
 from glow.training.train import _go_on
 
 SCHEMA = FieldSchema.preset("glow-default")

@@ -1,7 +1,6 @@
 """Measures of a ranking against judgements."""
 
-from glow.evaluation.measures.err import err
-from glow.evaluation.measures.evaluate import (
+from glow.evaluation.measures.evaluation import (
     DEFAULT_MEASURES,
     MEASURE_SETS,
     Evaluation,
@@ -10,8 +9,7 @@ from glow.evaluation.measures.evaluate import (
     grades_by_query,
     measure_names,
 )
-from glow.evaluation.measures.ncg import ncg
-from glow.evaluation.measures.ndcg import dcg, ndcg
+from glow.evaluation.measures.gains import dcg, err, ncg, ndcg
 
 __all__ = [
     "DEFAULT_MEASURES",

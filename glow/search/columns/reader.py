@@ -14,11 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from pydantic import ValidationError
 
 from glow.errors import FormatError, MismatchError
-from glow.options import describe
-from glow.search.arrays import map_array, map_bytes
 from glow.search.columns.format import (
     COLUMNS_FOLDER,
     COLUMNS_HEADER,
@@ -29,6 +26,7 @@ from glow.search.columns.format import (
     PartHeader,
 )
 from glow.search.columns.metadata import Scalar, ValueType
+from glow.storage import SortedStrings, map_array, map_bytes, read_header
 
 __all__ = ["Columns", "Field", "NumberValues", "Part", "StringValues"]
 
@@ -38,21 +36,20 @@ MAX_WHOLE = 2**63
 
 @dataclass(frozen=True, slots=True)
 class StringValues:
-    """Strings in code point order: UTF-8 text uint8 [bytes], and where each ends, int64 [d + 1] from 0."""
+    """Strings in code point order."""
 
-    text: NDArray[np.uint8]
-    ends: NDArray[np.int64]
+    strings: SortedStrings
 
     def __len__(self) -> int:
-        return len(self.ends) - 1
+        return len(self.strings)
 
     def value(self, place: int) -> str:
         """The value at a place, 0 to d - 1."""
-        return self.key(place).decode("utf-8", "replace")
+        return self.strings.value(place)
 
     def key(self, place: int) -> bytes:
         """What the order is of: UTF-8 sorts as code points do."""
-        return self.text[self.ends[place] : self.ends[place + 1]].tobytes()
+        return self.strings.key(place)
 
     def key_of(self, value: Scalar) -> bytes:
         """The key of a string that may not be there."""
@@ -60,8 +57,7 @@ class StringValues:
 
     def place(self, value: Scalar, after: bool) -> int:
         """How many values come before a string that may not be there, or up to and with it where `after`."""
-        search = bisect_right if after else bisect_left
-        return search(range(len(self)), self.key_of(value), key=self.key)
+        return self.strings.place(self.key_of(value), after=after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +178,7 @@ class Columns:
             FormatError: a file is missing, damaged or of another format version; it is named.
             MismatchError: columns of another number of documents, or a file that was not verified.
         """
-        header = _read_header(folder / COLUMNS_FOLDER / COLUMNS_HEADER)
+        header = read_header(folder / COLUMNS_FOLDER / COLUMNS_HEADER, ColumnsHeader)
         if header.documents != documents:
             raise MismatchError(
                 f"{COLUMNS_FOLDER}/ describes {header.documents} documents, the index has {documents}; "
@@ -205,17 +201,6 @@ class Columns:
         return cls(documents, fields, header.left_out, order)
 
 
-def _read_header(path: Path) -> ColumnsHeader:
-    try:
-        return ColumnsHeader.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise FormatError(f"cannot read {COLUMNS_FOLDER}/{path.name}: {error.strerror}") from error
-    except ValidationError as error:
-        raise FormatError(
-            f"{COLUMNS_FOLDER}/{path.name} is no header of format 1: {describe(error)}; rebuild the index"
-        ) from error
-
-
 def _open_part(data: NDArray[np.uint8], header: PartHeader, documents: int) -> Part:
     length = header.values if header.has_lists else documents
     codes = _array(data, header, "codes", np.min_scalar_type(header.distinct), length)
@@ -227,7 +212,7 @@ def _open_part(data: NDArray[np.uint8], header: PartHeader, documents: int) -> P
         text = header.arrays.get("text")
         size = text.size_bytes if text else 0
         ends = _ascending(data, header, "ends", header.distinct, size)
-        values = StringValues(_array(data, header, "text", np.uint8, size), ends)
+        values = StringValues(SortedStrings(_array(data, header, "text", np.uint8, size).data, ends))
     else:
         near = _array(data, header, "near", np.float64, header.distinct)
         if not np.isfinite(near).all() or (near[:-1] > near[1:]).any():

@@ -16,9 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from glow.search.arrays import allocate
 from glow.search.columns.format import ArrayName, PartHeader, Place
 from glow.search.columns.metadata import Scalar, ValueType
+from glow.storage import allocate
 
 __all__ = ["PartWriter", "ValuesFile"]
 

@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from glow.errors import FormatError, MismatchError
-from glow.options import StrictModel, describe
-from glow.search.arrays import map_array
+from glow.options import StrictModel
+from glow.storage import map_array, read_header
 
 __all__ = [
     "DELTA_FOLDER",
@@ -68,14 +68,9 @@ def read_delta_header(version: Path) -> DeltaHeader:
     Raises:
         FormatError: it is missing, or of another format.
     """
-    try:
-        return DeltaHeader.model_validate_json((version / DELTA_HEADER).read_bytes())
-    except OSError as error:
-        raise FormatError(f"cannot read {DELTA_HEADER}: {error.strerror}") from error
-    except ValidationError as error:
-        raise FormatError(
-            f"{DELTA_HEADER} is not of format 1: {describe(error)}; a newer GLOW may read it, or roll back to its base"
-        ) from error
+    return read_header(
+        version / DELTA_HEADER, DeltaHeader, "a newer GLOW may read it, or roll back to its base"
+    )
 
 
 def read_tombstones(version: Path, header: DeltaHeader) -> NDArray[np.int64]:

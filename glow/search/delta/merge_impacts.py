@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.arrays import new_array
 from glow.search.delta.merge import Kept
 from glow.search.lexical import (
     IMPACTS_HEADER,
@@ -24,6 +23,7 @@ from glow.search.lexical import (
     ImpactIndex,
     Vocabulary,
 )
+from glow.storage import new_array
 
 __all__ = ["fold_impacts"]
 

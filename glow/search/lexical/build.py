@@ -16,7 +16,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.arrays import new_array
 from glow.search.lexical.format import (
     IMPACTS_HEADER,
     MAXIMA_FILE,
@@ -26,6 +25,7 @@ from glow.search.lexical.format import (
     ImpactHeader,
 )
 from glow.search.lexical.vocabulary import Vocabulary
+from glow.storage import new_array
 
 __all__ = ["ImpactWriter", "ToImpacts"]
 

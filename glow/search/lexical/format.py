@@ -5,15 +5,16 @@ format, read without pickle.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from glow.errors import FormatError
-from glow.options import StrictModel, describe
+from glow.options import StrictModel
 from glow.search.lexical.vocabulary import VOCABULARY_FILES
+from glow.storage import map_array, read_header
 
 __all__ = [
     "IMPACTS_FILES",
@@ -66,15 +67,7 @@ def read_impacts_header(folder: Path) -> ImpactHeader:
     Raises:
         FormatError: it is missing, or of another format.
     """
-    try:
-        return ImpactHeader.model_validate_json((folder / IMPACTS_HEADER).read_bytes())
-    except OSError as error:
-        raise FormatError(f"cannot read {folder.name}/{IMPACTS_HEADER}: {error.strerror}") from error
-    except ValidationError as error:
-        raise FormatError(
-            f"{folder.name}/{IMPACTS_HEADER} is no header of impacts of format {FORMAT_VERSION}: {describe(error)}; "
-            "rebuild the index"
-        ) from error
+    return read_header(folder / IMPACTS_HEADER, ImpactHeader)
 
 
 def read_arrays(folder: Path, header: ImpactHeader, words: int) -> Arrays:
@@ -93,10 +86,10 @@ def read_arrays(folder: Path, header: ImpactHeader, words: int) -> Arrays:
             folder, IMPACTS_HEADER, f"it counts {header.words} words, the vocabulary holds {words}"
         )
     arrays = Arrays(
-        _array(folder, STARTS_FILE, np.int64, header.words + 1),
-        _array(folder, MAXIMA_FILE, np.float32, header.words),
-        _array(folder, ROWS_FILE, np.uint32, header.postings),
-        _array(folder, VALUES_FILE, np.float32, header.postings),
+        map_array(folder / STARTS_FILE, np.int64, header.words + 1),
+        map_array(folder / MAXIMA_FILE, np.float32, header.words),
+        map_array(folder / ROWS_FILE, np.uint32, header.postings),
+        map_array(folder / VALUES_FILE, np.float32, header.postings),
     )
     starts, maxima, rows, impacts = arrays
     if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():
@@ -114,17 +107,6 @@ def read_arrays(folder: Path, header: ImpactHeader, words: int) -> Arrays:
 
 def _positive(impacts: NDArray[np.float32]) -> bool:
     return bool((np.isfinite(impacts) & (impacts > 0)).all())
-
-
-def _array(folder: Path, name: str, kind: type[np.generic], length: int) -> NDArray[Any]:
-    """A memory-mapped array of one type and length."""
-    try:
-        found = np.load(folder / name, mmap_mode="r" if length else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise FormatError(f"cannot read {folder.name}/{name}: {error}; rebuild the index") from error
-    if not isinstance(found, np.ndarray) or found.dtype != kind or found.shape != (length,):
-        raise _damaged(folder, name, f"expected {length} values of type {kind.__name__}")
-    return np.asarray(found)  # a plain array: slices of a memmap are slow to make
 
 
 def _damaged(folder: Path, name: str, what: str) -> FormatError:

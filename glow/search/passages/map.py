@@ -16,13 +16,13 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from glow.errors import FormatError
-from glow.options import StrictModel, describe
+from glow.options import StrictModel
 from glow.records import Document
-from glow.search.arrays import map_array
 from glow.search.row_mask import RowMask
+from glow.storage import map_array, read_header
 from glow.text import body_text
 
 __all__ = ["ARRAYS", "PASSAGES_FILES", "PASSAGES_FOLDER", "FoundPassage", "PassageMap", "PassagesHeader"]
@@ -123,14 +123,7 @@ class PassageMap:
             FormatError: a file is missing, damaged, of another format version, or does not fit the others; the
                 message names it.
         """
-        try:
-            header = PassagesHeader.model_validate_json((folder / PASSAGES_HEADER).read_bytes())
-        except OSError as error:
-            raise FormatError(f"cannot read {folder.name}/{PASSAGES_HEADER}: {error.strerror}") from error
-        except ValidationError as error:
-            raise FormatError(
-                f"{folder.name}/{PASSAGES_HEADER} is not of format {FORMAT_VERSION}: {describe(error)}; rebuild the index"
-            ) from error
+        header = read_header(folder / PASSAGES_HEADER, PassagesHeader)
         lengths = {name: header.passages for name in ARRAYS} | {"first": header.documents + 1}
         arrays = {name: map_array(folder / f"{name}.npy", np.uint32, lengths[name]) for name in ARRAYS}
         if fault := _fault(**arrays):

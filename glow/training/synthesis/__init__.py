@@ -1,7 +1,7 @@
 """Training pairs made from documents alone."""
 
 from glow.training.synthesis.candidates import KINDS
-from glow.training.synthesis.synthesise import SynthesisOptions, synthesise
+from glow.training.synthesis.pairs import SynthesisOptions, synthesise
 
 __all__ = [
     "KINDS",

@@ -13,20 +13,20 @@ from glow.errors import FormatError
 __all__ = ["allocate", "map_array", "map_bytes", "new_array"]
 
 
-def map_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
+def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
     """Opens a one-dimensional array of a known type and length without reading its values.
 
     Args:
         path: a `.npy` file.
         kind: its dtype.
-        length: how many values it must hold.
+        length: how many values it must hold; None where nothing says it.
 
     Raises:
-        FormatError: it cannot be read or holds something else; the message names the file.
+        FormatError: if it cannot be read or holds something else; the message names the file.
     """
     try:
         # An empty array cannot be mapped.
-        found: Any = np.load(path, mmap_mode="r" if length else None, allow_pickle=False)
+        found: Any = np.load(path, mmap_mode=None if length == 0 else "r", allow_pickle=False)
     except (
         OSError,
         ValueError,
@@ -37,10 +37,10 @@ def map_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
         tokenize.TokenError,
     ) as error:
         raise FormatError(f"cannot read {_name(path)}: {error}; rebuild the index") from error
-    wanted = f"{np.dtype(kind)} [{length}]"
+    wanted = f"{np.dtype(kind)} [{'n' if length is None else length}]"
     if not isinstance(found, np.ndarray):
         raise FormatError(f"{_name(path)} holds no array, expected {wanted}; rebuild the index")
-    if found.dtype != np.dtype(kind) or found.shape != (length,):
+    if found.dtype != np.dtype(kind) or found.ndim != 1 or length not in (None, len(found)):
         shape = list(found.shape)
         raise FormatError(f"{_name(path)} holds {found.dtype} {shape}, expected {wanted}; rebuild the index")
     return found.view(np.ndarray)  # what numpy calls a memmap takes ten times as long to slice
@@ -50,7 +50,7 @@ def map_bytes(path: Path) -> NDArray[np.uint8]:
     """Opens a file of plain bytes, uint8 [size].
 
     Raises:
-        FormatError: it cannot be read; the message names the file.
+        FormatError: if it cannot be read; the message names the file.
     """
     try:
         # An empty file cannot be mapped.
@@ -64,7 +64,7 @@ def new_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
     """A new `.npy` file of zeros, mapped to be written in any order; an empty one is an array in memory.
 
     Raises:
-        OSError: the disk, now and not when it is written.
+        OSError: if the disk is full, now and not when it is written.
     """
     if length == 0:  # an empty file cannot be mapped
         np.save(path, np.empty(0, kind), allow_pickle=False)
@@ -78,7 +78,7 @@ def allocate(path: Path, start: int, size_bytes: int) -> None:
     """Takes the room of bytes that are about to be written through a map: on a full disk, those would end the process.
 
     Raises:
-        OSError: the disk has not that much.
+        OSError: if the disk has less.
     """
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:

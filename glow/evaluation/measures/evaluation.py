@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import ConfigError, DependencyError, InputError
-from glow.evaluation.measures.err import ERR_MAX_GRADE, err
-from glow.evaluation.measures.ncg import ncg
+from glow.evaluation.measures.gains import ERR_MAX_GRADE, err, ncg
 from glow.evaluation.runs import Run
 from glow.records import Qrel
 

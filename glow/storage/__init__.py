@@ -1,0 +1,15 @@
+"""The files that every part of an index is made of: headers, arrays, sorted strings; each checked once, and strictly."""
+
+from glow.storage.arrays import allocate, map_array, map_bytes, new_array
+from glow.storage.header import read_header
+from glow.storage.strings import ABSENT, SortedStrings
+
+__all__ = [
+    "ABSENT",
+    "SortedStrings",
+    "allocate",
+    "map_array",
+    "map_bytes",
+    "new_array",
+    "read_header",
+]
