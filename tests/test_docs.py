@@ -1,44 +1,32 @@
 """The documentation knows every setting, route, command, option and error code, and its links lead somewhere.
 
 A thing is documented where its name stands as code (in backticks or in a code block) in a page right under docs/.
-Commands are read from their typer apps; where torch is missing, those of the torch rooms are read from the source.
 """
 
-import ast
 import importlib
 import importlib.util
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from glow.cli import GROUPS, VERBS, app
 from glow.errors import GlowError
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-COMMAND_ROOMS = (
-    "glow.training",
-    "glow.evaluation",
-    "model_export",
-    "index_builder",
-    "service",
-    "service.explain",
-)
-TORCH_ROOMS = ("glow.training", "model_export")
-HAS_TORCH = importlib.util.find_spec("torch") is not None
 FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}.*\n?)+", re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
 SEPARATOR = re.compile(r"[\s\"'`,()\[\]|=;]+")
 ORIGIN = re.compile(r"^https?://[^/]+")
-
-Options = dict[str, set[str]]
-"""Command ("" where a room has one only) -> its long options."""
 
 
 def code_of(page: str) -> str:
@@ -61,96 +49,81 @@ def documented_words() -> set[str]:
     return {word for page in pages().values() for word in words_of(code_of(page))}
 
 
-def imported_options(room: str) -> Options:
-    """Commands of a room, from its typer app."""
-    module = importlib.import_module(f"{room}.__main__")
-    apps = [value for value in vars(module).values() if isinstance(value, typer.Typer)]
-    command: Any = typer.main.get_command(apps[0] if apps else module.command())
-    commands = command.commands if hasattr(command, "commands") else {"": command}
-    return {name: set(_long_options(found)) for name, found in commands.items()}
+def command_of(name: str) -> Any:
+    """The command of a verb, as typer makes it; it needs the extras, which `make setup` installs."""
+    module, _, attribute = VERBS[name].target.partition(":")
+    single = typer.Typer(add_completion=False)
+    single.command()(getattr(importlib.import_module(module), attribute))
+    return typer.main.get_command(single)
 
 
-def _long_options(command: Any) -> Iterator[str]:
-    for parameter in command.params:
-        yield from (name for name in parameter.opts if name.startswith("--") and name != "--help")
-
-
-def parsed_options(room: str) -> Options:
-    """Commands of a room, from its source.
-
-    Functions whose arguments are `Annotated[…, typer.Option(…)]`, in place or by an alias, and that are decorated
-    with `@app.command`, or given to `app.command("name")` where they are imported.
-    """
-    folder = ROOT / room.replace(".", "/")
-    nodes = [node for path in sorted(folder.glob("*.py")) for node in ast.parse(path.read_bytes()).body]
-    aliases = {
-        ast.unparse(target): node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        for target in node.targets
+def options_of(name: str) -> set[str]:
+    return {
+        option
+        for parameter in command_of(name).params
+        for option in parameter.opts
+        if option.startswith("--") and option != "--help"
     }
-    functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
-    found: Options = {}
-    has_callback = False
-    for node in ast.parse((folder / "__main__.py").read_bytes()).body:
-        match node:
-            case ast.FunctionDef(decorator_list=[ast.Call(func=kind, args=names)]):
-                has_callback |= ast.unparse(kind) == "app.callback"
-                function = node.name if ast.unparse(kind) == "app.command" else None
-            case ast.Expr(value=ast.Call(func=ast.Call(args=names), args=[ast.Name(id=function)])):
-                pass
-            case _:
-                continue
-        if function is not None:
-            name = ast.literal_eval(names[0]) if names else function.replace("_", "-")
-            arguments = functions[function].args.args
-            found[name] = {option for argument in arguments for option in _parsed(argument, aliases)}
-    # typer makes a lone command the app itself, unless a callback says that more may come.
-    return {"": next(iter(found.values()))} if len(found) == 1 and not has_callback else found
 
 
-def _parsed(argument: ast.arg, aliases: Mapping[str, ast.expr]) -> Iterator[str]:
-    annotation = argument.annotation
-    if isinstance(annotation, ast.Name):
-        annotation = aliases.get(annotation.id)
-    match annotation:
-        case ast.Subscript(slice=ast.Tuple(elts=[_, ast.Call(func=function, args=given)])):
-            if ast.unparse(function) == "typer.Option":
-                names = [str(ast.literal_eval(name)) for name in given]
-                long = [name.split("/")[0] for name in names if name.startswith("--")]
-                yield from long or ["--" + argument.arg.replace("_", "-")]
+@pytest.mark.parametrize("name", VERBS)
+def test_every_command_and_option_is_on_a_page_that_shows_the_command(name: str) -> None:
+    call = re.compile(rf"\bglow(?: [a-z-]+\|)*? ?\b{re.escape(name)}\b")
+    shown = [words_of(code) for page in pages().values() if call.search(code := code_of(page))]
+    assert shown, f"`glow {name}` is on no page of docs/"
+    missing = options_of(name) - set().union(*shown)
+    assert not missing, f"{sorted(missing)} are not on a page that shows `glow {name}`"
 
 
-def test_every_room_with_a_command_line_is_there() -> None:
-    missing = [room for room in COMMAND_ROOMS if not _main_file(room).is_file()]
-    assert not missing, f"no __main__.py in {missing}: their commands are not checked"
+@pytest.mark.parametrize("name", VERBS)
+def test_the_line_of_a_verb_is_what_its_command_says_of_itself(name: str) -> None:
+    first = command_of(name).help.strip().splitlines()[0]
+    words = [word.strip(".,:;`") for word in VERBS[name].help.split()]
+    assert first.split()[0] == words[0], f"{name}: {VERBS[name].help!r} beside {first!r}"
 
 
-def _main_file(room: str) -> Path:
-    return ROOT / room.replace(".", "/") / "__main__.py"
+def test_help_lists_every_verb_in_its_group_on_one_screen() -> None:
+    shown = CliRunner().invoke(app, ["--help"], terminal_width=100).output
+    assert [line[:-1] for line in shown.splitlines() if line[:-1] in GROUPS] == list(GROUPS)
+    assert all(re.search(rf"^  {re.escape(name)} ", shown, re.MULTILINE) for name in VERBS)
+    assert len(shown.splitlines()) <= 60
 
 
-@pytest.mark.parametrize("room", [room for room in COMMAND_ROOMS if _main_file(room).is_file()])
-def test_every_command_and_option_is_on_a_page_that_shows_the_command(room: str) -> None:
-    options = imported_options(room) if HAS_TORCH or room not in TORCH_ROOMS else parsed_options(room)
-    assert options
-    missing = []
-    for command, names in options.items():
-        call = f"python -m {room} {command}".strip()
-        shown = [words_of(code) for page in pages().values() if call in (code := code_of(page))]
-        if not shown:
-            missing.append(f"`{call}` is on no page of docs/")
-        known = set().union(*shown)
-        missing += [f"{name} is not on a page that shows `{call}`" for name in sorted(names - known)]
-    assert not missing, "\n" + "\n".join(missing)
+LIGHT = """
+import sys
+from glow.cli import main
+sys.argv = ["glow", "--help"]
+try:
+    main()
+except SystemExit:
+    pass
+print("loaded:", *sys.modules)
+"""
 
 
-@pytest.mark.skipif(
-    not HAS_TORCH, reason="torch is not installed: reading options from source was not compared"
-)
-@pytest.mark.parametrize("room", [room for room in TORCH_ROOMS if _main_file(room).is_file()])
-def test_options_read_from_source_are_those_of_the_app(room: str) -> None:
-    assert parsed_options(room) == imported_options(room)
+def test_help_imports_nothing_that_a_verb_needs() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.rpartition("loaded:")[2].split())
+    assert not loaded & {
+        "torch",
+        "numpy",
+        "pydantic",
+        "onnxruntime",
+        "faiss",
+        "fastapi",
+        "httpx",
+        "rich.console",
+    }
+
+
+def test_a_verb_whose_extra_is_missing_says_which_one() -> None:
+    code = "import sys; sys.modules['torch'] = None; sys.argv = ['glow', 'train']; from glow.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 5
+    assert done.stderr == (
+        "glow: `glow train` needs the package torch, which is not installed; "
+        "run: pip install 'glow-retrieval[train]'\n"
+    )
 
 
 def test_every_setting_of_the_service_is_documented_as_variable_and_flag() -> None:
@@ -192,6 +165,19 @@ def test_every_problem_stands_beside_its_status() -> None:
     assert not wrong, f"no line of docs/errors.md has both code and status: {wrong}"
 
 
+def test_every_exit_code_stands_beside_its_code() -> None:
+    rows = [line for line in errors_page().splitlines() if line.startswith("|")]
+    wrong = [
+        f"{kind.code} {kind.exit_code}"
+        for kind in _error_types(GlowError)
+        if kind.exit_code != GlowError.exit_code
+        and not any(
+            f"`{kind.code}`" in row and row.rstrip(" |").endswith(f"| {kind.exit_code}") for row in rows
+        )
+    ]
+    assert not wrong, f"no row of docs/errors.md ends in the exit code: {wrong}"
+
+
 def errors_page() -> str:
     page = DOCS / "errors.md"
     assert page.is_file(), "docs/errors.md is missing: it lists every error code with its status"
@@ -200,7 +186,7 @@ def errors_page() -> str:
 
 def _error_types(kind: type[GlowError]) -> Iterator[type[GlowError]]:
     """Our own error types; test modules may have made some too."""
-    if kind.__module__.split(".")[0] in {"glow", "service", "index_builder", "model_export"}:
+    if kind.__module__.split(".")[0] in {"glow", "glow_service", "glow_index_builder", "glow_model_export"}:
         yield kind
     for child in kind.__subclasses__():
         yield from _error_types(child)
