@@ -30,7 +30,7 @@ from glow.nn.towers import Tower
 from glow.runtime.session import open_session
 from glow.schema import FieldSchema
 from glow_model_export.graph import INPUTS, export_graph
-from glow_model_export.quantise import Quantisation, quantise_matrices
+from glow_model_export.quantize import Quantization, quantize_matrices
 from glow_model_export.word_table import share_word_table
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -161,7 +161,7 @@ def training_step(pair: TwoTowers, queries: Batch, documents: Batch, precision: 
 
 
 def onnx_rows(
-    name: str, sides: Mapping[str, Tower], batch: Batch, how: Quantisation, repeats: int
+    name: str, sides: Mapping[str, Tower], batch: Batch, how: Quantization, repeats: int
 ) -> Iterator[dict[str, Any]]:
     """Rows of one tower, exported as a model has it, on one thread and on two."""
     inputs = {key: tensor.numpy() for key, tensor in zip(INPUTS, batch, strict=True)}
@@ -179,10 +179,10 @@ def onnx_rows(
             yield from compared(f"{name} tower, {precision}, {threads} threads, {size}", runs, repeats)
 
 
-def export(tower: Tower, how: Quantisation, folder: Path) -> Path:
+def export(tower: Tower, how: Quantization, folder: Path) -> Path:
     """Writes `tower.onnx` with its word table beside it."""
     folder.mkdir()
-    graph = quantise_matrices(export_graph(tower.eval()), how)
+    graph = quantize_matrices(export_graph(tower.eval()), how)
     share_word_table({"tower.onnx": graph}, folder, int8=how == "int8")
     onnx.save(graph, folder / "tower.onnx")
     return folder / "tower.onnx"

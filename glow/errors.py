@@ -10,11 +10,11 @@
     │   ├── ArtifactNotFoundError  nothing where one was expected
     │   ├── FormatError            unreadable, or of a format version we do not know
     │   ├── IntegrityError         a file that differs from what the manifest recorded
-    │   └── MismatchError          two artefacts that do not belong together
+    │   └── MismatchError          two artifacts that do not belong together
     ├── DocumentNotFoundError      no document of that id in the index
     ├── DeviceError                a device was asked for that is not there
     ├── DependencyError            an optional package is needed and not installed
-    ├── BuildError                 a build that cannot give a correct artefact
+    ├── BuildError                 a build that cannot give a correct artifact
     ├── GateError                  a version that is not good enough to be published
     ├── BusyError                  another process changes the same index root
     ├── ReadOnlyError              an index root cannot be written from here
@@ -100,13 +100,13 @@ class ArtifactError(GlowError):
 
 
 class ArtifactNotFoundError(ArtifactError):
-    """There is no artefact where one was expected."""
+    """There is no artifact where one was expected."""
 
     code = "artifact_not_found"
 
 
 class FormatError(ArtifactError):
-    """An artefact is unreadable or of a format version that we do not know."""
+    """An artifact is unreadable or of a format version that we do not know."""
 
     code = "artifact_format"
 
@@ -118,7 +118,7 @@ class IntegrityError(ArtifactError):
 
 
 class MismatchError(ArtifactError):
-    """Two artefacts do not belong together."""
+    """Two artifacts do not belong together."""
 
     code = "artifact_mismatch"
 
@@ -145,7 +145,7 @@ class DependencyError(GlowError):
 
 
 class BuildError(GlowError):
-    """A build cannot give a correct artefact."""
+    """A build cannot give a correct artifact."""
 
     code = "build_failed"
     exit_code = 4

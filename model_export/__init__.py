@@ -1,1 +1,1 @@
-"""Checkpoint to model artefact: ONNX graphs, quantisation, parity, packaging. Needs the `export` extra."""
+"""Checkpoint to model artifact: ONNX graphs, quantization, parity, packaging. Needs the `export` extra."""

@@ -1,4 +1,4 @@
-"""`glow export-model`: trained towers to a model artefact."""
+"""`glow export-model`: trained towers to a model artifact."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from glow.training import load_checkpoint, read_towers
 from glow_model_export.explain import add_explain as add_explain_graphs
 from glow_model_export.package import Source, export_model
 from glow_model_export.quality import check_quality
-from glow_model_export.quantise import Quantisation
+from glow_model_export.quantize import Quantization
 
 __all__ = ["ExportOptions", "export_command"]
 
@@ -28,7 +28,7 @@ class ExportOptions(JsonOptions):
     from_model: Path | None = option(
         None, "Model to read back and export again, in place of a checkpoint.", metavar="DIR"
     )
-    quantize: Quantisation = option("none", "Precision of the towers.")
+    quantize: Quantization = option("none", "Precision of the towers.")
     parity_data: Path | None = option(
         None,
         "BEIR-style folder: parity on its texts, and nDCG@10 of shipped against float towers.",

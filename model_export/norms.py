@@ -1,7 +1,7 @@
 """Layer normalisation in plain steps, for CPUs.
 
 ONNX Runtime's own kernels for it (LayerNormalization, SkipLayerNormalization) walk a token's numbers one by one and take a
-quarter of a quantised tower's time; reductions and products over whole arrays use vector instructions. The sum of squares
+quarter of a quantized tower's time; reductions and products over whole arrays use vector instructions. The sum of squares
 stands where a mean would, so that the runtime does not fuse the steps again.
 """
 

@@ -1,4 +1,4 @@
-"""From towers to a model artefact: graphs, quantisation, parity, packaging."""
+"""From towers to a model artifact: graphs, quantization, parity, packaging."""
 
 import json
 import tempfile
@@ -18,7 +18,7 @@ from glow.training import REPORT_FILE, TOWERS_FILE, save_preprocessing
 from glow_model_export.explain import write_explain
 from glow_model_export.graph import export_graph
 from glow_model_export.parity import check_parity
-from glow_model_export.quantise import Quantisation, quantise_matrices
+from glow_model_export.quantize import Quantization, quantize_matrices
 from glow_model_export.texts import parity_texts
 from glow_model_export.word_table import move_weights, share_word_table
 
@@ -38,14 +38,14 @@ class Source:
 def export_model(
     source: Source,
     out: Path,
-    how: Quantisation,
+    how: Quantization,
     queries: Sequence[str] = (),
     documents: Sequence[Document] = (),
     quality: Mapping[str, Any] | None = None,
     *,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Writes a model artefact, or nothing where a parity check fails.
+    """Writes a model artifact, or nothing where a parity check fails.
 
     Args:
         source: the trained towers.
@@ -88,8 +88,8 @@ def export_model(
     return report
 
 
-def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantisation) -> None:
-    graphs = {name: quantise_matrices(_copy(graph), how) for name, graph in traced.items()}
+def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantization) -> None:
+    graphs = {name: quantize_matrices(_copy(graph), how) for name, graph in traced.items()}
     share_word_table(graphs, folder, int8=how == "int8")
     for name, graph in graphs.items():
         move_weights(graph, folder / TOWER_WEIGHTS[name])

@@ -1,4 +1,4 @@
-"""Is the exported model the trained one? Torch against ONNX, and quantised against float.
+"""Is the exported model the trained one? Torch against ONNX, and quantized against float.
 
 n   texts       D   dimensions
 """
@@ -53,7 +53,7 @@ def check_parity(
 
     Args:
         tower: the trained tower.
-        float_path, shipped_path: ONNX files; the same one where nothing was quantised.
+        float_path, shipped_path: ONNX files; the same one where nothing was quantized.
         sequences: preprocessed texts of many lengths, at least one.
         pad_id: of the vocabulary.
 

@@ -1,4 +1,4 @@
-"""What a smaller precision costs in retrieval: nDCG@10 of the quantised towers against float ones."""
+"""What a smaller precision costs in retrieval: nDCG@10 of the quantized towers against float ones."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from glow.errors import ExportError
 from glow.evaluation import Corpus, DenseOptions, DenseRetriever, evaluate, find_tasks
 from glow.runtime import Model
 from glow_model_export.package import Source, export_model
-from glow_model_export.quantise import Quantisation
+from glow_model_export.quantize import Quantization
 
 __all__ = ["MAX_NDCG_LOSS", "check_quality"]
 
@@ -17,8 +17,8 @@ MAX_NDCG_LOSS = 0.01
 MEASURE = "nDCG@10"
 
 
-def check_quality(source: Source, how: Quantisation, data: Path, split: str) -> dict[str, Any]:
-    """Retrieves a split with float and with quantised towers, exactly.
+def check_quality(source: Source, how: Quantization, data: Path, split: str) -> dict[str, Any]:
+    """Retrieves a split with float and with quantized towers, exactly.
 
     Args:
         source: the trained towers.
@@ -30,7 +30,7 @@ def check_quality(source: Source, how: Quantisation, data: Path, split: str) -> 
         `data`, `split`, `queries` and nDCG@10 by precision.
 
     Raises:
-        ExportError: the quantised towers lose more than `MAX_NDCG_LOSS`.
+        ExportError: the quantized towers lose more than `MAX_NDCG_LOSS`.
         InputError: the data cannot be read.
     """
     (task,) = find_tasks(data, [split])

@@ -15,13 +15,13 @@ from glow.artifact import WORD_TABLE
 from glow.errors import ExportError
 from glow.training import SCALES, TABLE
 
-__all__ = ["move_weights", "quantise_rows", "share_word_table"]
+__all__ = ["move_weights", "quantize_rows", "share_word_table"]
 
 _ALIGNMENT = 4096  # a page, so that a runtime can map the data in place
 _SMALL_BYTES = 8192  # biases and constants: shape inference reads them in the graph
 
 
-def quantise_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def quantize_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Symmetric int8 with one scale a row: table ≈ codes * scales[:, None]; float32 [V, H] in, scales > 0."""
     scales = np.maximum(np.abs(table).max(1), 1e-12).astype(np.float32) / np.float32(127)
     codes = np.rint(table / scales[:, None]).astype(np.int8)
@@ -44,7 +44,7 @@ def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool)
         raise ExportError("the towers hold different word tables; they must share one")
     parts: dict[str, NDArray[np.generic]] = {TABLE: tables[0]}
     if int8:
-        codes, scales = quantise_rows(tables[0].astype(np.float32))
+        codes, scales = quantize_rows(tables[0].astype(np.float32))
         parts = {TABLE: codes, SCALES: scales}
     offsets = _write(folder / WORD_TABLE, parts)
     for model in towers.values():

@@ -48,7 +48,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one collection's artefacts lie.
+    """Where one collection's artifacts lie.
 
     Attributes:
         data: BEIR folder.

@@ -1,4 +1,4 @@
-"""Artefact folders: manifests, checks, atomic writing, index versions."""
+"""Artifact folders: manifests, checks, atomic writing, index versions."""
 
 from glow.artifact.folder import ArtifactWriter, sync, write_artifact
 from glow.artifact.lock import LOCK_FILE, RootLock

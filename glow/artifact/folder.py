@@ -1,4 +1,4 @@
-"""Writing an artefact folder so that it exists whole or not at all."""
+"""Writing an artifact folder so that it exists whole or not at all."""
 
 import os
 import shutil
@@ -17,9 +17,9 @@ class ArtifactWriter:
     """A folder in the making: write files into `folder`, set what the manifest shall say.
 
     Attributes:
-        folder: temporary folder beside the target; it becomes the artefact.
+        folder: temporary folder beside the target; it becomes the artifact.
         hashes, parents, parameters, counts: go into the manifest.
-        known: path -> record of files in it that are hard links to a verified artefact's, which are not read again.
+        known: path -> record of files in it that are hard links to a verified artifact's, which are not read again.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,12 +33,12 @@ class ArtifactWriter:
 
 @contextmanager
 def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterator[ArtifactWriter]:
-    """Makes an artefact folder: temporary folder, files, manifest, sync, rename.
+    """Makes an artifact folder: temporary folder, files, manifest, sync, rename.
 
-    When the block raises, nothing is left behind and an older artefact at `target` is untouched.
+    When the block raises, nothing is left behind and an older artifact at `target` is untouched.
 
     Args:
-        target: the folder to make; its name is the artefact's name.
+        target: the folder to make; its name is the artifact's name.
         kind: checkpoint, model or index.
         replace: whether an existing folder may be replaced.
 

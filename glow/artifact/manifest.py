@@ -1,4 +1,4 @@
-"""The manifest that every artefact folder carries: what it is, what made it, and the SHA-256 of each file."""
+"""The manifest that every artifact folder carries: what it is, what made it, and the SHA-256 of each file."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ KnownFiles = Mapping[FileKey, str]
 
 
 class Manifest(StrictModel):
-    """What an artefact folder says of itself.
+    """What an artifact folder says of itself.
 
     Attributes:
         format: version of the folder's layout.
@@ -107,7 +107,7 @@ class Manifest(StrictModel):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the manifest file: names this artefact, its files included."""
+        """SHA-256 of the manifest file: names this artifact, its files included."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
 
@@ -118,7 +118,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         ArtifactNotFoundError: no such folder, or it holds no manifest.
         FormatError: unreadable, or of another format version.
         IntegrityError: a byte of the manifest was changed.
-        MismatchError: an artefact of another kind.
+        MismatchError: an artifact of another kind.
     """
     path = folder / MANIFEST_FILE
     try:
@@ -150,10 +150,10 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
 
 
 def known_files(folder: Path, manifest: Manifest) -> dict[FileKey, str]:
-    """The files of an artefact that was verified before, for `verify` of another that shares some of them.
+    """The files of an artifact that was verified before, for `verify` of another that shares some of them.
 
     Args:
-        folder: the artefact's.
+        folder: the artifact's.
         manifest: its manifest; files that are not there are left out.
     """
     found = {}
@@ -168,10 +168,10 @@ def known_files(folder: Path, manifest: Manifest) -> dict[FileKey, str]:
 def verify(folder: Path, kind: Kind, known: KnownFiles | None = None) -> Manifest:
     """Reads the manifest and checks size and SHA-256 of every file it names.
 
-    A file that it does not name is no part of the artefact (a model card may lie there) and must not be read.
+    A file that it does not name is no part of the artifact (a model card may lie there) and must not be read.
 
     Args:
-        folder: the artefact's.
+        folder: the artifact's.
         kind: what it must be.
         known: files that were verified before: one that is the same file, and recorded with the same SHA-256, is not
             read again, so that a version of a few new files is checked in the time that those take.
@@ -213,8 +213,8 @@ def file_records(folder: Path, known: Mapping[str, FileRecord] | None = None) ->
     """Size and checksum of every file below `folder` but its manifest.
 
     Args:
-        folder: of the artefact in the making.
-        known: path -> record of files that are links to another artefact's; they are not read.
+        folder: of the artifact in the making.
+        known: path -> record of files that are links to another artifact's; they are not read.
     """
     found = {}
     for path in _files(folder):

@@ -1,4 +1,4 @@
-"""The model artefact's files, and the model hash that binds an index to the model that built it."""
+"""The model artifact's files, and the model hash that binds an index to the model that built it."""
 
 import hashlib
 import json

@@ -2,7 +2,7 @@
 
 CURRENT's first line is the live version; the lines below it, newest first, are those that were live before, so that
 publishing and rolling back are each one atomic write, and a history can never say other than what happened. Lines that begin
-with "left " name versions that roll-backs left since something new was published.
+with "left " name versions that rollbacks left since something new was published.
 """
 
 import os
@@ -119,7 +119,7 @@ class IndexRoot:
         return [line for line in self._below() if line in there]
 
     def left(self) -> list[str]:
-        """The versions that were live until a roll-back and are still there, in the order in which they were left.
+        """The versions that were live until a rollback and are still there, in the order in which they were left.
 
         Publishing a version that was never live forgets them.
         """
@@ -157,7 +157,7 @@ class IndexRoot:
             except ArtifactNotFoundError:
                 before = self.history()
             left = self.left()
-            # Going back by name is a roll-back, too; what was never live before leads away from all of them.
+            # Going back by name is a rollback, too; what was never live before leads away from all of them.
             stay = [each for each in left if each != version] if version in (*before, *left) else []
             self._write_current([version, *(each for each in before if each != version)], stay)
         return manifest

@@ -1,4 +1,4 @@
-"""A model artefact, open: verified files, its preprocessor, and encoders on demand."""
+"""A model artifact, open: verified files, its preprocessor, and encoders on demand."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ class DocumentWriter:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path)
-        # The file is part of an artefact that exists whole or not at all: a journal would only cost time.
+        # The file is part of an artifact that exists whole or not at all: a journal would only cost time.
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute(_SCHEMA)

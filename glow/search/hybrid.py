@@ -29,7 +29,7 @@ __all__ = [
     "FusionWeights",
     "Scorer",
     "fuse_rankings",
-    "unsureness",
+    "uncertainty",
 ]
 
 FUSION_FILE = "fusion.json"
@@ -117,7 +117,7 @@ def fuse_rankings(
     scale = {"dense": 1.0, "lexical": 1.0}
     if fusion.method == "convex":
         largest = np.nanmax(known["lexical"], initial=0.0) if lexical_scale is None else lexical_scale
-        scale["lexical"] = unsureness(dense[0]) / (
+        scale["lexical"] = uncertainty(dense[0]) / (
             float(largest) or 1.0
         )  # 0 where no word of the query is known
     fused = np.zeros(len(rows), np.float64)
@@ -131,7 +131,7 @@ def fuse_rankings(
     return Fused(scores, ranked, {name: values[places].astype(np.float32) for name, values in known.items()})
 
 
-def unsureness(scores: NDArray[np.float32]) -> float:
+def uncertainty(scores: NDArray[np.float32]) -> float:
     """How open the dense ranking leaves the question: 2 (1 - top) exp(-(top - tenth) / 0.15), in [0, 4].
 
     Small where the first hit is near the query and stands out from the tenth.

@@ -1,4 +1,4 @@
-"""Arrays that lie in files of an artefact: memory-mapped, and checked before anything relies on them."""
+"""Arrays that lie in files of an artifact: memory-mapped, and checked before anything relies on them."""
 
 import os
 import tokenize

@@ -1,7 +1,7 @@
 """Training: data, losses, loop, checkpoints. Needs the `train` extra."""
 
 from glow.training.checkpoint import REPORT_FILE, TOWERS_FILE, load_checkpoint, save_preprocessing
-from glow.training.config import OptimiserConfig, TrainConfig, WatchConfig
+from glow.training.config import OptimizerConfig, TrainConfig, WatchConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
 from glow.training.encode import vectors
 from glow.training.from_model import CODES, MATRIX_SCALES, SCALED, SCALES, TABLE, TRANSPOSED, read_towers
@@ -20,7 +20,7 @@ __all__ = [
     "TOWERS_FILE",
     "TRANSPOSED",
     "Collection",
-    "OptimiserConfig",
+    "OptimizerConfig",
     "PairBatches",
     "Progress",
     "TrainConfig",

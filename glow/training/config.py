@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from glow.errors import ConfigError
 from glow.nn import Pooling, WeightForm, WeightSide
@@ -10,7 +10,7 @@ from glow.options import StrictModel
 from glow.schema import FieldSchema
 from glow.text import Weighting
 
-__all__ = ["ObjectiveConfig", "OptimiserConfig", "TowersConfig", "TrainConfig", "WatchConfig"]
+__all__ = ["ObjectiveConfig", "OptimizerConfig", "TowersConfig", "TrainConfig", "WatchConfig"]
 
 
 class TowersConfig(StrictModel):
@@ -86,7 +86,7 @@ class ObjectiveConfig(StrictModel):
         return self
 
 
-class OptimiserConfig(StrictModel):
+class OptimizerConfig(StrictModel):
     """How it is minimised.
 
     Attributes:
@@ -155,7 +155,12 @@ class TrainConfig(StrictModel):
     weighting: Weighting = Weighting()
     towers: TowersConfig = TowersConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
-    optimiser: OptimiserConfig = OptimiserConfig()
+    optimizer: OptimizerConfig = Field(
+        OptimizerConfig(),
+        # Files and results of before have the other spelling, and hashes of them are kept.
+        validation_alias=AliasChoices("optimizer", "optimiser"),
+        serialization_alias="optimiser",
+    )
     watch: WatchConfig = WatchConfig()
 
     @model_validator(mode="after")

@@ -106,8 +106,8 @@ class Source:
     """Both towers of a model or checkpoint, ready to encode.
 
     Attributes:
-        name, hash: the artefact's; a model's hash is the model hash, a checkpoint's its manifest's.
-        preprocessor: with the artefact's own term table.
+        name, hash: the artifact's; a model's hash is the model hash, a checkpoint's its manifest's.
+        preprocessor: with the artifact's own term table.
         queries, documents: encode sequences into float32 [n, H], L2-normalised.
     """
 

@@ -26,7 +26,12 @@ def fingerprint(
         collections: what it trains on: documents, queries, judgements, negatives.
         origins: hashes of the rest, such as the weights at the start.
     """
-    parts = [config.model_dump_json(), str(processes), *origins, *map(collection_hash, collections)]
+    parts = [
+        config.model_dump_json(by_alias=True),
+        str(processes),
+        *origins,
+        *map(collection_hash, collections),
+    ]
     return _sha256(json.dumps(parts).encode())
 
 

@@ -1,6 +1,6 @@
 """ONNX towers back to torch: for re-export in another precision, an attention output, or further training.
 
-Quantised parts are dequantised, so the towers compute what the model computes but for the rounding of activations.
+Quantized parts are dequantized, so the towers compute what the model computes but for the rounding of activations.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 
 def read_towers(model: Model) -> TwoTowers:
-    """Reads both towers of a model artefact into torch, in evaluation mode.
+    """Reads both towers of a model artifact into torch, in evaluation mode.
 
     Args:
         model: an open model, exported by `model_export` in any precision.
@@ -56,7 +56,7 @@ def _fill(tower: Tower, arrays: Arrays, file: str) -> None:
 
 
 def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
-    """A parameter by name: plain, transposed, or dequantised."""
+    """A parameter by name: plain, transposed, or dequantized."""
     matrix = name + TRANSPOSED
     if name == TABLE and SCALES in arrays:
         return arrays[TABLE].astype(np.float32) * arrays[SCALES].astype(np.float32)[:, None]

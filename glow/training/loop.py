@@ -19,7 +19,7 @@ from torch import nn
 
 from glow.errors import ConfigError
 from glow.nn import TwoTowers
-from glow.training.config import OptimiserConfig, TrainConfig
+from glow.training.config import OptimizerConfig, TrainConfig
 from glow.training.data import PairBatch, PairBatches
 from glow.training.fingerprint import fingerprint, parameters_hash
 from glow.training.objective import Objective, Targets
@@ -87,22 +87,22 @@ class Trainer:
         self.position = Position()
         self.fingerprint = ""
         self._origins = (*origins, parameters_hash(towers))
-        self.accelerator = _accelerator(config.optimiser, device)
+        self.accelerator = _accelerator(config.optimizer, device)
         self.device = self.accelerator.device
         self.towers = towers.to(self.device)
         towers.words.weight.requires_grad_(config.towers.train_words)
         self.objective = Objective(config.objective).to(self.device)
         self.model = nn.ModuleDict({"towers": towers, "objective": self.objective})
-        self.optimiser = _optimiser(self.model, config.optimiser)
-        self._stepper = self.accelerator.prepare(self.optimiser)
-        self.steps = self._steps_per_epoch * config.optimiser.epochs
+        self.optimizer = _optimizer(self.model, config.optimizer)
+        self._stepper = self.accelerator.prepare(self.optimizer)
+        self.steps = self._steps_per_epoch * config.optimizer.epochs
         if not self.steps:
             raise ConfigError(
                 f"an epoch has {batches.steps_per_epoch} batches for {self.accelerator.num_processes} processes; "
                 "start fewer processes, or lower batch_size"
             )
-        if config.optimiser.max_steps:
-            self.steps = min(self.steps, config.optimiser.max_steps)
+        if config.optimizer.max_steps:
+            self.steps = min(self.steps, config.optimizer.max_steps)
         self.run_folder = RunFolder(folder, active=self.accelerator.is_main_process)
 
     def run(self) -> list[float]:
@@ -115,7 +115,7 @@ class Trainer:
             MismatchError: the saved state is of another run.
         """
         self.fingerprint = self._shared_fingerprint()
-        position = load_state(self.run_folder.path, self.model, self.optimiser, self.fingerprint)
+        position = load_state(self.run_folder.path, self.model, self.optimizer, self.fingerprint)
         self.position = position
         self._share_parameters()
         self.run_folder.open(self.config, position.step)
@@ -137,7 +137,7 @@ class Trainer:
                 self.run_folder.record(progress, loss, self._rate(step), figures)
             if position.step % self.config.checkpoint_steps == 0 or last or dev:
                 if self.accelerator.is_main_process:
-                    save_state(self.run_folder.path, self.model, self.optimiser, position, self.fingerprint)
+                    save_state(self.run_folder.path, self.model, self.optimizer, position, self.fingerprint)
         self.accelerator.wait_for_everyone()
         stops_early = self.config.watch.patience and position.best_step
         self.run_folder.finish(self.towers if stops_early else None)
@@ -150,7 +150,7 @@ class Trainer:
 
     @property
     def _global_batch(self) -> int:
-        return int(self.config.optimiser.batch_size * self.accelerator.num_processes)
+        return int(self.config.optimizer.batch_size * self.accelerator.num_processes)
 
     def _exhausted(self, position: Position) -> bool:
         patience = self.config.watch.patience
@@ -161,7 +161,7 @@ class Trainer:
         every = self.config.watch.steps
         if self.watch is None or not every or (position.step % every and position.step != self.steps):
             return {}
-        found = self.watch.measure(self.towers, self.config.optimiser.precision, str(self.device))
+        found = self.watch.measure(self.towers, self.config.optimizer.precision, str(self.device))
         # Processes must agree on when to stop; their vectors may differ in the last digits.
         shared = [found]
         broadcast_object_list(shared)
@@ -177,7 +177,7 @@ class Trainer:
 
     def _batches(self, first: int) -> Iterator[tuple[int, PairBatch]]:
         step, processes, per_epoch = 0, self.accelerator.num_processes, self._steps_per_epoch
-        for epoch in range(self.config.optimiser.epochs):
+        for epoch in range(self.config.optimizer.epochs):
             if step + per_epoch <= first:
                 step += per_epoch
                 continue
@@ -192,18 +192,18 @@ class Trainer:
     def _rate(self, step: int) -> float:
         # Steps are counted from 1 here: a first step at rate 0 would be a wasted one.
         return learning_rate(
-            step + 1, self.steps + 1, self.config.optimiser.learning_rate, self.config.optimiser.warmup
+            step + 1, self.steps + 1, self.config.optimizer.learning_rate, self.config.optimizer.warmup
         )
 
     def _step(self, step: int, batch: PairBatch) -> tuple[float, dict[str, float]]:
         # Seeding each step, not the run, lets a resumed run draw what the unbroken one would have drawn.
         torch.manual_seed((self.config.seed * 1_000_003 + step) * 64 + self.accelerator.process_index)
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = self._rate(step) * group["factor"]
         self._stepper.zero_grad(set_to_none=True)
         loss, figures = self._backward(step, batch)
         self._average_gradients()
-        self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.optimiser.clip_norm)
+        self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.optimizer.clip_norm)
         self._stepper.step()
         return float(loss), figures
 
@@ -228,7 +228,7 @@ class Trainer:
         return loss.detach(), figures
 
     def _encoding(self, step: int) -> Encoding:
-        options = self.config.optimiser
+        options = self.config.optimizer
         rise = options.strength_warmup * self.steps
         return Encoding(
             self.batches.pad_id,
@@ -265,7 +265,7 @@ def _autocast(precision: str, device: torch.device) -> Callable[[], AbstractCont
     return lambda: torch.autocast(device.type, kind, enabled=precision != "fp32")
 
 
-def _accelerator(options: OptimiserConfig, device: TrainingDevice) -> Accelerator:
+def _accelerator(options: OptimizerConfig, device: TrainingDevice) -> Accelerator:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("no GPU is there for --device cuda; give --device cpu or auto")
     # Of the precisions fp16 alone needs help, a loss scale; accelerate fixes one for the whole process.
@@ -278,7 +278,7 @@ def _accelerator(options: OptimiserConfig, device: TrainingDevice) -> Accelerato
     return accelerator
 
 
-def _optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
+def _optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
     """AdamW without decay on biases, norms and scalars (the released code decays the objective's scale and shift)."""
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     gains = [parameter for name, parameter in trained.items() if name.endswith(".gain")]

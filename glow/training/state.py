@@ -1,4 +1,4 @@
-"""What a stopped run needs to go on as if it had not stopped: weights, optimiser moments, the step.
+"""What a stopped run needs to go on as if it had not stopped: weights, optimizer moments, the step.
 
 Kept as safetensors and JSON (no pickle), written to a temporary name and renamed.
 """
@@ -22,12 +22,12 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def save_state(
-    folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, position: Position, fingerprint: str
+    folder: Path, model: nn.Module, optimizer: torch.optim.AdamW, position: Position, fingerprint: str
 ) -> None:
     """Writes the state at `position`; `fingerprint` names all that decides the run."""
     tensors = {f"model.{name}": tensor.contiguous() for name, tensor in _parameters(model).items()}
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in _parameters(model).items()}
-    for parameter, moments in optimiser.state.items():
+    for parameter, moments in optimizer.state.items():
         for kind in _MOMENTS:
             tensors[f"{kind}.{names[parameter]}"] = moments[kind].contiguous()
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def save_state(
     temporary.replace(folder / STATE_FILE)
 
 
-def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, fingerprint: str) -> Position:
+def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.AdamW, fingerprint: str) -> Position:
     """Puts a saved state back; returns its position, the start where there is none.
 
     Raises:
@@ -61,7 +61,7 @@ def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.AdamW, fin
                 parameter.copy_(file.get_tensor(f"model.{name}"))
             if f"step.{name}" in keys:
                 moments = {kind: file.get_tensor(f"{kind}.{name}") for kind in _MOMENTS}
-                optimiser.state[parameter] = {kind: m.to(parameter.device) for kind, m in moments.items()}
+                optimizer.state[parameter] = {kind: m.to(parameter.device) for kind, m in moments.items()}
     return Position(**run["position"])
 
 

@@ -104,7 +104,7 @@ def train(
     on_stage("counting terms")
     terms = count_terms(collections, schema, pieces)
     preprocessor = Preprocessor(pieces, schema, config.weighting, terms)
-    options = config.optimiser
+    options = config.optimizer
     batches = PairBatches(
         collections, preprocessor, options.batch_size, config.seed, config.objective.hard_negatives
     )
@@ -146,7 +146,7 @@ def _report(
     # A run that was stopped between its last step and its checkpoint has no step left; it kept one loss in ten.
     recent = losses[-50:] or [row["loss"] for row in read_metrics(inputs.run_folder)[-5:]]
     return {
-        "config": trainer.config.model_dump(),
+        "config": trainer.config.model_dump(by_alias=True),
         "data": [
             {"name": c.name, "split": inputs.split, "documents": len(c.documents), "pairs": len(pairs)}
             for c, pairs in zip(collections, batches.pairs, strict=True)

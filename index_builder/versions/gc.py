@@ -1,7 +1,7 @@
 """Removing old versions, and what killed commands left behind.
 
-Kept are the live version, the pinned ones, and those that a roll-back left, until something new is published, always; then, up to a number, those that were live before, newest first, since a
-roll-back goes there; then the others, newest first. A version that was never live and is younger than an hour stays as well:
+Kept are the live version, the pinned ones, and those that a rollback left, until something new is published, always; then, up to a number, those that were live before, newest first, since a
+rollback goes there; then the others, newest first. A version that was never live and is younger than an hour stays as well:
 the build that made it may be about to publish it. A version is taken away by one rename, and only then removed file by file.
 """
 

@@ -22,7 +22,7 @@ from glow.errors import ConfigError, InputError, MismatchError
 from glow.options import StrictModel, describe
 from glow.text import Preprocessor, TermStats, WordPieces
 from glow.training import (
-    OptimiserConfig,
+    OptimizerConfig,
     PairBatches,
     Progress,
     TrainConfig,
@@ -50,7 +50,7 @@ class GridConfig(StrictModel):
         more_seeds: variant -> runs, where it differs.
         baseline: variant that the others are compared with.
         document_tokens: of every run; 0 keeps each preset's.
-        optimiser: the keys that are given here replace a variant's own.
+        optimizer: the keys that are given here replace a variant's own.
         watch: the curve of a run.
         documents: dev folder's name -> most documents beside the relevant ones; 0, or no entry, takes all.
         term_stats: variant -> further sources of idf to measure it with, beside `corpus`.
@@ -61,7 +61,7 @@ class GridConfig(StrictModel):
     more_seeds: Mapping[str, Annotated[int, Field(ge=1)]] = {}
     baseline: str
     document_tokens: int = Field(default=0, ge=0)
-    optimiser: OptimiserConfig = OptimiserConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
     watch: WatchConfig = WatchConfig()
     documents: Mapping[str, Annotated[int, Field(ge=0)]] = {}
     term_stats: Mapping[str, tuple[TermStats, ...]] = {}
@@ -84,7 +84,9 @@ class GridRun:
     @property
     def key(self) -> Key:
         """Of the result: a variant that is renamed keeps what it has."""
-        text = self.config.model_copy(update={"name": "", "seed": 0}).model_dump_json() + str(self.term_stats)
+        text = self.config.model_copy(update={"name": "", "seed": 0}).model_dump_json(by_alias=True) + str(
+            self.term_stats
+        )
         return self.config.seed, hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -121,7 +123,7 @@ def _under_budget(variant: TrainConfig, grid: GridConfig, name: str, seed: int) 
     if variant.objective.needs_teacher or variant.objective.hard_negatives:
         raise ConfigError(f"variant {name} asks for a teacher or hard negatives, which a grid does not have")
     changes = variant.model_dump() | {"seed": seed, "watch": grid.watch.model_dump()}
-    changes["optimiser"] |= grid.optimiser.model_dump(include=grid.optimiser.model_fields_set)
+    changes["optimizer"] |= grid.optimizer.model_dump(include=grid.optimizer.model_fields_set)
     changes["document_tokens"] = grid.document_tokens or variant.document_tokens
     try:
         return TrainConfig.model_validate(changes)
@@ -217,7 +219,7 @@ def _result(
     pieces = WordPieces(init / "vocab.txt", config.weighting.unit)
     collection = read_collection(data, "train", schema)
     preprocessor = Preprocessor(pieces, schema, config.weighting, count_terms([collection], schema, pieces))
-    batches = PairBatches([collection], preprocessor, config.optimiser.batch_size, config.seed)
+    batches = PairBatches([collection], preprocessor, config.optimizer.batch_size, config.seed)
     # What is measured must not depend on the run's seed.
     tasks = [DevTask.read(folder, schema, options.documents.get(folder.resolve().name, 0)) for folder in dev]
     watch = Watch([tasks[0].collection], preprocessor, config.watch, seed=0) if config.watch.steps else None
@@ -229,7 +231,7 @@ def _result(
         losses = trainer.run()
         seconds = time.monotonic() - trained
     seed, digest = item.key
-    precision, device = config.optimiser.precision, str(trainer.device)
+    precision, device = config.optimizer.precision, str(trainer.device)
     measured = {
         stats: {task.name: measure(towers, preprocessor, task, stats, precision, device) for task in tasks}
         for stats in item.term_stats
@@ -242,7 +244,7 @@ def _result(
         "term_stats": {stats: found for stats, found in measured.items() if stats != "corpus"},
         "curve": curve,
         "steps": len(losses),
-        "pairs": len(losses) * config.optimiser.batch_size,
+        "pairs": len(losses) * config.optimizer.batch_size,
         "final_loss": round(sum(losses[-50:]) / len(losses[-50:]), 5),
         "train_seconds": round(seconds, 1),
         "seconds": round(time.monotonic() - start, 1),

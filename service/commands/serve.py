@@ -1,6 +1,6 @@
 """`glow serve`: reads the settings, then serves.
 
-Exit status: 0 after SIGTERM or SIGINT, 2 for settings that are not valid, 3 when the service cannot start (artefact,
+Exit status: 0 after SIGTERM or SIGINT, 2 for settings that are not valid, 3 when the service cannot start (artifact,
 device or port; the log says why).
 """
 

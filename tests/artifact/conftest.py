@@ -1,4 +1,4 @@
-"""A small artefact with files in folders, and the tool to change one byte of it."""
+"""A small artifact with files in folders, and the tool to change one byte of it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An artefact folder exists whole or not at all."""
+"""An artifact folder exists whole or not at all."""
 
 import stat
 from pathlib import Path

@@ -48,7 +48,7 @@ def test_a_kill_at_any_step_leaves_whole_versions_and_the_command_can_run_again(
     for state in states:
         assert state["code"] == DEATH, state
         assert state["live"] in LIVE[state["command"]] and not state["damaged"], state
-        # A roll-back that was done before its death finds nothing to go back to.
+        # A rollback that was done before its death finds nothing to go back to.
         done_before = state["command"] == "rollback" and state["live"] == "v2"
         assert state["again"] == (1 if done_before else 0), (state, done.stderr)
         root = IndexRoot(Path(state["root"]))

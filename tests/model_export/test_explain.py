@@ -23,11 +23,11 @@ from glow.training.from_model import read_towers
 from glow_model_export.__main__ import app
 from glow_model_export.explain import add_attention, add_explain
 from glow_model_export.package import Source, export_model
-from glow_model_export.quantise import Quantisation
+from glow_model_export.quantize import Quantization
 from research.attention.study import token_scores, word_scores
 
 TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and water; rice!", "東京 café"]
-CASES: dict[str, tuple[Quantisation, dict[str, str]]] = {
+CASES: dict[str, tuple[Quantization, dict[str, str]]] = {
     "float, weighted rows": ("none", {"weight_side": "row"}),
     "int8, logarithms": ("int8", {"weight_form": "log", "pooling": "weighted"}),
     "fp16, merged by an MLP": ("fp16", {"weight_form": "mlp", "pooling": "tanh"}),
@@ -66,7 +66,7 @@ def test_vectors_are_bit_for_bit_those_of_the_plain_tower(exported: Model) -> No
 
 
 def test_attention_is_that_of_the_torch_tower(exported: Model) -> None:
-    """Table 4's measure, as the case study takes it; towers in torch are read back, quantised as they are."""
+    """Table 4's measure, as the case study takes it; towers in torch are read back, quantized as they are."""
     towers = read_towers(exported)
     limit = {"none": 1e-5, "int8": 0.02, "fp16": 2e-3}[str(exported.manifest.parameters["precision"])]
     sequences = [exported.preprocessor.query(text) for text in TEXTS]

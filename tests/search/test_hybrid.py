@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from glow.errors import ConfigError
 from glow.search import Fused, Fusion, FusionWeights, Ranking, fuse_rankings, rrf
-from glow.search.hybrid import Scorer, unsureness
+from glow.search.hybrid import Scorer, uncertainty
 
 DOCUMENTS = 30
 RRF = Fusion(method="rrf", weights=FusionWeights(dense=1.0, lexical=1.0))
@@ -38,7 +38,7 @@ def shown(fused: Fused) -> dict[int, float]:
 
 
 def test_convex_adds_cosine_and_words_as_far_as_the_vectors_leave_it_open() -> None:
-    """Top .9 and last .6: unsureness 2 * .1 * exp(-.3 / .15); the largest impact is 5."""
+    """Top .9 and last .6: uncertainty 2 * .1 * exp(-.3 / .15); the largest impact is 5."""
     true_dense, true_lexical = np.zeros(5, np.float32), np.zeros(5, np.float32)
     true_dense[[0, 1, 2]] = 0.9, 0.6, -0.2
     true_lexical[[1, 2]] = 6.0, 8.0
@@ -61,7 +61,7 @@ def test_convex_adds_cosine_and_words_as_far_as_the_vectors_leave_it_open() -> N
 
 def test_a_ranking_is_surer_the_nearer_its_first_hit_and_the_farther_the_tenth() -> None:
     def of(*cosines: float) -> float:
-        return unsureness(np.array(cosines, np.float32))
+        return uncertainty(np.array(cosines, np.float32))
 
     assert of() == 1.0
     assert of(1.0) == of(1.1, 0.2) == 0.0

@@ -87,9 +87,9 @@ def make_config() -> Callable[..., TrainConfig]:
 
     def make(**changes: Any) -> TrainConfig:
         short = {"batch_size": 16, "epochs": 3, "learning_rate": 3e-3, "precision": "fp32"}
-        options = {**short, **changes.pop("optimiser", {})}
+        options = {**short, **changes.pop("optimizer", {})}
         return TrainConfig.model_validate(
-            {"name": "test", "optimiser": options, "checkpoint_steps": 4, **changes}
+            {"name": "test", "optimizer": options, "checkpoint_steps": 4, **changes}
         )
 
     return make
@@ -117,7 +117,7 @@ def make_trainer(
         config: TrainConfig, run: Path, *, watch: bool = False, collection: Collection = toy_collection
     ) -> Trainer:
         preprocessor = make_preprocessor(config)
-        options = config.optimiser
+        options = config.optimizer
         batches = PairBatches(
             [collection], preprocessor, options.batch_size, config.seed, config.objective.hard_negatives
         )

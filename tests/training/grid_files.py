@@ -10,9 +10,9 @@ from research.grid.results import append
 
 MakeGrid = Callable[..., Path]
 PLAIN = '[weighting]\nformula = "none"\n[towers]\ninit_layers = [0, 1]\n'
-WARM = "[towers]\ninit_layers = [0, 1]\n[optimiser]\nstrength_warmup = 0.6\nlearning_rate = 0.5\nbatch_size = 7\n"
+WARM = "[towers]\ninit_layers = [0, 1]\n[optimizer]\nstrength_warmup = 0.6\nlearning_rate = 0.5\nbatch_size = 7\n"
 BUDGET = """
-[optimiser]
+[optimizer]
 batch_size = 16
 max_steps = 4
 learning_rate = 1e-3

@@ -26,7 +26,7 @@ def make_trainer(config: TrainConfig, data: Path, bert: Path, run: Path, seed: i
     pieces = WordPieces(bert / "vocab.txt", config.weighting.unit)
     collection = read_collection(data, "train", schema)
     preprocessor = Preprocessor(pieces, schema, config.weighting, count_terms([collection], schema, pieces))
-    batches = PairBatches([collection], preprocessor, config.optimiser.batch_size, config.seed)
+    batches = PairBatches([collection], preprocessor, config.optimizer.batch_size, config.seed)
     watch = Watch([collection], preprocessor, config.watch, config.seed)
     torch.manual_seed(seed)
     towers = TwoTowers(bert_config(bert, **config.towers.changes), schema)

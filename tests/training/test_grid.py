@@ -124,9 +124,9 @@ def test_first_seeds_of_all_variants_come_first(make_grid: MakeGrid) -> None:
 
 def test_the_budget_replaces_the_keys_it_names_and_no_others(make_grid: MakeGrid) -> None:
     plain, warm = planned(make_grid("seeds = 1\ndocument_tokens = 48"))
-    assert warm.config.optimiser.strength_warmup == 0.6
-    same = warm.config.optimiser.model_copy(update={"strength_warmup": 0.0})
-    assert same == plain.config.optimiser
+    assert warm.config.optimizer.strength_warmup == 0.6
+    same = warm.config.optimizer.model_copy(update={"strength_warmup": 0.0})
+    assert same == plain.config.optimizer
     assert (same.batch_size, same.max_steps, same.learning_rate, same.precision) == (16, 4, 1e-3, "fp32")
     assert warm.config.watch.steps == 2
     assert warm.config.field_schema.document_tokens == 48

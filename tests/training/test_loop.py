@@ -26,7 +26,7 @@ def test_a_run_learns(
     kind: str, form: str, make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
     options = make_config(
-        optimiser={"epochs": 8},
+        optimizer={"epochs": 8},
         objective={"kind": kind, "scale": 5.0},
         towers={"weight_form": form},
     )
@@ -36,7 +36,7 @@ def test_a_run_learns(
 
 def test_a_run_learns_in_bf16(make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path) -> None:
     """Through the written-out attention, which bf16 on a CPU takes."""
-    losses = make_trainer(make_config(optimiser={"epochs": 8, "precision": "bf16"}), tmp_path).run()
+    losses = make_trainer(make_config(optimizer={"epochs": 8, "precision": "bf16"}), tmp_path).run()
     assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
 
 
@@ -106,8 +106,8 @@ def test_a_killed_run_resumes_to_the_same_weights(
 def test_the_state_of_another_run_is_refused(
     make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
-    make_trainer(make_config(optimiser={"max_steps": 4}), tmp_path).run()
-    other = make_trainer(make_config(optimiser={"max_steps": 4, "learning_rate": 1e-3}), tmp_path)
+    make_trainer(make_config(optimizer={"max_steps": 4}), tmp_path).run()
+    other = make_trainer(make_config(optimizer={"max_steps": 4, "learning_rate": 1e-3}), tmp_path)
     with pytest.raises(MismatchError, match="other configuration or data"):
         other.run()
 
@@ -137,7 +137,7 @@ def test_a_checkpoint_comes_back_as_it_was(
     make_preprocessor: Callable[[TrainConfig], Preprocessor],
     tmp_path: Path,
 ) -> None:
-    run = make_trainer(make_config(optimiser={"max_steps": 2}), tmp_path / "run")
+    run = make_trainer(make_config(optimizer={"max_steps": 2}), tmp_path / "run")
     run.run()
     save_checkpoint(tmp_path / "ckpt", run.towers, make_preprocessor(run.config), {"steps": 2})
     loaded = load_checkpoint(tmp_path / "ckpt")
@@ -156,12 +156,12 @@ def test_a_split_that_is_not_there_is_refused(collection_folder: Path) -> None:
 def test_all_faults_of_a_configuration_are_named_together(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(
-        'name = "x"\nfields = "nowhere"\nspeed = 3\n[optimiser]\nbatch_size = 0\n', encoding="utf-8"
+        'name = "x"\nfields = "nowhere"\nspeed = 3\n[optimizer]\nbatch_size = 0\n', encoding="utf-8"
     )
     with pytest.raises(ConfigError) as caught:
         TrainConfig.load_toml(path)
     assert "speed" in str(caught.value)
-    assert "optimiser.batch_size" in str(caught.value)
+    assert "optimizer.batch_size" in str(caught.value)
 
 
 def test_shipped_configurations_are_valid() -> None:

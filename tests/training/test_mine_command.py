@@ -69,7 +69,7 @@ def test_two_rounds_mine_with_the_newer_towers(folder: Path, toy_model: Path, tm
             "name": "round",
             "towers": {"init_layers": [0]},
             "objective": {"hard_negatives": 2},
-            "optimiser": {"batch_size": 16, "max_steps": 6, "learning_rate": 3e-3, "precision": "fp32"},
+            "optimizer": {"batch_size": 16, "max_steps": 6, "learning_rate": 3e-3, "precision": "fp32"},
         }
     )
     init, negatives, losses = untrained(tmp_path / "untrained", config, toy_model), [], []

@@ -34,7 +34,7 @@ def test_a_killed_run_resumes_with_hard_negatives_read_anew(
             "checkpoint_steps": 2,
             "towers": {"init_layers": [0]},
             "objective": {"hard_negatives": 1},
-            "optimiser": {"batch_size": 2, "epochs": 5, "precision": "fp32"},
+            "optimizer": {"batch_size": 2, "epochs": 5, "precision": "fp32"},
         }
     )
     inputs = TrainInputs([folder], "train", tmp_path / "out", bert_folder, bert_folder, device="cpu")

@@ -25,7 +25,7 @@ name = "two"
 [towers]
 init_layers = [0, 1]
 dropout = 0.0
-[optimiser]
+[optimizer]
 batch_size = 16
 epochs = 4
 learning_rate = 3e-3
@@ -130,6 +130,6 @@ def test_fewer_batches_than_processes_are_refused(
 ) -> None:
     """With as many as two hundred processes, which nobody starts for a test."""
     monkeypatch.setattr("accelerate.Accelerator.num_processes", 200)
-    config = TrainConfig.model_validate({"name": "x", "optimiser": {"precision": "fp32"}})
+    config = TrainConfig.model_validate({"name": "x", "optimizer": {"precision": "fp32"}})
     with pytest.raises(ConfigError, match="2 batches for 200 processes"):
         make_trainer(config, collection_folder, bert_folder, tmp_path, 0)

@@ -23,7 +23,7 @@ weight_form = "log"
 distill_weight = 1.0
 list_weight = 0.5
 margin_weight = 0.5
-[optimiser]
+[optimizer]
 batch_size = 16
 max_steps = 4
 chunk_size = 5

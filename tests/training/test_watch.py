@@ -68,14 +68,14 @@ def test_training_stops_when_dev_gets_no_better_and_ends_with_the_best_towers(
 def test_a_run_folder_holds_configuration_metrics_and_pictures(
     make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
-    trainer = make_trainer(make_config(optimiser={"max_steps": 12}), tmp_path / "run")
+    trainer = make_trainer(make_config(optimizer={"max_steps": 12}), tmp_path / "run")
     losses = trainer.run()
     rows = read_metrics(tmp_path / "run")
     assert [row["step"] for row in rows] == [10, 12]
     assert rows[-1]["loss"] == pytest.approx(losses[-1])
     assert rows[-1]["positive"] > rows[-1]["negative"] - 40.0
     assert rows[-1]["pairs_per_second"] > 0.0
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimiser"]["max_steps"] == 12
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"]["max_steps"] == 12
     assert {"loss.png", "cosine.png"} <= {path.name for path in (tmp_path / "run").iterdir()}
     assert not (tmp_path / "run" / "dev.png").exists()
 

@@ -86,7 +86,7 @@ def train_command(options: TrainOptions) -> None:
 def _override(config: TrainConfig, max_steps: int | None, seed: int | None) -> TrainConfig:
     changed = config.model_dump()
     if max_steps is not None:
-        changed["optimiser"]["max_steps"] = max_steps
+        changed["optimizer"]["max_steps"] = max_steps
     if seed is not None:
         changed["seed"] = seed
     return TrainConfig.model_validate(changed)

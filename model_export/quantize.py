@@ -1,8 +1,8 @@
 """Smaller towers: 8-bit products whose scales never depend on batch mates, or half precision.
 
-Plain dynamic quantisation takes one activation scale for a whole batch, so a query's vector depends on who shares
+Plain dynamic quantization takes one activation scale for a whole batch, so a query's vector depends on who shares
 its batch. Here every token has a scale of its own, and every output of a matrix one too: x·W ≈ s_x · s_W · (q_x·q_W).
-docs/results/quantisation.md has the comparison.
+docs/results/quantization.md has the comparison.
 """
 
 import logging
@@ -17,24 +17,24 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from glow.training import CODES, MATRIX_SCALES, TRANSPOSED
 from glow_model_export.norms import spread_norms
 
-__all__ = ["Quantisation", "quantise_columns", "quantise_matrices"]
+__all__ = ["Quantization", "quantize_columns", "quantize_matrices"]
 
-Quantisation = Literal["none", "int8", "fp16"]
+Quantization = Literal["none", "int8", "fp16"]
 MATRIX_LEVELS = 63
 """CPUs without VNNI add two products in 16 bits and saturate: 2 · 255 · 63 < 2¹⁵ is the largest that never does."""
 TOKEN_LEVELS, TOKEN_ZERO = 127, 128
 _SCALE, _ZERO, _AXIS = "tokens.scale", "tokens.zero", "tokens.axis"
 
 
-def quantise_matrices(model: ModelProto, how: Quantisation) -> ModelProto:
-    """Quantises the weight matrices of a tower.
+def quantize_matrices(model: ModelProto, how: Quantization) -> ModelProto:
+    """Quantizes the weight matrices of a tower.
 
     Args:
         model: float32 tower; its word table is treated apart (`word_table`).
         how: `none`, `int8` (7 bits a weight, 8 a token's activation), or `fp16` (inputs and output stay float32).
 
     Returns:
-        The quantised model; the input may be changed.
+        The quantized model; the input may be changed.
     """
     if how == "int8":
         return spread_norms(_by_rows(model))
@@ -43,7 +43,7 @@ def quantise_matrices(model: ModelProto, how: Quantisation) -> ModelProto:
     return model
 
 
-def quantise_columns(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def quantize_columns(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Symmetric codes of 7 bits with one scale a column: matrix ≈ codes * scales; float32 [in, out], scales > 0."""
     scales = np.maximum(np.abs(matrix).max(0), 1e-12).astype(np.float32) / np.float32(MATRIX_LEVELS)
     return np.rint(matrix / scales).astype(np.int8), scales
@@ -95,7 +95,7 @@ def _product(node: NodeProto) -> list[NodeProto]:
 
 
 def _replace(tensors: list[TensorProto], matrix: TensorProto) -> None:
-    codes, scales = quantise_columns(numpy_helper.to_array(matrix))
+    codes, scales = quantize_columns(numpy_helper.to_array(matrix))
     tensors.remove(matrix)
     tensors.append(numpy_helper.from_array(codes, matrix.name + CODES))
     tensors.append(numpy_helper.from_array(scales, matrix.name + MATRIX_SCALES))

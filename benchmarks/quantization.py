@@ -1,6 +1,6 @@
 """Precisions of the towers side by side: size, closeness to float, batch invariance, retrieval, time.
 
-python -m benchmarks.quantisation --checkpoint CKPT --data $DATA/tldr [--split dev]
+python -m benchmarks.quantization --checkpoint CKPT --data $DATA/tldr [--split dev]
 """
 
 import json
@@ -35,7 +35,7 @@ from glow.text import WeightedTokens
 from glow.text.batch import pad
 from glow.training.checkpoint import Checkpoint, load_checkpoint
 from glow_model_export.graph import export_graph
-from glow_model_export.quantise import quantise_matrices
+from glow_model_export.quantize import quantize_matrices
 
 MIXED_BATCH = 32
 SERVED_BATCH = 8
@@ -82,17 +82,17 @@ def _static(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
 def _blockwise(block: int, accuracy_level: int) -> Convert:
     def convert(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
         model = onnx.load(source)
-        quantiser = MatMulNBitsQuantizer(
+        quantizer = MatMulNBitsQuantizer(
             model, block_size=block, is_symmetric=True, bits=8, accuracy_level=accuracy_level
         )
-        quantiser.process()
-        onnx.save(quantiser.model.model, target)
+        quantizer.process()
+        onnx.save(quantizer.model.model, target)
 
     return convert
 
 
 def _by_rows(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
-    onnx.save(quantise_matrices(onnx.load(source), "int8"), target)
+    onnx.save(quantize_matrices(onnx.load(source), "int8"), target)
 
 
 VARIANTS: dict[str, Convert] = {

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from glow.training.from_model import TRANSPOSED
 from glow_model_export.norms import spread_norms
-from glow_model_export.quantise import MATRIX_LEVELS, quantise_columns, quantise_matrices
+from glow_model_export.quantize import MATRIX_LEVELS, quantize_columns, quantize_matrices
 
 RANDOM = np.random.default_rng(5)
 MATRIX = (RANDOM.normal(size=(64, 32)) * np.exp(RANDOM.normal(size=32))).astype(np.float32)
@@ -29,7 +29,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> onnxruntime.InferenceSe
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     path: Path = tmp_path_factory.mktemp("product") / "product.onnx"
-    path.write_bytes(quantise_matrices(model, "int8").SerializeToString())
+    path.write_bytes(quantize_matrices(model, "int8").SerializeToString())
     return onnxruntime.InferenceSession(path)
 
 
@@ -59,14 +59,14 @@ def test_a_token_of_zeros_gives_zeros_and_harms_no_other(product: onnxruntime.In
 
 def test_two_products_of_the_largest_codes_fit_in_sixteen_bits() -> None:
     """VPMADDUBSW adds two products of u8 and s8 in a saturating int16."""
-    codes, scales = quantise_columns(MATRIX)
+    codes, scales = quantize_columns(MATRIX)
     assert np.abs(codes).max() == MATRIX_LEVELS
     assert 2 * 255 * MATRIX_LEVELS < 2**15
     np.testing.assert_allclose(codes * scales, MATRIX, atol=float(scales.max()) / 2 + 1e-7)
 
 
 def test_columns_of_zeros_keep_a_scale() -> None:
-    codes, scales = quantise_columns(np.zeros((4, 2), np.float32))
+    codes, scales = quantize_columns(np.zeros((4, 2), np.float32))
     assert (codes == 0).all()
     assert (scales > 0).all()
 
