@@ -38,7 +38,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     """Reads one line as a JSON object.
 
     Raises:
-        RecordError: not UTF-8, not JSON, not an object, NaN or Infinity, a number of thousands of digits, or
+        RecordError: if it is not UTF-8, not JSON, not an object, NaN or Infinity, a number of thousands of digits, or
             nested too deep.
     """
     try:
@@ -70,7 +70,7 @@ def parse_document(
         rename: found key -> wanted key (`{"headline": "title"}`), applied first and all at once.
 
     Raises:
-        RecordError: the line is no document; the message says what was found and expected.
+        RecordError: if the line is no document; the message says what was found and expected.
     """
     value = _renamed(parse_object(line), rename or {})
     identifier = _identifier(value)
@@ -90,8 +90,8 @@ def read_documents(path: Path, field_names: Sequence[str]) -> Iterator[Document]
     Documents without text are passed over: old collections hold some (cranfield's 471 and 995).
 
     Raises:
-        InputError: the file cannot be read.
-        RecordError: a line is no document; the message names file and line.
+        InputError: if the file cannot be read.
+        RecordError: if a line is no document; the message names file and line.
     """
     for number, line in _lines(path):
         try:
@@ -106,8 +106,8 @@ def read_queries(path: Path) -> Iterator[Query]:
     """Yields the queries of a `queries.jsonl`.
 
     Raises:
-        InputError: the file cannot be read.
-        RecordError: a line is no query; the message names file and line.
+        InputError: if the file cannot be read.
+        RecordError: if a line is no query; the message names file and line.
     """
     for number, line in _lines(path):
         try:
@@ -124,8 +124,8 @@ def read_qrels(path: Path) -> Iterator[Qrel]:
     """Yields the judgements of a `qrels/SPLIT.tsv`; its first line is a header.
 
     Raises:
-        InputError: the file cannot be read.
-        RecordError: a row has not three columns or a grade that is no whole number.
+        InputError: if the file cannot be read.
+        RecordError: if a row has not three columns or a grade that is no whole number.
     """
     for number, line in _lines(path):
         try:

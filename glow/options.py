@@ -22,7 +22,7 @@ class StrictModel(BaseModel):
         """Reads the options from a JSON file.
 
         Raises:
-            ConfigError: the file cannot be read or is not valid; every fault is named.
+            ConfigError: if the file cannot be read or is not valid; every fault is named.
         """
         try:
             return cls.model_validate_json(path.read_bytes())
@@ -36,7 +36,7 @@ class StrictModel(BaseModel):
         """Reads the options from a TOML file, which people write.
 
         Raises:
-            ConfigError: the file cannot be read or is not valid; every fault is named.
+            ConfigError: if the file cannot be read or is not valid; every fault is named.
         """
         try:
             return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))

@@ -72,8 +72,8 @@ def read_query_log(path: Path) -> Iterator[LoggedQuery]:
     A last line without an end is still being written, and is left out.
 
     Raises:
-        RecordError: a line is none of a query log; file and line are named.
-        InputError: a file cannot be read.
+        RecordError: if a line is none of a query log; file and line are named.
+        InputError: if a file cannot be read.
     """
     number = 1
     while numbered(path, number).exists():

@@ -79,7 +79,7 @@ class FieldSchema(StrictModel):
         """The named preset.
 
         Raises:
-            ConfigError: there is no preset of that name.
+            ConfigError: if there is no preset of that name.
         """
         if name not in PRESETS:
             raise ConfigError(f"unknown schema preset {name!r}; known: {', '.join(sorted(PRESETS))}")

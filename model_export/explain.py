@@ -38,8 +38,8 @@ def add_explain(folder: Path) -> int:
         Bytes that the two graphs take.
 
     Raises:
-        ArtifactError: missing, damaged, or not a model.
-        ExportError: a graph is no tower that we know, or does not give the plain tower's vectors.
+        ArtifactError: if it is missing, damaged, or not a model.
+        ExportError: if a graph is no tower that we know, or does not give the plain tower's vectors.
     """
     manifest = verify(folder, "model")
     digest = model_hash(manifest.files)
@@ -74,7 +74,7 @@ def write_explain(folder: Path, texts: dict[str, list[WeightedTokens]], pad_id: 
         The names of the files.
 
     Raises:
-        ExportError: a graph is no tower that we know, or does not give the plain tower's vectors.
+        ExportError: if a graph is no tower that we know, or does not give the plain tower's vectors.
     """
     for tower, name in EXPLAIN_TOWERS.items():
         onnx.save(add_attention(onnx.load(folder / tower, load_external_data=False)), folder / name)
@@ -89,7 +89,7 @@ def add_attention(model: ModelProto) -> ModelProto:
         model: a tower in any precision, changed in place; its external data need not be loaded.
 
     Raises:
-        ExportError: there is no softmax whose result is multiplied, as attention is.
+        ExportError: if there is no softmax whose result is multiplied, as attention is.
     """
     graph = model.graph
     readers = {name: node for node in graph.node for name in node.input}

@@ -36,7 +36,7 @@ def export_graph(tower: Tower) -> ModelProto:
         output `vector` float32 [batch, H].
 
     Raises:
-        ExportError: the exported graph is not of the form that we know how to read back.
+        ExportError: if the exported graph is not of the form that we know how to read back.
     """
     ids = torch.ones(_EXAMPLE, dtype=torch.int64)
     example = (ids, torch.ones_like(ids), torch.zeros_like(ids), torch.ones(_EXAMPLE))

@@ -59,8 +59,8 @@ def export_model(
         Precision, parity of both towers and quality, as they stand in the model's `report.json`.
 
     Raises:
-        ExportError: a tower as exported is not the trained one.
-        BuildError: `out` exists.
+        ExportError: if a tower as exported is not the trained one.
+        BuildError: if `out` exists.
     """
     texts = parity_texts(source.preprocessor, queries, documents)
     with write_artifact(out, "model", replace=replace) as writer, tempfile.TemporaryDirectory() as scratch:

@@ -58,7 +58,7 @@ def check_parity(
         pad_id: of the vocabulary.
 
     Raises:
-        ExportError: a vector holds NaN or infinity, or a difference is over its threshold; the figures are in the
+        ExportError: if a vector holds NaN or infinity, or a difference is over its threshold; the figures are in the
             message.
     """
     reference = torch_vectors(tower, sequences, pad_id)

@@ -30,8 +30,8 @@ def check_quality(source: Source, how: Quantization, data: Path, split: str) -> 
         `data`, `split`, `queries` and nDCG@10 by precision.
 
     Raises:
-        ExportError: the quantized towers lose more than `MAX_NDCG_LOSS`.
-        InputError: the data cannot be read.
+        ExportError: if the quantized towers lose more than `MAX_NDCG_LOSS`.
+        InputError: if the data cannot be read.
     """
     (task,) = find_tasks(data, [split])
     corpus = Corpus(data, source.preprocessor.schema.names)

@@ -37,7 +37,7 @@ def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool)
         int8: store int8 rows with a scale each; the graphs then gather codes and scales and multiply.
 
     Raises:
-        ExportError: the towers' tables differ.
+        ExportError: if the towers' tables differ.
     """
     tables = [numpy_helper.to_array(_tensor(model, TABLE)) for model in towers.values()]
     if any(not np.array_equal(tables[0], other) for other in tables[1:]):

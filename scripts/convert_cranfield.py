@@ -39,7 +39,7 @@ def convert(source: Path, out: Path) -> str:
         What was written, in a line.
 
     Raises:
-        InputError: a file is missing, or `out` is there.
+        InputError: if a file is missing, or `out` is there.
     """
     missing = [name for name in (DOCUMENTS, QUERIES, JUDGEMENTS) if not (source / name).is_file()]
     if missing:

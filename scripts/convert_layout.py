@@ -30,7 +30,7 @@ class DataFolder:
         counts: documents, queries, rejects, and judgements by split.
 
     Raises:
-        InputError: there is something at `out` already.
+        InputError: if there is something at `out` already.
     """
 
     def __init__(self, out: Path) -> None:

@@ -75,7 +75,7 @@ def convert(source: Path, liveqa: Path, out: Path) -> str:
         What was written, in a line.
 
     Raises:
-        InputError: a file or folder is missing or cannot be read, or `out` is there.
+        InputError: if a file or folder is missing or cannot be read, or `out` is there.
     """
     judgements, judged_answers = _read_judged(source)
     questions = _read_liveqa(liveqa)

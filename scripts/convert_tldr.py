@@ -63,7 +63,7 @@ def convert(source: Path, out: Path) -> str:
         What was written, in a line.
 
     Raises:
-        InputError: the checkout has no pages, or `out` is there.
+        InputError: if the checkout has no pages, or `out` is there.
     """
     paths = sorted((source / "pages").glob("*/*.md"))
     if not paths:
@@ -88,7 +88,7 @@ def parse_page(identifier: str, text: str) -> Page:
     """Reads a page.
 
     Raises:
-        RecordError: it has no title, no example, or an example without a command.
+        RecordError: if it has no title, no example, or an example without a command.
     """
     titles: list[str] = []
     quoted: list[str] = []

@@ -233,7 +233,7 @@ class Settings(StrictModel):
         """Reads the settings from environment variables alone; an empty variable counts as absent.
 
         Raises:
-            ConfigError: one or more are not valid; every fault is named.
+            ConfigError: if one or more are not valid; every fault is named.
         """
         found = {row.name: environ[row.env] for row in settings_table() if environ.get(row.env)}
         try:

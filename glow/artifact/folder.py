@@ -43,7 +43,7 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
         replace: whether an existing folder may be replaced.
 
     Raises:
-        BuildError: `target` exists and `replace` is false.
+        BuildError: if `target` exists and `replace` is false.
     """
     if target.exists() and not replace:
         raise BuildError(f"{target} exists already; choose another name or remove it first")

@@ -41,8 +41,8 @@ class RootLock:
             wait_s: how long to wait for another holder, >= 0.
 
         Raises:
-            BusyError: another process still holds it; the message names that process.
-            ReadOnlyError: the folder cannot be written.
+            BusyError: if another process still holds it; the message names that process.
+            ReadOnlyError: if the folder cannot be written.
         """
         with self._inside:
             if self._depth:

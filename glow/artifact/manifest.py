@@ -51,7 +51,7 @@ class FileKey(NamedTuple):
         """The key of a file.
 
         Raises:
-            OSError: it is not there.
+            OSError: if it is not there.
         """
         found = path.stat()
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -115,10 +115,10 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     """Reads a folder's manifest and checks the manifest itself, not yet the files.
 
     Raises:
-        ArtifactNotFoundError: no such folder, or it holds no manifest.
-        FormatError: unreadable, or of another format version.
-        IntegrityError: a byte of the manifest was changed.
-        MismatchError: an artifact of another kind.
+        ArtifactNotFoundError: if no such folder, or it holds no manifest.
+        FormatError: if it is unreadable, or of another format version.
+        IntegrityError: if a byte of the manifest was changed.
+        MismatchError: if it is an artifact of another kind.
     """
     path = folder / MANIFEST_FILE
     try:
@@ -177,7 +177,7 @@ def verify(folder: Path, kind: Kind, known: KnownFiles | None = None) -> Manifes
             read again, so that a version of a few new files is checked in the time that those take.
 
     Raises:
-        IntegrityError: a file is missing, has another size or other content; the message names the first.
+        IntegrityError: if a file is missing, has another size or other content; the message names the first.
         ArtifactError: as `read_manifest`.
     """
     manifest = read_manifest(folder, kind)

@@ -56,7 +56,7 @@ def model_hash(files: Mapping[str, FileRecord]) -> str:
         files: the file table of a model's manifest.
 
     Raises:
-        ArtifactNotFoundError: a file of a model is missing in the table.
+        ArtifactNotFoundError: if a file of a model is missing in the table.
     """
     missing = [name for name in HASHED_FILES if name not in files]
     if missing:
@@ -70,7 +70,7 @@ def open_model(folder: Path) -> tuple[Manifest, str]:
     """Verifies a model folder whole; returns its manifest and model hash.
 
     Raises:
-        ArtifactError: missing, damaged, or not a model.
+        ArtifactError: if it is missing, damaged, or not a model.
     """
     manifest = verify(folder, "model")
     return manifest, model_hash(manifest.files)

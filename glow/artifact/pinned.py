@@ -16,7 +16,7 @@ def read_pinned(root: Path) -> list[str]:
     """The pinned versions by name; none without the file.
 
     Raises:
-        FormatError: the file cannot be read, or holds anything else: nothing may be removed then.
+        FormatError: if the file cannot be read, or holds anything else: nothing may be removed then.
     """
     try:
         lines = (root / PINNED_FILE).read_text(encoding="utf-8").split()

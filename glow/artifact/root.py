@@ -48,8 +48,8 @@ class IndexRoot:
         """The right to change this root, for a block that reads, decides and writes; the methods below take it, too.
 
         Raises:
-            BusyError: another process has it for longer than `wait_s`.
-            ReadOnlyError: the root cannot be written.
+            BusyError: if another process has it for longer than `wait_s`.
+            ReadOnlyError: if the root cannot be written.
         """
         return self._lock.hold(wait_s)
 
@@ -62,7 +62,7 @@ class IndexRoot:
         """The version's folder.
 
         Raises:
-            ArtifactNotFoundError: the name cannot be a version's.
+            ArtifactNotFoundError: if the name cannot be a version's.
         """
         if not VERSION_NAME.fullmatch(version):
             raise ArtifactNotFoundError(f"{version!r} is no version name; see the folders in {self.path}")
@@ -81,7 +81,7 @@ class IndexRoot:
         """The live version's name.
 
         Raises:
-            ArtifactNotFoundError: nothing is published, or CURRENT names no version that is there.
+            ArtifactNotFoundError: if nothing is published, or CURRENT names no version that is there.
         """
         version = self.named()
         if not VERSION_NAME.fullmatch(version) or not self.folder(version).is_dir():
@@ -95,7 +95,7 @@ class IndexRoot:
         """What the first line of CURRENT says, which may name a version that is not there, or none.
 
         Raises:
-            ArtifactNotFoundError: CURRENT cannot be read.
+            ArtifactNotFoundError: if CURRENT cannot be read.
         """
         try:
             return (self.path / CURRENT_FILE).read_text(encoding="utf-8").partition("\n")[0].strip()
@@ -109,7 +109,7 @@ class IndexRoot:
         """The live version; None where nothing was ever published.
 
         Raises:
-            ArtifactNotFoundError: CURRENT names no version that is there.
+            ArtifactNotFoundError: if CURRENT names no version that is there.
         """
         return self.current() if (self.path / CURRENT_FILE).exists() else None
 
@@ -118,7 +118,7 @@ class IndexRoot:
         there = set(self.versions())
         return [line for line in self._below() if line in there]
 
-    def left(self) -> list[str]:
+    def rolled_back_from(self) -> list[str]:
         """The versions that were live until a rollback and are still there, in the order in which they were left.
 
         Publishing a version that was never live forgets them.
@@ -141,10 +141,10 @@ class IndexRoot:
         live version, as hard links, were verified when that became live, and are not read again.
 
         Raises:
-            ArtifactError: the version is missing or damaged; CURRENT stays as it was.
-            GateError: a gate refused it, and nobody overrode that.
-            BusyError: another process changes this root.
-            ReadOnlyError: the root cannot be written.
+            ArtifactError: if the version is missing or damaged; CURRENT stays as it was.
+            GateError: if a gate refused it, and nobody overrode that.
+            BusyError: if another process changes this root.
+            ReadOnlyError: if the root cannot be written.
         """
         folder = self.folder(version)
         if not folder.is_dir():
@@ -156,7 +156,7 @@ class IndexRoot:
                 before = [self.current(), *self.history()]
             except ArtifactNotFoundError:
                 before = self.history()
-            left = self.left()
+            left = self.rolled_back_from()
             # Going back by name is a rollback, too; what was never live before leads away from all of them.
             stay = [each for each in left if each != version] if version in (*before, *left) else []
             self._write_current([version, *(each for each in before if each != version)], stay)
@@ -174,7 +174,7 @@ class IndexRoot:
         """Makes the version live that was so before the live one; what is left behind leaves the history for `left`.
 
         Raises:
-            ArtifactNotFoundError: no version was live before, or none of them is left.
+            ArtifactNotFoundError: if no version was live before, or none of them is left.
             ArtifactError, BusyError, ReadOnlyError: as `publish`.
         """
         if not self.path.is_dir():
@@ -187,7 +187,7 @@ class IndexRoot:
                     f"{', '.join(self.versions())} with `glow publish`"
                 )
             manifest = verify(self.folder(before[0]), "index", self._verified(before[0]))
-            left = [version for version in (*self.left(), live) if version not in before]
+            left = [version for version in (*self.rolled_back_from(), live) if version not in before]
             self._write_current(before, left)
         return manifest
 
@@ -195,7 +195,7 @@ class IndexRoot:
         """The versions that are never removed, by name; one of them may be gone all the same.
 
         Raises:
-            FormatError: PINNED holds anything else.
+            FormatError: if PINNED holds anything else.
         """
         return read_pinned(self.path)
 
@@ -203,7 +203,7 @@ class IndexRoot:
         """Keeps a version from being removed, until `unpin`.
 
         Raises:
-            ArtifactNotFoundError: there is no such version.
+            ArtifactNotFoundError: if there is no such version.
             FormatError, BusyError, ReadOnlyError: as `pinned` and `publish`.
         """
         self.manifest(version)
@@ -232,7 +232,7 @@ class IndexRoot:
             Where its files still lie, for `glow.artifact.making.discard`, which may take its time.
 
         Raises:
-            BuildError: it is live or pinned.
+            BuildError: if it is live or pinned.
             ArtifactNotFoundError, FormatError, BusyError, ReadOnlyError: as `pin`.
         """
         with self.locked():
@@ -248,7 +248,7 @@ class IndexRoot:
         """Adds parameters to the manifest of a version that was not published yet.
 
         Raises:
-            BuildError: CURRENT names it; what was published never changes.
+            BuildError: if CURRENT names it; what was published never changes.
             ArtifactError, BusyError, ReadOnlyError: as `publish`; files are not checked.
         """
         with self.locked():

@@ -23,7 +23,7 @@ def require_passed(manifest: Manifest) -> None:
     """Refuses to publish a version that a gate refused.
 
     Raises:
-        GateError: one did, and nobody overrode it.
+        GateError: if one did, and nobody overrode it.
     """
     failed = failed_checks(manifest)
     if failed is not None:

@@ -69,7 +69,7 @@ def document(document_id: str) -> Call[Document]:
     """`GET /v1/documents/{id}`.
 
     Raises:
-        ConfigError: the id is empty, or one that no path can hold.
+        ConfigError: if the id is empty, or one that no path can hold.
     """
     if not document_id or any(part in (".", "..") for part in document_id.split("/")):
         raise ConfigError(

@@ -30,7 +30,7 @@ class Connection:
         policy: when to try again.
 
     Raises:
-        ConfigError: the address is none, or the key holds what no header can.
+        ConfigError: if the address is none, or the key holds what no header can.
     """
 
     base_url: str
@@ -65,7 +65,7 @@ class Connection:
         """What a call answers with, of the outcome of its last try.
 
         Raises:
-            ClientError: no answer, a problem, or nothing that can be understood.
+            ClientError: if no answer, a problem, or nothing that can be understood.
         """
         if isinstance(outcome, httpx.RequestError):
             raise_failure(outcome, self.base_url)

@@ -19,7 +19,7 @@ class Node:
         place: JSON pointer to it, for messages.
 
     Raises:
-        UnusableAnswerError: it is no object.
+        UnusableAnswerError: if it is no object.
     """
 
     def __init__(self, value: object, place: str = "") -> None:

@@ -27,7 +27,7 @@ class Paging:
         options: of every page.
 
     Raises:
-        ConfigError: a number is below 1.
+        ConfigError: if a number is below 1.
     """
 
     def __init__(self, query: str, page_size: int, limit: int, options: PagedOptions) -> None:

@@ -24,8 +24,8 @@ def object_of(response: httpx.Response) -> Node:
     """The JSON object of a good answer.
 
     Raises:
-        ServiceError: the service answered with a problem.
-        UnusableAnswerError: the answer is a redirect, no JSON, or no object.
+        ServiceError: if the service answered with a problem.
+        UnusableAnswerError: if the answer is a redirect, no JSON, or no object.
     """
     if response.is_error:
         raise problem_of(response)
@@ -78,8 +78,8 @@ def raise_failure(failure: httpx.RequestError, url: str) -> NoReturn:
     """Raises the error of a request that brought no answer.
 
     Raises:
-        NoAnswerInTimeError: the service was reached and its answer did not come in time.
-        ConnectionFailedError: anything else.
+        NoAnswerInTimeError: if the service was reached and its answer did not come in time.
+        ConnectionFailedError: if it is anything else.
     """
     what = f"{type(failure).__name__} {failure}".strip()
     if isinstance(failure, httpx.ReadTimeout | httpx.WriteTimeout):

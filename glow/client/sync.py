@@ -36,7 +36,7 @@ class GlowClient:
         http: an httpx client of yours, for proxies or certificates of your own; it stays open when this one closes.
 
     Raises:
-        ConfigError: the address or the key cannot be one.
+        ConfigError: if the address or the key cannot be one.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class GlowClient:
             document_id: its id; `/` in it is fine.
 
         Raises:
-            NotFoundError: the index holds none of that id.
+            NotFoundError: if the index holds none of that id.
         """
         return self._run(calls.document(document_id))
 

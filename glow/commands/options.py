@@ -82,7 +82,7 @@ def option(
         is_argument: given by its place instead of a flag.
         **limits: as for pydantic's `Field`: `ge`, `le` and their like.
     """
-    extra = {"flag": flag, "unit": unit, "metavar": metavar, "is_argument": is_argument}
+    extra: dict[str, Any] = {"flag": flag, "unit": unit, "metavar": metavar, "is_argument": is_argument}
     return Field(default, description=description, json_schema_extra=extra, **limits)
 
 

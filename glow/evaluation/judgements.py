@@ -17,8 +17,8 @@ def read_judgements(path: Path) -> list[Qrel]:
     """Reads a file of judgements; its first line decides which form it has.
 
     Raises:
-        InputError: the file cannot be read, or judges nothing.
-        RecordError: a line is no judgement.
+        InputError: if the file cannot be read, or judges nothing.
+        RecordError: if a line is no judgement.
     """
     qrels = _trec(path) if _is_trec(path) else list(read_qrels(path))
     if not qrels:

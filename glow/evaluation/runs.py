@@ -26,8 +26,8 @@ def write_run(path: Path, run: Run, tag: str) -> None:
         tag: the run's name; white space in it becomes `_`.
 
     Raises:
-        RecordError: an id holds white space, which the format cannot carry.
-        InputError: the file cannot be written.
+        RecordError: if an id holds white space, which the format cannot carry.
+        InputError: if the file cannot be written.
     """
     tag = "_".join(tag.split()) or "run"
     try:
@@ -44,8 +44,8 @@ def read_run(path: Path) -> Run:
     """Reads a TREC run file.
 
     Raises:
-        InputError: the file cannot be read.
-        RecordError: a line has not six columns, a rank or score is no number, or a document comes twice.
+        InputError: if the file cannot be read.
+        RecordError: if a line has not six columns, a rank or score is no number, or a document comes twice.
     """
     found: dict[str, dict[str, tuple[float, int]]] = {}
     try:

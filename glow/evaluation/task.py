@@ -28,8 +28,8 @@ class Corpus:
         """Yields the documents that have text, in order.
 
         Raises:
-            InputError: the file cannot be read.
-            RecordError: a line is no document, or an id comes twice.
+            InputError: if the file cannot be read.
+            RecordError: if a line is no document, or an id comes twice.
         """
         seen: set[str] = set()
         for document in read_documents(self.folder / "corpus.jsonl", self.fields):
@@ -65,7 +65,7 @@ class Task:
         """Refuses judgements that were made for another corpus.
 
         Raises:
-            InputError: no judged document is among `document_ids`.
+            InputError: if no judged document is among `document_ids`.
         """
         known = set(document_ids)
         if not any(qrel.document_id in known for qrel in self.qrels):
@@ -79,8 +79,8 @@ def find_tasks(folder: Path, splits: Sequence[str]) -> list[Task]:
     """Reads those of the splits that a data folder has.
 
     Raises:
-        InputError: it has none of them, a file cannot be read, or a judged query has no text.
-        RecordError: a line is not what it should be.
+        InputError: if it has none of them, a file cannot be read, or a judged query has no text.
+        RecordError: if a line is not what it should be.
     """
     found = [split for split in dict.fromkeys(splits) if (folder / "qrels" / f"{split}.tsv").is_file()]
     if not found:

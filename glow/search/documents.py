@@ -57,7 +57,7 @@ class DocumentWriter:
         """Stores a document under the next row, which it returns.
 
         Raises:
-            RecordError: the id is there already.
+            RecordError: if the id is there already.
         """
         fields = {name: values for name, values in document.fields.items() if values}
         try:
@@ -80,7 +80,7 @@ class DocumentStore:
         path: a store that `DocumentWriter` wrote and that no longer changes.
 
     Raises:
-        FormatError: the file is no document store.
+        FormatError: if the file is no document store.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,7 +97,7 @@ class DocumentStore:
         """The document of an id.
 
         Raises:
-            DocumentNotFoundError: there is none.
+            DocumentNotFoundError: if there is none.
         """
         query = "SELECT id, fields, metadata FROM documents WHERE id = ?"
         found = self._connect().execute(query, (document_id,)).fetchone()

@@ -109,7 +109,7 @@ def fuse_rankings(
             and they count as the lowest candidate of that part, which they cannot exceed.
         lexical_scale: the largest impact of any word (`ImpactIndex.largest`); None: the highest lexical score here.
     """
-    parts = {"dense": _Part(*dense, score_dense), "lexical": _Part(*lexical, score_lexical)}
+    parts = {"dense": _Candidates(*dense, score_dense), "lexical": _Candidates(*lexical, score_lexical)}
     rows = np.unique(np.concatenate([part.rows for part in parts.values()]))
     known = {name: part.scores_of(rows) for name, part in parts.items()}
     weights = {"dense": fusion.weights.dense, "lexical": fusion.weights.lexical}
@@ -145,7 +145,7 @@ def uncertainty(scores: NDArray[np.float32]) -> float:
     return 2.0 * max(1.0 - top, 0.0) * float(np.exp(-(top - tenth) / SPREAD))
 
 
-class _Part:
+class _Candidates:
     """The candidates of one part, each row once, sorted by row."""
 
     def __init__(self, scores: NDArray[np.float32], rows: NDArray[np.int64], score: Scorer | None) -> None:
@@ -174,7 +174,7 @@ class _Part:
         return np.where(np.isnan(scores), lowest, scores)
 
 
-def _reciprocal_ranks(part: _Part, rows: NDArray[np.int64], k: int) -> Floats:
+def _reciprocal_ranks(part: _Candidates, rows: NDArray[np.int64], k: int) -> Floats:
     held, places = part.places(rows)
     shares = np.zeros(len(rows))
     shares[held] = 1.0 / (k + part.ranks[places])

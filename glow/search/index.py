@@ -19,8 +19,8 @@ from glow.search.parts import (
     MODEL_FOLDER,
     REPORT_FILE,
     TERMS_FOLDER,
-    Parts,
     Rows,
+    VersionParts,
     model_parent,
     open_parts,
 )
@@ -64,7 +64,7 @@ class Index:
     passages: PassageMap | None = None
     explainer: Explainer | None = None
     masks: FilterMasks | None = None
-    parts: Parts | None = None
+    parts: VersionParts | None = None
     delta: Delta | None = None
 
     @classmethod
@@ -81,8 +81,8 @@ class Index:
                 (hard links) is taken from it, neither read nor opened again, and shared from then on.
 
         Raises:
-            ArtifactError: missing or damaged (the file is named), or parts that do not belong together.
-            DeviceError: the device is not there, or the version has a delta and the device is a GPU.
+            ArtifactError: if missing or damaged (the file is named), or parts that do not belong together.
+            DeviceError: if the device is not there, or the version has a delta and the device is a GPU.
         """
         old = like.parts if like is not None else None
         manifest = verify(folder, "index", old.known if old is not None else None)

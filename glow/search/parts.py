@@ -21,8 +21,8 @@ __all__ = [
     "MODEL_FOLDER",
     "REPORT_FILE",
     "TERMS_FOLDER",
-    "Parts",
     "Rows",
+    "VersionParts",
     "model_parent",
     "open_parts",
 ]
@@ -44,7 +44,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class VersionParts:
     """What the files of a version outside `delta/` were opened as; attributes as for `Index`.
 
     Nothing of it is ever closed: several versions may share a part, which goes with the last of them.
@@ -88,8 +88,8 @@ class Parts:
 
 
 def open_parts(
-    folder: Path, manifest: Manifest, rows: Rows, device: Device, threads: int, like: Parts | None
-) -> Parts:
+    folder: Path, manifest: Manifest, rows: Rows, device: Device, threads: int, like: VersionParts | None
+) -> VersionParts:
     """Opens a verified version but for its delta.
 
     Args:
@@ -100,14 +100,14 @@ def open_parts(
         like: parts of an open version, on the same device.
 
     Raises:
-        ArtifactError: damaged, or parts that do not belong together.
-        DeviceError: the device is not there.
+        ArtifactError: if damaged, or parts that do not belong together.
+        DeviceError: if the device is not there.
     """
     _check_files(manifest)
     files = {name: (FileKey.of(folder / name), record.sha256) for name, record in manifest.files.items()}
     old = like if like is not None and like.place == (device, threads) else None
 
-    def same(*paths: str) -> Parts | None:
+    def same(*paths: str) -> VersionParts | None:
         return old if old is not None and old.has(files, *paths) else None
 
     model = same(f"{MODEL_FOLDER}/", f"{TERMS_FOLDER}/")
@@ -131,7 +131,7 @@ def open_parts(
     is_open = model is not None and model.explainer is not None and model.explainer.is_open
     explainer = _explainer(folder, manifest, preprocessor, device, threads)
     explainer = model.explainer if model is not None and is_open else explainer
-    return Parts(
+    return VersionParts(
         files,
         (device, threads),
         preprocessor,
@@ -149,7 +149,7 @@ def model_parent(manifest: Manifest) -> dict[str, Any]:
     """What a version's manifest says of the model that built it.
 
     Raises:
-        MismatchError: it says nothing.
+        MismatchError: if it says nothing.
     """
     parent = manifest.parents.get("model")
     if not isinstance(parent, dict) or not isinstance(parent.get("files"), dict):
@@ -157,7 +157,7 @@ def model_parent(manifest: Manifest) -> dict[str, Any]:
     return parent
 
 
-def _open_preprocessor(folder: Path, manifest: Manifest, like: Parts | None) -> Preprocessor:
+def _open_preprocessor(folder: Path, manifest: Manifest, like: VersionParts | None) -> Preprocessor:
     terms = TermTable.load(folder / TERMS_FOLDER)
     if terms.hash != manifest.hashes.get("terms"):
         raise MismatchError(

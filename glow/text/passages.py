@@ -144,7 +144,7 @@ def body_field(schema: FieldSchema, name: str | None = None) -> str:
     """The field that is cut: the named one, or the text field of the largest budget, of equals the last.
 
     Raises:
-        ConfigError: the schema has no such field, or a limit on its number of values says that it is no running text.
+        ConfigError: if the schema has no such field, or a limit on its number of values says that it is no running text.
     """
     fit = {
         spec.name: spec.tokens for spec in schema.fields if spec.kind == "text" and spec.max_values is None

@@ -145,7 +145,7 @@ class Preprocessor:
         """The most pieces of a field that find room in a document, after the fields before it; >= 0.
 
         Raises:
-            ValueError: the schema has no such field.
+            ValueError: if the schema has no such field.
         """
         field_id = self.schema.names.index(field)
         specs = self.schema.fields[:field_id]
@@ -190,8 +190,8 @@ def load_preprocessor(
         pieces: made of the same vocabulary, for the same weighting; shared in place of new ones, which take time.
 
     Raises:
-        ConfigError: schema or weighting are not valid.
-        FormatError: vocabulary or term table cannot be read.
+        ConfigError: if schema or weighting are not valid.
+        FormatError: if vocabulary or term table cannot be read.
     """
     weighting = Weighting.load(folder / "weighting.json")
     return Preprocessor(

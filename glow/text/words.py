@@ -41,7 +41,7 @@ class WordPieces:
         size: number of pieces.
 
     Raises:
-        FormatError: the file cannot be read or lacks a special piece.
+        FormatError: if the file cannot be read or lacks a special piece.
     """
 
     def __init__(self, vocabulary: Path, unit: Unit = "word") -> None:

@@ -61,8 +61,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     """Verifies and opens a checkpoint.
 
     Raises:
-        ArtifactError: missing or damaged.
-        FormatError: tensors do not fit the towers' shape.
+        ArtifactError: if it is missing or damaged.
+        FormatError: if tensors do not fit the towers' shape.
     """
     manifest = verify(folder, "checkpoint")
     preprocessor = load_preprocessor(folder)

@@ -122,9 +122,9 @@ def open_source(folder: Path, options: EncodeOptions) -> Source:
     """Opens a model folder (ONNX towers) or a checkpoint (torch towers).
 
     Raises:
-        ArtifactNotFoundError: the folder is neither.
-        ArtifactError: it is damaged.
-        DeviceError: the device is not there.
+        ArtifactNotFoundError: if the folder is neither.
+        ArtifactError: if it is damaged.
+        DeviceError: if the device is not there.
     """
     if (folder / QUERY_TOWER).is_file():
         model = Model.open(folder)

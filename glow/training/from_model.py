@@ -37,7 +37,7 @@ def read_towers(model: Model) -> TwoTowers:
         model: an open model, exported by `model_export` in any precision.
 
     Raises:
-        FormatError: a graph lacks a parameter of the towers.
+        FormatError: if a graph lacks a parameter of the towers.
     """
     towers = TwoTowers(TowerConfig.load(model.folder / "towers.json"), model.preprocessor.schema)
     for tower, file in ((towers.query, QUERY_TOWER), (towers.document, DOCUMENT_TOWER)):

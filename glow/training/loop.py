@@ -63,7 +63,7 @@ class Trainer:
         fingerprint: of all that decides its weights, "" before it runs.
 
     Raises:
-        ConfigError: the device is not there, or cannot compute in the configured precision; or there are fewer
+        ConfigError: if the device is not there, or cannot compute in the configured precision; or there are fewer
             batches than processes.
     """
 
@@ -112,7 +112,7 @@ class Trainer:
             The loss of every step of this call.
 
         Raises:
-            MismatchError: the saved state is of another run.
+            MismatchError: if the saved state is of another run.
         """
         self.fingerprint = self._shared_fingerprint()
         position = load_state(self.run_folder.path, self.model, self.optimizer, self.fingerprint)

@@ -42,7 +42,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.AdamW, fin
     """Puts a saved state back; returns its position, the start where there is none.
 
     Raises:
-        MismatchError: the state is of a run with another configuration, other data or other weights at its start, or
+        MismatchError: if the state is of a run with another configuration, other data or other weights at its start, or
             an older version kept it.
     """
     path = folder / STATE_FILE

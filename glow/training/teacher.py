@@ -33,7 +33,7 @@ def teacher_hash(folder: Path, pieces: WordPieces) -> str:
     """SHA-256, as hexadecimal digits, of all that decides a text's vector: weights, shape, vocabulary, length.
 
     Raises:
-        ConfigError: a file cannot be read.
+        ConfigError: if a file cannot be read.
     """
     digest = hashlib.sha256(str(MAX_TOKENS).encode())
     for path in (*(folder / name for name in _FILES), pieces.vocabulary):
@@ -64,7 +64,7 @@ def teacher_vectors(
         float32 [texts, H], L2-normalised.
 
     Raises:
-        ConfigError: the teacher's files cannot be read.
+        ConfigError: if the teacher's files cannot be read.
     """
     file = cache / f"{_key(texts, teacher_hash(folder, pieces))}.npy" if cache else None
     if file and file.exists():

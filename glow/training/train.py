@@ -93,7 +93,7 @@ def train(
         there.
 
     Raises:
-        InputError: data or configuration are not usable.
+        InputError: if data or configuration are not usable.
     """
     start = time.monotonic()
     schema = config.field_schema
@@ -189,8 +189,8 @@ def _collections(config: TrainConfig, inputs: TrainInputs, schema: FieldSchema) 
     """Every data folder, with the mined negatives that were made from it.
 
     Raises:
-        ConfigError: there is nothing to train on.
-        MismatchError: a file of negatives belongs to none of the folders.
+        ConfigError: if there is nothing to train on.
+        MismatchError: if a file of negatives belongs to none of the folders.
     """
     if not inputs.data:
         raise ConfigError("there is nothing to train on; give --data or --synthesise")
@@ -227,7 +227,7 @@ def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTow
     """Trained towers, with the run's own weight side, pooling and dropout.
 
     Raises:
-        MismatchError: they were trained for other fields or another depth.
+        MismatchError: if they were trained for other fields or another depth.
     """
     depth = len(config.towers.init_layers)
     if found.schema != schema or found.config.layers != depth:

@@ -72,13 +72,13 @@ def build(options: BuildOptions, stages: Stages) -> BuildResult:
         stages: progress and times.
 
     Raises:
-        InputError: the input or an option cannot be used.
-        ArtifactError: the model cannot be used.
-        DeviceError: the device is not there.
-        DependencyError: the input's format, or the runner, needs a package that is not installed.
-        BusyError: the same build runs already.
-        BuildError: too many rejects, no document, or the disk.
-        GateError: the version is there and was not published.
+        InputError: if the input or an option cannot be used.
+        ArtifactError: if the model cannot be used.
+        DeviceError: if the device is not there.
+        DependencyError: if the input's format, or the runner, needs a package that is not installed.
+        BusyError: if the same build runs already.
+        BuildError: if there are too many rejects or no document, or the disk is full.
+        GateError: if the version is there and was not published.
     """
     gate = options.gate_options()
     require_device(options.index, options.device)

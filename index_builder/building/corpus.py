@@ -53,7 +53,7 @@ def read_corpus(
         advance: told the bytes read.
 
     Raises:
-        InputError: a file cannot be read.
+        InputError: if a file cannot be read.
     """
     reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
     counter = TermCounter(options.max_words)

@@ -78,8 +78,8 @@ class Steps:
         """Reads the input into a store, and cuts it where it is to be cut.
 
         Raises:
-            InputError: a file cannot be read.
-            BuildError: too many rejects, or no document.
+            InputError: if a file cannot be read.
+            BuildError: if there are too many rejects, or no document.
         """
         sizes = [source.size_bytes for source in sources]
         total = sum(size for size in sizes if size) if all(sizes) else None
@@ -111,7 +111,7 @@ class Steps:
         """Encodes the corpus in shards.
 
         Raises:
-            BuildError: workers cannot start, or shards fail for no document's sake.
+            BuildError: if workers cannot start, or shards fail for no document's sake.
         """
         options, folder = self._options, self._work.path / SHARDS_FOLDER
         passages = self._work.path / "passages" / PASSAGES_FOLDER
@@ -139,7 +139,7 @@ class Steps:
         The term table still counts them: with another one, every vector would have to be made again.
 
         Raises:
-            BuildError: too many rejects, or no document.
+            BuildError: if there are too many rejects, or no document.
         """
         if not poison:
             return corpus

@@ -134,8 +134,8 @@ def open_work(root: Path, key: str | None, *, resume: bool) -> Iterator[WorkFold
         resume: whether to go on where an earlier run ended.
 
     Raises:
-        BusyError: the same build runs already.
-        OSError: the disk.
+        BusyError: if the same build runs already.
+        OSError: if the disk is full or cannot be written.
     """
     parent = root / WORK_FOLDER
     _remove_passing(parent)

@@ -12,10 +12,10 @@ import numpy as np
 from glow.artifact import IndexRoot, folder_for
 from glow.errors import BuildError, MismatchError
 from glow.runtime import Encoder, Model
-from glow.search import Delta, Kept, write_delta
+from glow.search import Delta, SegmentSlice, write_delta
 from glow_index_builder.building import stage_seconds
 from glow_index_builder.deltas.input import Changes, read_deletes, read_upserts
-from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.options import ChangeOptions, UpsertOptions
 from glow_index_builder.deltas.plan import Plan, plan_changes
 from glow_index_builder.deltas.segment import write_segment
@@ -54,10 +54,10 @@ def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
     before.
 
     Raises:
-        InputError: the input cannot be used, or the delta would be too large.
-        ArtifactError: the index or model is missing, damaged, or they do not belong together.
-        BuildError: too many rejects, or the disk.
-        BusyError, ReadOnlyError: the root is being changed, or cannot be written.
+        InputError: if the input cannot be used, or the delta would be too large.
+        ArtifactError: if the index or model is missing, damaged, or they do not belong together.
+        BuildError: if there are too many rejects, or the disk is full.
+        BusyError, ReadOnlyError: if the root is being changed, or cannot be written.
     """
     return _Change(options, stages, read_upserts).run()
 
@@ -87,7 +87,7 @@ class _Change:
         self.root = IndexRoot(options.output)
         self.root.current()
         with self.root.locked(options.wait_s):  # a root that cannot be written is found out at once
-            first = Live.open(self.root)
+            first = OpenVersion.open(self.root)
         # Found out before the input is read, and before others wait.
         encoder = self._encoder(first) if self.read is read_upserts else None
         version = self.root.new_version()
@@ -96,7 +96,7 @@ class _Change:
             with RejectLog(rejects_file) as rejects:
                 changes = self._read(sources, first, rejects, rejects_file)
             with self.root.locked(options.wait_s):
-                live = Live.open(self.root)
+                live = OpenVersion.open(self.root)
                 if live.manifest.hashes != first.manifest.hashes:
                     raise MismatchError(
                         f"{live.folder.name} with another model or term table went live meanwhile; run the command again"
@@ -112,7 +112,7 @@ class _Change:
             result.version, result.report, result.warning, rejects_file if rejects.count else None
         )
 
-    def _encoder(self, live: Live) -> Encoder:
+    def _encoder(self, live: OpenVersion) -> Encoder:
         assert isinstance(self.options, UpsertOptions)  # noqa: S101 - nothing else reads documents
         model = Model.open(self.options.model_folder)
         if model.hash != live.manifest.hashes.get("model"):
@@ -122,7 +122,9 @@ class _Change:
             )
         return model.encoder("document", "cpu", 1, BATCH_TOKENS)
 
-    def _read(self, sources: list[Source], live: Live, rejects: RejectLog, rejects_file: Path) -> Changes:
+    def _read(
+        self, sources: list[Source], live: OpenVersion, rejects: RejectLog, rejects_file: Path
+    ) -> Changes:
         options = self.options
         own = options.rename if isinstance(options, UpsertOptions) else {}
         rename = own or live.manifest.parameters.get("rename")
@@ -135,7 +137,9 @@ class _Change:
             rejects.require_share(len(changes), options.max_reject_share, rejects_file)
         return changes
 
-    def _change(self, live: Live, changes: Changes, encoder: Encoder | None, version: str) -> DeltaResult:
+    def _change(
+        self, live: OpenVersion, changes: Changes, encoder: Encoder | None, version: str
+    ) -> DeltaResult:
         plan = plan_changes(live, changes, self.options.max_share, self.options.max_documents)
         report: dict[str, Any] = {
             "status": "unchanged",
@@ -152,7 +156,7 @@ class _Change:
         report["counts"]["documents"] = manifest.counts["documents"]
         return DeltaResult(version, report, plan.warning())
 
-    def _derive(self, live: Live, plan: Plan, encoder: Encoder | None, version: str) -> None:
+    def _derive(self, live: OpenVersion, plan: Plan, encoder: Encoder | None, version: str) -> None:
         """Writes the version, opens what is new of it, and publishes it."""
         base = live.manifest.parents.get("base", {"name": live.folder.name, "hash": live.manifest.hash})
         with folder_for(self.root.path / f"{version}-work") as work:
@@ -164,7 +168,7 @@ class _Change:
                     {"base": base},
                     {},
                     lambda folder: self._write(folder, live, plan, segments),
-                    Live.is_base_file,
+                    OpenVersion.is_base_file,
                     version,
                 )
         folder = self.root.folder(version)
@@ -177,15 +181,19 @@ class _Change:
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
 
-    def _segments(self, live: Live, plan: Plan, encoder: Encoder | None, work: Path) -> list[Kept]:
+    def _segments(
+        self, live: OpenVersion, plan: Plan, encoder: Encoder | None, work: Path
+    ) -> list[SegmentSlice]:
         """What is left of the delta before, and what is new."""
         threads = self.options.thread_count if isinstance(self.options, UpsertOptions) else 1
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:
             new = write_segment(plan.documents, live.rules, encoder, work / "new", advance, threads)
-        kept = live.kept_delta(plan.kept)
+        kept = live.slice_of_delta(plan.kept)
         return [new] if kept is None else [kept, new]
 
-    def _write(self, folder: Path, live: Live, plan: Plan, segments: list[Kept]) -> dict[str, int]:
+    def _write(
+        self, folder: Path, live: OpenVersion, plan: Plan, segments: list[SegmentSlice]
+    ) -> dict[str, int]:
         header = write_delta(folder, live.delta_base(), segments, plan.tombstones)
         counts = {
             "documents": header.base_documents - header.tombstones + header.documents,

@@ -23,16 +23,16 @@ from glow.search import (
     DocumentStore,
     Index,
     IndexKind,
-    Kept,
     PassageMap,
+    SegmentSlice,
     build_columns,
     build_dense,
     choose_kind,
-    fold_documents,
-    fold_impacts,
-    fold_passages,
-    fold_vectors,
     map_vectors,
+    merge_documents,
+    merge_impacts,
+    merge_passages,
+    merge_vectors,
     passages_of,
     require_buildable,
     set_threads,
@@ -44,7 +44,7 @@ from glow_index_builder.building import (
     stage_seconds,
     write_json,
 )
-from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.options import CompactOptions
 from glow_index_builder.deltas.segment import encode_texts
 from glow_index_builder.input import REJECTS_FILE
@@ -75,16 +75,16 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
         The report, as docs/deltas.md describes it.
 
     Raises:
-        ArtifactError: the index or model is missing, damaged, or they do not belong together.
-        BuildError: no document is left, or the disk; the live version is unchanged.
-        BusyError, ReadOnlyError: the root is being changed, or cannot be written.
+        ArtifactError: if the index or model is missing, damaged, or they do not belong together.
+        BuildError: if no document is left, or the disk; the live version is unchanged.
+        BusyError, ReadOnlyError: if the root is being changed, or cannot be written.
     """
     root = IndexRoot(options.output)
     root.current()
     set_threads(options.thread_count)
     try:
         with root.locked(options.wait_s):
-            live = Live.open(root)
+            live = OpenVersion.open(root)
             if live.delta is None:
                 return {"status": "unchanged", "version": live.folder.name, "documents": live.base.count}
             if not live.documents.count:
@@ -104,12 +104,12 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
 class _Compaction:
     """The stages, each a method, over one folder in the making."""
 
-    def __init__(self, options: CompactOptions, live: Live, stages: Stages) -> None:
+    def __init__(self, options: CompactOptions, live: OpenVersion, stages: Stages) -> None:
         self.options = options
         self.live = live
         self.stages = stages
         delta = live.whole_delta()
-        self.segments: list[Kept] = [live.kept_base(), *([delta] if delta else [])]
+        self.segments: list[SegmentSlice] = [live.slice_of_base(), *([delta] if delta else [])]
         self.encoder = None if self.segments[0].vectors else self._document_encoder()
 
     def run(self, root: IndexRoot, version: str) -> dict[str, Any]:
@@ -125,17 +125,17 @@ class _Compaction:
     def _write(self, writer: ArtifactWriter, work: Path) -> dict[str, Any]:
         folder, stages = writer.folder, self.stages
         with stages.stage("documents"):
-            fold_documents(self.segments, folder / DOCUMENTS_FILE)
+            merge_documents(self.segments, folder / DOCUMENTS_FILE)
             store = DocumentStore(folder / DOCUMENTS_FILE)
         with stages.stage("columns"):
             columns = build_columns(store, folder)
         lexical = None
         if self.segments[0].impacts is not None:
             with stages.stage("lexical"):
-                lexical = fold_impacts(self.segments, folder / IMPACTS_FOLDER)
+                lexical = merge_impacts(self.segments, folder / IMPACTS_FOLDER)
         passages = None
         if self.segments[0].passages is not None:
-            passages = fold_passages(self.segments, folder)
+            passages = merge_passages(self.segments, folder)
         count = self._vectors(store, passages, work / VECTORS_FILE)
         vectors = map_vectors(work / VECTORS_FILE, count, self.live.rules.dimensions)
         kind = self._kind(count)
@@ -162,7 +162,7 @@ class _Compaction:
         kept = {
             name: record
             for name, record in files.items()
-            if Live.is_base_file(name) and not name.startswith(MADE_ANEW)
+            if OpenVersion.is_base_file(name) and not name.startswith(MADE_ANEW)
         }
         writer.known = link_files(self.live.folder, kept, writer.folder)
 
@@ -170,7 +170,7 @@ class _Compaction:
         """Reads them from base and delta; compressed ones cannot be read, and are made anew."""
         if self.encoder is None:
             with self.stages.stage("vectors"):
-                return fold_vectors(self.segments, path)
+                return merge_vectors(self.segments, path)
         texts = passages_of(store.scan(), passages) if passages else store.scan()
         total = len(passages) if passages else store.count
         with self.stages.stage("encode", total, "vectors") as advance:

@@ -51,7 +51,7 @@ def read_upserts(
         advance: told the bytes read.
 
     Raises:
-        InputError: a file cannot be read, or there are more documents.
+        InputError: if a file cannot be read, or there are more documents.
     """
     changes = Changes()
     for source, line in _lines(sources, max_line_bytes, advance):

@@ -28,21 +28,21 @@ from glow.search import (
     DocumentStore,
     DocumentsView,
     ImpactIndex,
-    Kept,
     PassageMap,
     SegmentedDocuments,
     Segments,
+    SegmentSlice,
     map_array,
     read_impacts_header,
 )
 from glow.text import Preprocessor, TermTable, load_preprocessor
 from glow_index_builder.deltas.segment import Rules
 
-__all__ = ["Live"]
+__all__ = ["OpenVersion"]
 
 
 @dataclass(frozen=True, eq=False)
-class Live:
+class OpenVersion:
     """A version that was verified when it was published.
 
     Attributes:
@@ -58,11 +58,11 @@ class Live:
     delta: Delta | None
 
     @classmethod
-    def open(cls, root: IndexRoot) -> "Live":
+    def open(cls, root: IndexRoot) -> "OpenVersion":
         """Opens what CURRENT names.
 
         Raises:
-            ArtifactError: nothing is published, or it is damaged.
+            ArtifactError: if nothing is published, or it is damaged.
         """
         version = root.current()
         folder, manifest = root.folder(version), root.manifest(version)
@@ -74,7 +74,7 @@ class Live:
         """With the index's own term table.
 
         Raises:
-            MismatchError: the table is not the manifest's.
+            MismatchError: if the table is not the manifest's.
         """
         terms = TermTable.load(self.folder / TERMS_FOLDER)
         if terms.hash != self.manifest.hashes.get("terms"):
@@ -122,26 +122,26 @@ class Live:
         vectors = self.base.count if self.passages is None else len(self.passages)
         return DeltaBase(self.base, vectors, self.manifest.counts["dimensions"], order)
 
-    def kept_delta(self, mask: NDArray[np.bool_]) -> Kept | None:
+    def slice_of_delta(self, mask: NDArray[np.bool_]) -> SegmentSlice | None:
         """The delta, of which some documents stay; None where there is none."""
         if self.delta is None:
             return None
         delta = self.delta
-        return Kept(delta.documents, delta.dense.reader(), delta.impacts, delta.passages, mask)
+        return SegmentSlice(delta.documents, delta.dense.reader(), delta.impacts, delta.passages, mask)
 
-    def whole_delta(self) -> Kept | None:
+    def whole_delta(self) -> SegmentSlice | None:
         """The delta, all of it."""
         if self.delta is None:
             return None
-        return self.kept_delta(np.ones(self.delta.documents.count, np.bool_))
+        return self.slice_of_delta(np.ones(self.delta.documents.count, np.bool_))
 
-    def kept_base(self) -> Kept:
+    def slice_of_base(self) -> SegmentSlice:
         """What is left of the base; without a vector reader where its vectors are compressed."""
         mask = np.ones(self.base.count, np.bool_)
         mask[self.tombstones] = False
         impacts = ImpactIndex.open(self.folder / IMPACTS_FOLDER) if self.rules.impacts else None
         reader = DenseIndex.load(self.folder / DENSE_FILE).reader()
-        return Kept(self.base, reader, impacts, self.passages, mask)
+        return SegmentSlice(self.base, reader, impacts, self.passages, mask)
 
     @staticmethod
     def is_base_file(name: str) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glow.errors import InputError
 from glow.records import Document
 from glow_index_builder.deltas.input import Changes
-from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.open_version import OpenVersion
 
 __all__ = ["FREE_CHANGES", "Plan", "plan_changes"]
 
@@ -68,7 +68,7 @@ class Plan:
         )
 
 
-def plan_changes(live: Live, changes: Changes, max_share: float, max_documents: int) -> Plan:
+def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_documents: int) -> Plan:
     """Works out a new delta.
 
     Args:
@@ -78,7 +78,7 @@ def plan_changes(live: Live, changes: Changes, max_share: float, max_documents: 
         max_documents: documents and tombstones.
 
     Raises:
-        InputError: the delta would be too large; the live version stays.
+        InputError: if the delta would be too large; the live version stays.
     """
     counts: Counter[str] = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=0)
     before = 0 if live.delta is None else live.delta.documents.count
@@ -116,7 +116,7 @@ def plan_changes(live: Live, changes: Changes, max_share: float, max_documents: 
     return plan
 
 
-def _is_held(live: Live, document: Document) -> bool:
+def _is_held(live: OpenVersion, document: Document) -> bool:
     """Whether the index has the very same document."""
     row = live.documents.find(document.id)
     if row is None:

@@ -21,9 +21,9 @@ from glow.search import (
     DocumentWriter,
     ImpactHeader,
     ImpactIndex,
-    Kept,
     PassageMap,
     PassagesHeader,
+    SegmentSlice,
     build_lexical,
     build_passages,
     map_vectors,
@@ -70,7 +70,7 @@ def write_segment(
     folder: Path,
     advance: Advance,
     threads: int = 1,
-) -> Kept:
+) -> SegmentSlice:
     """Writes documents as a segment, of which all stay.
 
     Args:
@@ -82,8 +82,8 @@ def write_segment(
         threads: of encoding, >= 1.
 
     Raises:
-        MismatchError: impacts that were learned, which nothing here can make.
-        BuildError: the model is broken, or the disk.
+        MismatchError: if impacts that were learned, which nothing here can make.
+        BuildError: if the model is broken, or the disk.
     """
     folder.mkdir()
     with DocumentWriter(folder / DOCUMENTS_FILE) as writer:
@@ -95,7 +95,7 @@ def write_segment(
     texts = passages_of(store.scan(), passages) if passages else store.scan()
     count = encode_texts(texts, rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance)
     vectors = map_vectors(folder / VECTORS_FILE, count, rules.dimensions)
-    return Kept(store, lambda rows: vectors[rows], impacts, passages, np.ones(store.count, np.bool_))
+    return SegmentSlice(store, lambda rows: vectors[rows], impacts, passages, np.ones(store.count, np.bool_))
 
 
 def _cut(store: DocumentStore, rules: Rules, folder: Path) -> PassageMap | None:
@@ -154,7 +154,7 @@ def encode_texts(
         How many they are.
 
     Raises:
-        BuildError: a vector is not finite, so the model is broken.
+        BuildError: if a vector is not finite, so the model is broken.
     """
 
     def encode(chunk: list[Document]) -> list[NDArray[np.float32]]:

@@ -85,8 +85,8 @@ class ShardEncoder:
         """Opens what a job names.
 
         Raises:
-            ArtifactError: the model is gone or damaged.
-            DeviceError: the device is not there.
+            ArtifactError: if the model is gone or damaged.
+            DeviceError: if the device is not there.
         """
         model = Model.open(job.model)
         return cls(
@@ -101,8 +101,8 @@ class ShardEncoder:
         """Encodes a shard and writes it; a probe is encoded, and nothing comes of it.
 
         Raises:
-            EncodeError: a vector is not finite.
-            OSError: the disk.
+            EncodeError: if a vector is not finite.
+            OSError: if the disk is full or cannot be written.
         """
         ids: list[str] = []
         parts = self._parts(shard, ids)

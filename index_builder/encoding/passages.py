@@ -19,7 +19,7 @@ def open_cutter(options: BuildOptions, preprocessor: Preprocessor) -> PassageCut
     """What cuts the documents of a build; None where they stay whole.
 
     Raises:
-        ConfigError: the model has no such field to cut, or an option is out of range.
+        ConfigError: if the model has no such field to cut, or an option is out of range.
     """
     if not options.passages:
         return None

@@ -54,7 +54,7 @@ class Runner(Protocol):
             One outcome for each, as they come.
 
         Raises:
-            BuildError: workers cannot start.
+            BuildError: if workers cannot start.
             GlowError, OSError: what no other try can mend (the model, the device, the disk).
         """
         ...

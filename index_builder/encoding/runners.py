@@ -34,8 +34,8 @@ def require_runner(options: BuildOptions) -> None:
     """Refuses a runner that is not there, before any work.
 
     Raises:
-        DependencyError: Ray was asked for and is not installed.
-        ConfigError: the address of a Ray cluster without Ray.
+        DependencyError: if Ray was asked for and is not installed.
+        ConfigError: if the address of a Ray cluster is given without Ray.
     """
     if options.runner != "ray":
         if options.ray_address:

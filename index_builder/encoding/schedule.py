@@ -68,7 +68,7 @@ def encode_shards(
         advance: told the documents done, also those of earlier runs.
 
     Raises:
-        BuildError: shards fail whatever is left out, or too many documents do.
+        BuildError: if shards fail whatever is left out, or too many documents do.
         GlowError, OSError: what the runner raises.
     """
     folder.mkdir(exist_ok=True)

@@ -92,7 +92,7 @@ def write_shard(
         parts: field -> documents or passages that lost words of it, and vectors, float32 [m, D]; piece by piece.
 
     Raises:
-        OSError: the disk.
+        OSError: if the disk is full or cannot be written.
     """
     start, rows = time.perf_counter(), 0
     digest = hashlib.sha256()

@@ -31,7 +31,7 @@ def format_of(start: bytes, name: str) -> bytes:
         name: its name, whose end may promise a format.
 
     Raises:
-        InputError: it is not what its name promises.
+        InputError: if it is not what its name promises.
     """
     found = next((magic for magic in (GZIP, ZSTD, PARQUET) if start.startswith(magic)), b"")
     suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
@@ -47,7 +47,7 @@ def require_package(kind: bytes, name: str) -> Any:
     """The package that reads a format; None where Python does.
 
     Raises:
-        DependencyError: it is not installed.
+        DependencyError: if it is not installed.
     """
     package = PACKAGES.get(kind)
     if package is None:
@@ -73,7 +73,7 @@ def decompressed(file: BinaryIO, kind: bytes, name: str) -> BinaryIO:
         name: for messages.
 
     Raises:
-        DependencyError: zstd without its package.
+        DependencyError: if zstd is needed and its package is not installed.
     """
     if kind == GZIP:
         return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))

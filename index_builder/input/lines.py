@@ -30,7 +30,7 @@ class LineReader:
         """The document of a line.
 
         Raises:
-            RecordError: there is none to index.
+            RecordError: if there is none to index.
         """
         self.require_whole(line)
         document = parse_document(line.data, self._names, self._rename)
@@ -46,7 +46,7 @@ class LineReader:
         """Refuses a line that is too long.
 
         Raises:
-            RecordError: it is.
+            RecordError: if it is.
         """
         if line.is_too_long:
             raise RecordError(f"line longer than {self._max_line_bytes} bytes: --max-line-bytes sets it")

@@ -24,8 +24,8 @@ def parquet_rows(path: Path) -> Iterator[bytes]:
     few pages of each column.
 
     Raises:
-        InputError: the file is damaged; the message has the row group.
-        DependencyError: pyarrow is not installed.
+        InputError: if the file is damaged; the message has the row group.
+        DependencyError: if pyarrow is not installed.
     """
     require_package(PARQUET, path.name)
     import pyarrow.parquet as parquet

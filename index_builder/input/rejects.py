@@ -90,7 +90,7 @@ class RejectLog:
             keep_as: where the file goes, on the same disk.
 
         Raises:
-            BuildError: too many rejects or no document; the message has counts, the first reasons and the path.
+            BuildError: if too many rejects or no document; the message has counts, the first reasons and the path.
         """
         lines = documents + self.count
         if documents and self.count <= max_share * lines:

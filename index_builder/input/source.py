@@ -65,8 +65,8 @@ class Source:
         """Refuses a file that cannot be read, before any work.
 
         Raises:
-            InputError: it is not what its name promises.
-            DependencyError: its format needs a package that is not installed.
+            InputError: if it is not what its name promises.
+            DependencyError: if its format needs a package that is not installed.
         """
         if self.path and self.path.is_file():
             require_package(self._format(), self.name)
@@ -78,8 +78,8 @@ class Source:
             max_line_bytes: a longer line is passed over in small steps, so it takes no memory.
 
         Raises:
-            InputError: the file cannot be read, or is damaged; the message names the place.
-            DependencyError: its format needs a package that is not installed.
+            InputError: if the file cannot be read, or is damaged; the message names the place.
+            DependencyError: if its format needs a package that is not installed.
         """
         if self.path and self.path.is_file() and self._format() == PARQUET:
             found = _rows(self.path, max_line_bytes)
@@ -129,8 +129,8 @@ def open_sources(source: str) -> list[Source]:
     `*.parquet` by name.
 
     Raises:
-        InputError: there is no such file, or the folder holds none.
-        DependencyError: a format needs a package that is not installed.
+        InputError: if there is no such file, or the folder holds none.
+        DependencyError: if a format needs a package that is not installed.
     """
     sources = _found(source)
     for each in sources:

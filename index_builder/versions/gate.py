@@ -97,11 +97,11 @@ def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool)
         The verdict as JSON values.
 
     Raises:
-        GateError: the verdict is against it, and `options.force` is not set.
-        ArtifactError: a version is missing or damaged.
-        InputError: the queries cannot be used.
-        BusyError: another process changes the root, or live versions came and went meanwhile.
-        ReadOnlyError: the root cannot be written.
+        GateError: if the verdict is against it, and `options.force` is not set.
+        ArtifactError: if a version is missing or damaged.
+        InputError: if the queries cannot be used.
+        BusyError: if another process changes the root, or live versions came and went meanwhile.
+        ReadOnlyError: if the root cannot be written.
     """
     root.manifest(version)
     queries = read_gate_queries(options)
@@ -128,7 +128,7 @@ def publish_judged(root: IndexRoot, version: str, *, force: bool = False) -> Non
         force: publishes it although one did, and notes that.
 
     Raises:
-        GateError: a gate refused it, and `force` is not set.
+        GateError: if a gate refused it, and `force` is not set.
         ArtifactError, BusyError, ReadOnlyError: as `IndexRoot.publish`.
     """
     root.manifest(version)

@@ -80,8 +80,8 @@ def check_version(new: Path, live: Path | None, queries: GateQueries, options: G
         options: the limits.
 
     Raises:
-        ArtifactError: a version is missing or damaged.
-        InputError: neither version holds a judged document.
+        ArtifactError: if a version is missing or damaged.
+        InputError: if neither version holds a judged document.
     """
     found = _search(new, queries, options.threads or all_cores())
     before = _search(live, queries, options.threads or all_cores()) if live else None

@@ -1,6 +1,6 @@
 """Removing old versions, and what killed commands left behind.
 
-Kept are the live version, the pinned ones, and those that a rollback left, until something new is published, always; then, up to a number, those that were live before, newest first, since a
+SegmentSlice are the live version, the pinned ones, and those that a rollback left, until something new is published, always; then, up to a number, those that were live before, newest first, since a
 rollback goes there; then the others, newest first. A version that was never live and is younger than an hour stays as well:
 the build that made it may be about to publish it. A version is taken away by one rename, and only then removed file by file.
 """
@@ -75,7 +75,7 @@ def collect(
         now: seconds since the epoch; None: the clock's.
 
     Raises:
-        ArtifactError: there is no root, or CURRENT or PINNED cannot be read: nothing is removed then.
+        ArtifactError: if there is no root, or CURRENT or PINNED cannot be read: nothing is removed then.
         BusyError, ReadOnlyError: as `IndexRoot.publish`.
     """
     if not root.path.is_dir():
@@ -117,7 +117,9 @@ def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
     kept = dict.fromkeys(live, "live")
     for version in [*live, *before, *rest][:keep]:
         kept.setdefault(version, "rollback" if version in before else "kept")
-    for version in root.left():  # it may be the newest data there is, and workers may still serve it
+    for (
+        version
+    ) in root.rolled_back_from():  # it may be the newest data there is, and workers may still serve it
         kept.setdefault(version, "left")
     for version in root.pinned():
         kept.setdefault(version, "pinned")

@@ -45,8 +45,8 @@ def list_versions(root: IndexRoot) -> list[VersionRow]:
     """Every version, the live one first, then those that were live before, then the rest, newest first.
 
     Raises:
-        ArtifactNotFoundError: there is no root.
-        ArtifactError: CURRENT or PINNED cannot be read.
+        ArtifactNotFoundError: if there is no root.
+        ArtifactError: if CURRENT or PINNED cannot be read.
     """
     if not root.path.is_dir():
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --output")
@@ -63,7 +63,7 @@ def newest(root: IndexRoot) -> str:
     """The version whose name is last.
 
     Raises:
-        ArtifactNotFoundError: there is none.
+        ArtifactNotFoundError: if there is none.
     """
     versions = root.versions()
     if not versions:

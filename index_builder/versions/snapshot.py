@@ -46,8 +46,8 @@ def export_version(root: IndexRoot, version: str, target: BinaryIO) -> Manifest:
         target: written to in order.
 
     Raises:
-        ArtifactError: the version is missing or damaged; what was written is no whole archive then.
-        OSError: it cannot be written.
+        ArtifactError: if the version is missing or damaged; what was written is no whole archive then.
+        OSError: if it cannot be written.
     """
     folder = root.folder(version)
     manifest = read_manifest(folder, "index")
@@ -77,10 +77,10 @@ def import_version(root: IndexRoot, source: Readable) -> Imported:
         source: a plain tar archive, read in order and only once.
 
     Raises:
-        FormatError: no archive of a version, or one that holds anything else.
-        IntegrityError: a file is missing or damaged, or the archive ends too early.
-        MismatchError: the root has another version of this name.
-        BuildError: the disk.
+        FormatError: if no archive of a version, or one that holds anything else.
+        IntegrityError: if a file is missing or damaged, or the archive ends too early.
+        MismatchError: if the root has another version of this name.
+        BuildError: if the disk is full or cannot be written.
         BusyError, ReadOnlyError: as `IndexRoot.publish`.
     """
     members = read_members(source)
@@ -165,7 +165,7 @@ def _is_there(target: Path, manifest: Manifest) -> bool:
     """Whether the version lies in the root already.
 
     Raises:
-        MismatchError: another one does, under its name.
+        MismatchError: if another one does, under its name.
     """
     if not target.exists():
         return False

@@ -46,7 +46,7 @@ class Member:
         """The content; must be read to the end before the next member is asked for.
 
         Raises:
-            IntegrityError: the archive ends before.
+            IntegrityError: if the archive ends before.
         """
         left = self.size_bytes
         while left:
@@ -60,8 +60,8 @@ def read_members(source: Readable) -> Iterator[Member]:
     """Yields what an archive holds, in its order, up to its end mark.
 
     Raises:
-        FormatError: no tar archive, or a member that is neither a file nor a folder.
-        IntegrityError: a header is damaged, or the archive ends too early.
+        FormatError: if no tar archive, or a member that is neither a file nor a folder.
+        IntegrityError: if a header is damaged, or the archive ends too early.
     """
     while (block := _exactly(source, BLOCK)) != bytes(BLOCK):
         yield _member(block, source)
@@ -75,7 +75,7 @@ def header(name: str, size_bytes: int) -> bytes:
         size_bytes: of the content.
 
     Raises:
-        FormatError: the name is too long.
+        FormatError: if the name is too long.
     """
     prefix, tail = _split(name.encode())
     octal = size_bytes < OCTAL_LIMIT

@@ -80,10 +80,10 @@ def tune_index(options: TuneOptions) -> TuneResult:
     """Fits the fusion of a version and stores it with a new version of the same files.
 
     Raises:
-        ArtifactError: the version is missing, damaged, or holds no lexical index.
-        InputError: queries or judgements cannot be read or used.
-        BusyError: another version was published meanwhile, or the root is being changed.
-        BuildError: the disk.
+        ArtifactError: if the version is missing, damaged, or holds no lexical index.
+        InputError: if queries or judgements cannot be read or used.
+        BusyError: if another version was published meanwhile, or the root is being changed.
+        BuildError: if the disk is full or cannot be written.
     """
     root = IndexRoot(options.output)
     source = options.version or root.current()
@@ -120,8 +120,8 @@ def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
         candidates: hits of each part.
 
     Raises:
-        InputError: there are fewer than two such queries.
-        ConfigError: `candidates` is below nDCG's cut-off.
+        InputError: if there are fewer than two such queries.
+        ConfigError: if `candidates` is below nDCG's cut-off.
     """
     if candidates < DEPTH:
         raise ConfigError(f"--candidates must be at least {DEPTH}, found {candidates}")

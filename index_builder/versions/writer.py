@@ -41,8 +41,8 @@ def derive(
         The new version's name.
 
     Raises:
-        ArtifactError: the older version has no readable manifest.
-        BuildError: the disk cannot hold the new one.
+        ArtifactError: if the older version has no readable manifest.
+        BuildError: if the disk cannot hold the new one.
     """
     folder = root.folder(source)
     manifest = read_manifest(folder, "index")

@@ -60,8 +60,8 @@ def draw_study(texts: Sequence[StudiedText], options: StudyOptions, side: Side, 
         path: file to write, `.png`.
 
     Raises:
-        ConfigError: the file is no `.png`, or there are too many texts.
-        InputError: it cannot be written.
+        ConfigError: if the file is no `.png`, or there are too many texts.
+        InputError: if it cannot be written.
     """
     if path.suffix != ".png":
         raise ConfigError(f"--picture {path.name}: expected a name that ends in .png")

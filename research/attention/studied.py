@@ -40,9 +40,9 @@ def open_studied(folders: Sequence[Path]) -> list[StudiedModel]:
     """Opens models and checkpoints; a name that two share gives way to the folders as given.
 
     Raises:
-        ArtifactNotFoundError: a folder is neither.
-        ArtifactError: it is damaged.
-        ConfigError: a folder is given twice.
+        ArtifactNotFoundError: if a folder is neither.
+        ArtifactError: if it is damaged.
+        ConfigError: if a folder is given twice.
     """
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError("--model names the same folder twice: give each model once")
@@ -96,7 +96,7 @@ def read_texts(
         choice: which texts.
 
     Raises:
-        InputError: a file is missing or bad, an id is not there, or the split judges nothing that is.
+        InputError: if a file is missing or bad, an id is not there, or the split judges nothing that is.
     """
     corpus = list(read_documents(folder / "corpus.jsonl", fields))
     if choice.side == "document":

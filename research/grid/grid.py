@@ -94,7 +94,7 @@ def planned(grid: Path) -> list[GridRun]:
     """Every run of a grid file: first seeds of all variants first, so that a stopped grid compares what it has.
 
     Raises:
-        ConfigError: the grid or a variant is not valid.
+        ConfigError: if the grid or a variant is not valid.
     """
     config = GridConfig.load_toml(grid)
     variants = {Path(name).stem: TrainConfig.load_toml(grid.parent / name) for name in config.variants}
@@ -118,7 +118,7 @@ def _under_budget(variant: TrainConfig, grid: GridConfig, name: str, seed: int) 
     """The variant with the grid's budget and a seed.
 
     Raises:
-        ConfigError: the two do not go together, or the variant asks for what a grid does not have.
+        ConfigError: if the two do not go together, or the variant asks for what a grid does not have.
     """
     if variant.objective.needs_teacher or variant.objective.hard_negatives:
         raise ConfigError(f"variant {name} asks for a teacher or hard negatives, which a grid does not have")
@@ -155,8 +155,8 @@ def run(
 
     Raises:
         ConfigError: as `planned`; or two dev folders share a name, or the grid bounds one that is not there.
-        InputError: a file of the data cannot be read.
-        MismatchError: results that are there were measured on other data or from other initial weights.
+        InputError: if a file of the data cannot be read.
+        MismatchError: if results that are there were measured on other data or from other initial weights.
     """
     options, runs = GridConfig.load_toml(grid), planned(grid)
     source = _source(options, data, dev, init)
@@ -199,7 +199,7 @@ def _files_digest(folder: Path, split: str) -> str:
     """Of the files that `read_collection` reads.
 
     Raises:
-        InputError: one cannot be read.
+        InputError: if one cannot be read.
     """
     digest = hashlib.sha256()
     for path in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"):

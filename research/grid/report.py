@@ -33,7 +33,7 @@ def grid_tables(grid: Path, results: Path) -> str:
 
     Raises:
         ConfigError, InputError: as `planned` and `finished`.
-        MismatchError: the runs were measured on different data.
+        MismatchError: if the runs were measured on different data.
     """
     name, runs, done = GridConfig.load_toml(grid).baseline, planned(grid), finished(results)
     by_variant: dict[str, dict[int, Row]] = defaultdict(dict)

@@ -21,7 +21,7 @@ def finished(results: Path) -> dict[Key, dict[str, Any]]:
     What follows the last newline is left out: a process was killed, or is writing it now.
 
     Raises:
-        InputError: a whole line is no result.
+        InputError: if a whole line is no result.
     """
     if not results.exists():
         return {}

@@ -161,7 +161,7 @@ def make(real: Real, wanted: Wanted, folder: Path, say: Callable[[str], None]) -
         say: told what goes on.
 
     Raises:
-        ValueError: no more vectors than there are real documents, or no noise brings the ratio within 10 % of
+        ValueError: if no more vectors than there are real documents, or no noise brings the ratio within 10 % of
             the real set's.
     """
     if wanted.count <= len(real.documents):

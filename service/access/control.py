@@ -88,7 +88,7 @@ class AccessControl:
         rate_burst: requests that it may send at once before the limit counts.
 
     Raises:
-        ValueError: a key setting is malformed.
+        ValueError: if a key setting is malformed.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class AccessControl:
             The name of the key that it was let in by, for the log line; "" where none was needed.
 
         Raises:
-            KeyMissingError: the path needs a key, and none came.
-            KeyRefusedError: the key is not one of those that open this path, or several different ones came.
-            RateLimitError: the key, or the address where no keys are set, sends more than it may.
-            RouteNotFoundError: /admin is off.
+            KeyMissingError: if the path needs a key, and none came.
+            KeyRefusedError: if the key is not one of those that open this path, or several different ones came.
+            RateLimitError: if the key, or the address where no keys are set, sends more than it may.
+            RouteNotFoundError: if /admin is off.
         """
         wanted = access_of(scope["path"])
         if wanted is Access.OPEN:

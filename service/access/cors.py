@@ -25,7 +25,7 @@ def parse_origins(text: str) -> tuple[str, ...]:
         The origins in the order given, each once.
 
     Raises:
-        ValueError: one is no origin as browsers write it, and so would never match.
+        ValueError: if one is no origin as browsers write it, and so would never match.
     """
     origins = tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text.strip() else ()
     if origins == ("*",):

@@ -34,7 +34,7 @@ def parse_keys(text: str) -> dict[str, bytes]:
         name -> SHA-256 digest (32 bytes), in the order given.
 
     Raises:
-        ValueError: an entry is malformed, or two have the same name or the same key.
+        ValueError: if an entry is malformed, or two have the same name or the same key.
     """
     found: dict[str, bytes] = {}
     entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
@@ -66,7 +66,7 @@ def parse_admin_key(text: str) -> bytes | None:
         The SHA-256 digest (32 bytes), or None where there is no admin key.
 
     Raises:
-        ValueError: it is something else, perhaps the key itself.
+        ValueError: if it is something else, perhaps the key itself.
     """
     return _parse_digest(text.strip(), "it") if text.strip() else None
 
@@ -75,7 +75,7 @@ def check_keys(api_keys: str, admin_key: str) -> None:
     """Checks both settings, and that the admin key is none of the others.
 
     Raises:
-        ValueError: one is malformed (the message names the setting and shows none of it), or they share a key.
+        ValueError: if one is malformed (the message names the setting and shows none of it), or they share a key.
     """
     try:
         keys = parse_keys(api_keys)

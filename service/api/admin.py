@@ -52,7 +52,7 @@ async def _body(request: Request, shape: type[ReloadBody] | type[RollbackBody]) 
     """The body as an object that fits a shape; one that is not there counts as {}.
 
     Raises:
-        RequestError: it has other fields, or of other types; and as `read_object`.
+        RequestError: if it has other fields, or of other types; and as `read_object`.
     """
     headers = request.headers
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
@@ -72,10 +72,10 @@ async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str)
     """Writes CURRENT, which verifies a version first, in a thread.
 
     Raises:
-        ReadOnlyError: it cannot be written from here; the message has the command.
-        SwapRefusedError: the version is missing or damaged, or there is none to go back to.
-        GateError: a gate refused the version that is named, and nobody forced it.
-        BusyError: another process changes the root.
+        ReadOnlyError: if it cannot be written from here; the message has the command.
+        SwapRefusedError: if the version is missing or damaged, or there is none to go back to.
+        GateError: if a gate refused the version that is named, and nobody forced it.
+        BusyError: if another process changes the root.
     """
     try:
         await asyncio.to_thread(change)
@@ -93,8 +93,8 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
     """Has every worker look, waits for this one and a while for the others, and says what is live.
 
     Raises:
-        SwapRefusedError: the version that CURRENT names cannot be served.
-        DeadlineError: loading takes very long.
+        SwapRefusedError: if the version that CURRENT names cannot be served.
+        DeadlineError: if loading takes very long.
     """
     asked = service.workers.ask()
     looked = asyncio.wrap_future(service.watcher.look())

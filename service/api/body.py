@@ -43,11 +43,11 @@ async def read_object(
         max_items: of any list.
 
     Raises:
-        MediaTypeError: not declared as `application/json` in UTF-8, or compressed.
-        BodyTooLargeError: longer than `max_bytes`, declared or real.
-        MalformedJsonError: not JSON; NaN, Infinity and lone surrogates are none either.
-        RequestError: JSON, but no object, or one with too many members or too long a list.
-        DeadlineError: the body was not there by `deadline`.
+        MediaTypeError: if it is not declared as `application/json` in UTF-8, or is compressed.
+        BodyTooLargeError: if it is longer than `max_bytes`, declared or real.
+        MalformedJsonError: if not JSON; NaN, Infinity and lone surrogates are none either.
+        RequestError: if it is JSON, but no object, or one with too many members or too long a list.
+        DeadlineError: if the body was not there by `deadline`.
     """
     _check_declaration(request)
     try:

@@ -31,7 +31,7 @@ class Cache:
         redis_timeout_ms: most time that a search spends on it, in milliseconds.
 
     Raises:
-        ConfigError: `redis_url` is not valid.
+        ConfigError: if `redis_url` is not valid.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class Keys:
             printable ASCII, the same length for every request.
 
         Raises:
-            TypeError: a value of another type, of which it is not known when two are equal.
+            TypeError: if a value of another type, of which it is not known when two are equal.
         """
         state = self._page.copy()
         state.update(_encoded(request))

@@ -31,7 +31,7 @@ class Link:
         size: most connections, >= 1; more callers wait for one.
 
     Raises:
-        ConfigError: the URL is not valid.
+        ConfigError: if the URL is not valid.
     """
 
     def __init__(self, url: str, size: int) -> None:
@@ -43,7 +43,7 @@ class Link:
         """Sends commands together and returns a reply for each: what Redis says, or the `ResponseError` it says.
 
         Raises:
-            RedisError, OSError: no connection, or it broke.
+            RedisError, OSError: if no connection, or it broke.
         """
         async with self._turns:
             if self._free:
@@ -87,7 +87,7 @@ def check_redis_url(url: str) -> None:
     """Refuses a URL that no connection can be made from; it connects to nothing, and empty is fine.
 
     Raises:
-        ConfigError: it is not valid; the message does not quote it.
+        ConfigError: if it is not valid; the message does not quote it.
     """
     if url:
         connector(url)
@@ -97,7 +97,7 @@ def connector(url: str) -> Callable[[], Any]:
     """What makes a connection, not yet connected.
 
     Raises:
-        ConfigError: the URL is not valid.
+        ConfigError: if the URL is not valid.
     """
     options = _options(url)
     kind: Any = options.pop("connection_class", Connection)

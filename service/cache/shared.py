@@ -51,7 +51,7 @@ class RedisCache:
         metrics: the service's.
 
     Raises:
-        ConfigError: the URL is not valid.
+        ConfigError: if the URL is not valid.
     """
 
     def __init__(self, url: str, timeout_s: float, ttl_s: int, metrics: Metrics) -> None:

@@ -38,7 +38,7 @@ class Channel:
         on_message: called for each message, and after each time that messages may have been missed.
 
     Raises:
-        ConfigError: the URL is not valid.
+        ConfigError: if the URL is not valid.
     """
 
     def __init__(self, url: str, name: str, on_message: Callable[[], None]) -> None:

@@ -39,8 +39,8 @@ class Readiness:
         """The live index, if all is well.
 
         Raises:
-            DrainingError: the service is about to stop.
-            NotReadyError: no index yet, or a resource does not answer, or not in time.
+            DrainingError: if the service is about to stop.
+            NotReadyError: if no index yet, or a resource does not answer, or not in time.
         """
         self._resources.require_open()
         # What is still to come is never remembered, and costs a look into a small folder at most: once one worker has

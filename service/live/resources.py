@@ -79,8 +79,8 @@ class Resources:
         Blocks for as long as checksums and loading take. On any error the live index stays as it was.
 
         Raises:
-            ArtifactError, ConfigError: missing, damaged, or parts that do not belong together.
-            DeviceError: the device is not there.
+            ArtifactError, ConfigError: if missing, damaged, or parts that do not belong together.
+            DeviceError: if the device is not there.
         """
         started = time.perf_counter()
         opened = self.open(self._root.current())
@@ -119,7 +119,7 @@ class Resources:
         """The live index.
 
         Raises:
-            NotReadyError: it is not loaded and warmed up yet.
+            NotReadyError: if it is not loaded and warmed up yet.
         """
         return self.live_version().index
 
@@ -156,7 +156,7 @@ class Resources:
         """Asks every resource for an answer; blocks for about the time of one search.
 
         Raises:
-            NotReadyError: no index yet, or a resource does not answer; its name is in the message.
+            NotReadyError: if no index yet, or a resource does not answer; its name is in the message.
         """
         failed = _failed(self.live())
         if failed:
@@ -166,7 +166,7 @@ class Resources:
         """The document tower of the model that built the index; the live one's, where that is the same model.
 
         Raises:
-            MismatchError: it is another model's.
+            MismatchError: if it is another model's.
         """
         wanted, live = index.manifest.hashes.get("model"), self._live
         if live and live.document_encoder and live.index.manifest.hashes.get("model") == wanted:

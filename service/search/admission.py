@@ -24,7 +24,7 @@ class Admission:
         """Takes permits, all or none; whoever took them gives them back by `leave`.
 
         Raises:
-            OverloadedError: fewer are free.
+            OverloadedError: if fewer are free.
         """
         if self.taken + permits > self.limit:
             raise OverloadedError(f"{self.taken} of {self.limit} requests are in work; try again in a moment")

@@ -46,10 +46,10 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
     """Checks a request's body; all faults of one kind are reported together.
 
     Raises:
-        NotAvailableError: it names what this index or version lacks.
-        RequestError: a field is unknown, of a wrong type, or out of its range.
-        FilterError: the filter or a facet does not fit the metadata of the index.
-        QueryError: the query is blank, holds NUL, or is too long.
+        NotAvailableError: if it names what this index or version lacks.
+        RequestError: if a field is unknown, of a wrong type, or out of its range.
+        FilterError: if the filter or a facet does not fit the metadata of the index.
+        QueryError: if the query is blank, holds NUL, or is too long.
     """
     body = _parse(_without_lacking(value))
     _check_query(body.query, limits)

@@ -42,9 +42,9 @@ def check_features(body: SearchBody, fields: tuple[str, ...], limits: SearchLimi
         index: must hold what is asked for.
 
     Raises:
-        NotAvailableError: it names every part that the index lacks, and how to build it.
-        RequestError: members that do not go together.
-        FilterError: the filter or a facet does not fit the metadata of the index.
+        NotAvailableError: if it names every part that the index lacks, and how to build it.
+        RequestError: if members that do not go together.
+        FilterError: if the filter or a facet does not fit the metadata of the index.
     """
     _require_parts(body, index)
     if body.fusion is not None and body.retriever != "hybrid":

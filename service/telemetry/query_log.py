@@ -42,7 +42,7 @@ class QueryLog:
         max_files: rotated files that are kept, >= 1.
 
     Raises:
-        ConfigError: the file cannot be written.
+        ConfigError: if the file cannot be written.
     """
 
     def __init__(

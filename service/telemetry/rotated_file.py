@@ -31,7 +31,7 @@ class RotatedFile:
         """Appends lines, and takes each out of the list once it is written.
 
         Raises:
-            OSError: the lines that are left were not written.
+            OSError: if the lines that are left were not written.
         """
         self._lock()
         try:

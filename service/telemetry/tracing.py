@@ -71,8 +71,8 @@ class Tracer:
         seed: of the choice of requests; None for a new one each time.
 
     Raises:
-        ConfigError: the endpoint is no http address.
-        DependencyError: OpenTelemetry is not installed.
+        ConfigError: if the endpoint is no http address.
+        DependencyError: if OpenTelemetry is not installed.
     """
 
     def __init__(

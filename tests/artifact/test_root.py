@@ -63,18 +63,18 @@ def test_a_rollback_goes_back_in_the_order_of_what_was_live(root: IndexRoot) -> 
         root.publish(version)
     assert (root.current(), root.history()) == (second, ["v3", first])
     assert root.rollback().name == "v3"
-    assert (root.current(), root.history(), root.left()) == ("v3", [first], [second])
+    assert (root.current(), root.history(), root.rolled_back_from()) == ("v3", [first], [second])
     assert root.rollback().name == first
-    assert root.left() == [second, "v3"]
+    assert root.rolled_back_from() == [second, "v3"]
     with pytest.raises(ArtifactNotFoundError, match="no version was live before"):
         root.rollback()
     assert root.current() == first
     root.publish("v3")
-    assert (root.history(), root.left()) == ([first], [second])
+    assert (root.history(), root.rolled_back_from()) == ([first], [second])
     with write_artifact(root.path / "v4", "index"):
         pass
     root.publish("v4")
-    assert (root.history(), root.left()) == (["v3", first], [])
+    assert (root.history(), root.rolled_back_from()) == (["v3", first], [])
 
 
 def test_a_version_that_was_live_and_is_gone_is_passed_over(root: IndexRoot) -> None:

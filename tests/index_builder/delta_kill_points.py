@@ -16,7 +16,7 @@ from typing import Any
 from glow.artifact import IndexRoot, verify
 from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.progress import Stages
 
@@ -86,7 +86,7 @@ def state(root: Path) -> dict[str, object]:
     """What is live, every byte of it compared, and the ids it has."""
     index = IndexRoot(root)
     verify(index.folder(index.current()), "index")
-    live = Live.open(index)
+    live = OpenVersion.open(index)
     ids = sorted(document.id for document in live.documents.scan())
     return {"ids": ids, "has_delta": live.delta is not None, "version": index.current()}
 

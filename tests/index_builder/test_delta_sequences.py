@@ -21,7 +21,7 @@ from glow.search.filters.parse import parse_filter
 from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.deltas.segment import write_segment
 from glow_index_builder.options import BuildOptions
@@ -128,7 +128,7 @@ def change(root: IndexRoot, corpus: Corpus, model: Path, folder: Path, step: int
 
 def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Path) -> Index:
     """An index of documents with the live version's term table and average length, made without any folding."""
-    live, opened_model = Live.open(root), Model.open(model)
+    live, opened_model = OpenVersion.open(root), Model.open(model)
     with write_artifact(folder / "rebuilt", "index") as writer:
         encoder = opened_model.encoder("document", "cpu", 1, 512)
         work = writer.folder

@@ -137,7 +137,7 @@ def sibling_split(qrels: Path, split: str) -> list[Qrel]:
     """The judgements of another split, which lie beside a judgement file.
 
     Raises:
-        InputError: they are not there.
+        InputError: if they are not there.
     """
     path = qrels.parent / f"{split}{qrels.suffix}"
     if not path.is_file():

@@ -110,8 +110,8 @@ def analyse(
         hits: first hits of each run that are shown, >= 1.
 
     Raises:
-        ConfigError: an unknown measure.
-        InputError: the corpus cannot be read, or holds none of the documents.
+        ConfigError: if the measure is unknown.
+        InputError: if the corpus cannot be read, or holds none of the documents.
     """
     a, b = (evaluate(run, task.qrels, [measure], rel) for run in (baseline, system))
     before, after = a.values[measure], b.values[measure]
@@ -139,7 +139,7 @@ def read_titles(corpus: Corpus, wanted: Collection[str]) -> dict[str, str]:
     """Document id -> title, or the start of the text where there is none; only of the documents that are wanted.
 
     Raises:
-        InputError: the corpus cannot be read, or holds none of them.
+        InputError: if the corpus cannot be read, or holds none of them.
     """
     titles = {document.id: _title(document) for document in corpus if document.id in wanted}
     if wanted and not titles:

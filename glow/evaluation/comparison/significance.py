@@ -70,7 +70,7 @@ def compare(
         seed: of both methods; the same seed gives the same figures.
 
     Raises:
-        InputError: the runs differ in length, or hold no query.
+        InputError: if the runs differ in length, or hold no query.
     """
     if a.shape != b.shape or a.ndim != 1 or len(a) == 0:
         raise InputError(f"expected the same queries in both runs, at least one; found {len(a)} and {len(b)}")
@@ -99,7 +99,7 @@ def compare_all(
         For each system: measure name -> comparison, corrected over all systems and measures together.
 
     Raises:
-        InputError: the queries differ, or there is none.
+        InputError: if the queries differ, or there is none.
     """
     for system in systems:
         if system.queries != baseline.queries:

@@ -89,8 +89,8 @@ def check_measures(names: Sequence[str], rel: int, depth: int | None = None) -> 
         depth: hits a query that the run will hold; None where that is not known.
 
     Raises:
-        ConfigError: an unknown name, a `rel` below 1, or a cut-off deeper than the run.
-        DependencyError: `ir-measures` is not installed.
+        ConfigError: if an unknown name, a `rel` below 1, or a cut-off deeper than the run.
+        DependencyError: if `ir-measures` is not installed.
     """
     if rel < 1:
         raise ConfigError(f"--rel must be at least 1, found {rel}")
@@ -117,8 +117,8 @@ def evaluate(
 
     Raises:
         ConfigError: as `check_measures`.
-        InputError: there is no judgement, or a grade is above what ERR counts to.
-        DependencyError: `ir-measures` is not installed.
+        InputError: if there is no judgement, or a grade is above what ERR counts to.
+        DependencyError: if `ir-measures` is not installed.
     """
     check_measures(names, rel)
     grades = grades_by_query(qrels)
@@ -138,7 +138,7 @@ def grades_by_query(qrels: Sequence[Qrel]) -> dict[str, dict[str, int]]:
     """Query id -> document id -> grade.
 
     Raises:
-        InputError: one document has two different grades for one query.
+        InputError: if one document has two different grades for one query.
     """
     grades: dict[str, dict[str, int]] = {}
     for qrel in qrels:

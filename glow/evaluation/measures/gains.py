@@ -47,8 +47,8 @@ def err(ranking: Sequence[str], grades: Mapping[str, int], k: int, g_max: int = 
         In [0, 1); 0 where the first k hits hold no document with a grade above 0.
 
     Raises:
-        InputError: a grade is above g_max.
-        ValueError: k or g_max is below 1.
+        InputError: if a grade is above g_max.
+        ValueError: if k or g_max is below 1.
     """
     if k < 1 or g_max < 1:
         raise ValueError(f"k and g_max must be at least 1, found {k} and {g_max}")
@@ -80,7 +80,7 @@ def ncg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
         In [0, 1]; 0 where no document has a grade above 0 (as `ir-measures` does for nDCG).
 
     Raises:
-        ValueError: k is below 1.
+        ValueError: if k is below 1.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}")

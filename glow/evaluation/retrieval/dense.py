@@ -60,7 +60,7 @@ class DenseRetriever:
         order: uint32 [n], the rank of each id, which breaks ties as in the service.
 
     Raises:
-        GlowError: the corpus cannot be read, the model cannot be opened, or the device is not there.
+        GlowError: if the corpus cannot be read, the model cannot be opened, or the device is not there.
     """
 
     def __init__(

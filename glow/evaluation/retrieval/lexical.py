@@ -31,7 +31,7 @@ class LexicalRetriever:
         ids: document ids in the order of the corpus.
 
     Raises:
-        DependencyError: `bm25s` is not installed.
+        DependencyError: if `bm25s` is not installed.
     """
 
     def __init__(self, documents: Iterable[Document], fields: Sequence[str]) -> None:

@@ -70,8 +70,8 @@ def open_retriever(
         progress: told how far the encoding is.
 
     Raises:
-        ConfigError: no model where one is needed.
-        InputError: the corpus cannot be read, or is empty.
+        ConfigError: if no model where one is needed.
+        InputError: if the corpus cannot be read, or is empty.
         GlowError: as the retrievers.
     """
     schemas = [FieldSchema.preset("glow-default"), *([model.preprocessor.schema] if model else [])]

@@ -3,7 +3,7 @@
 from glow.search.columns.build import build_columns
 from glow.search.columns.format import COLUMNS_FOLDER, COLUMNS_HEADER, ORDER_FILE, ColumnsHeader
 from glow.search.columns.metadata import VALUE_TYPES, Scalar, ValueType, type_of
-from glow.search.columns.reader import Columns, Field, Part
+from glow.search.columns.reader import Columns, Field, TypedColumn
 
 __all__ = [
     "COLUMNS_FOLDER",
@@ -13,8 +13,8 @@ __all__ = [
     "Columns",
     "ColumnsHeader",
     "Field",
-    "Part",
     "Scalar",
+    "TypedColumn",
     "ValueType",
     "build_columns",
     "type_of",

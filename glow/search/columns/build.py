@@ -49,7 +49,7 @@ def build_columns(store: DocumentStore, folder: Path) -> ColumnsHeader:
         what was written, for the report.
 
     Raises:
-        OSError: the disk.
+        OSError: if the disk is full or cannot be written.
     """
     target = folder / COLUMNS_FOLDER
     target.mkdir()

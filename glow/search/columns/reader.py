@@ -28,7 +28,7 @@ from glow.search.columns.format import (
 from glow.search.columns.metadata import Scalar, ValueType
 from glow.storage import SortedStrings, map_array, map_bytes, read_header
 
-__all__ = ["Columns", "Field", "NumberValues", "Part", "StringValues"]
+__all__ = ["Columns", "Field", "NumberValues", "StringValues", "TypedColumn"]
 
 # Whole numbers beyond have no place in another's JSON.
 MAX_WHOLE = 2**63
@@ -96,7 +96,7 @@ class NumberValues:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TypedColumn:
     """The values of one type in one field.
 
     Attributes:
@@ -141,7 +141,7 @@ class Field:
 
     name: str
     documents: int
-    parts: Mapping[ValueType, Part]
+    parts: Mapping[ValueType, TypedColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,8 @@ class Columns:
             verified: paths in the version whose checksums were compared; None takes every file.
 
         Raises:
-            FormatError: a file is missing, damaged or of another format version; it is named.
-            MismatchError: columns of another number of documents, or a file that was not verified.
+            FormatError: if a file is missing, damaged or of another format version; it is named.
+            MismatchError: if columns of another number of documents, or a file that was not verified.
         """
         header = read_header(folder / COLUMNS_FOLDER / COLUMNS_HEADER, ColumnsHeader)
         if header.documents != documents:
@@ -201,7 +201,7 @@ class Columns:
         return cls(documents, fields, header.left_out, order)
 
 
-def _open_part(data: NDArray[np.uint8], header: PartHeader, documents: int) -> Part:
+def _open_part(data: NDArray[np.uint8], header: PartHeader, documents: int) -> TypedColumn:
     length = header.values if header.has_lists else documents
     codes = _array(data, header, "codes", np.min_scalar_type(header.distinct), length)
     if length and int(codes.max()) > header.distinct:
@@ -220,7 +220,7 @@ def _open_part(data: NDArray[np.uint8], header: PartHeader, documents: int) -> P
         has_rest = "rest" in header.arrays
         rest = _array(data, header, "rest", np.int64, header.distinct) if has_rest else None
         values = NumberValues(near, rest, header.type == "boolean")
-    return Part(header.type, codes, offsets, values, header.documents)
+    return TypedColumn(header.type, codes, offsets, values, header.documents)
 
 
 def _array(

@@ -2,8 +2,8 @@
 
 from glow.search.delta.build import VECTORS_FILE, DeltaBase, map_vectors, write_delta
 from glow.search.delta.format import DELTA_FOLDER, DELTA_HEADER, DeltaHeader, read_delta_header
-from glow.search.delta.merge import Kept, fold_documents, fold_passages, fold_vectors
-from glow.search.delta.merge_impacts import fold_impacts
+from glow.search.delta.merge import SegmentSlice, merge_documents, merge_passages, merge_vectors
+from glow.search.delta.merge_postings import merge_impacts
 from glow.search.delta.reader import Delta, join, view_of
 from glow.search.delta.segment_parts import SegmentedDocuments
 from glow.search.delta.segments import Segments
@@ -15,15 +15,15 @@ __all__ = [
     "Delta",
     "DeltaBase",
     "DeltaHeader",
-    "Kept",
+    "SegmentSlice",
     "SegmentedDocuments",
     "Segments",
-    "fold_documents",
-    "fold_impacts",
-    "fold_passages",
-    "fold_vectors",
     "join",
     "map_vectors",
+    "merge_documents",
+    "merge_impacts",
+    "merge_passages",
+    "merge_vectors",
     "read_delta_header",
     "view_of",
     "write_delta",

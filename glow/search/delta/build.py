@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from glow.search.columns import build_columns
 from glow.search.delta.format import DELTA_FOLDER, HEADER_FILE, DeltaHeader, write_rows
-from glow.search.delta.merge import Kept, fold_documents, fold_passages, fold_vectors
-from glow.search.delta.merge_impacts import fold_impacts
+from glow.search.delta.merge import SegmentSlice, merge_documents, merge_passages, merge_vectors
+from glow.search.delta.merge_postings import merge_impacts
 from glow.search.dense import build_dense
 from glow.search.documents import DocumentStore
 from glow.search.lexical import IMPACTS_FOLDER
@@ -40,7 +40,7 @@ class DeltaBase:
 
 
 def write_delta(
-    version: Path, base: DeltaBase, segments: Sequence[Kept], tombstones: NDArray[np.int64]
+    version: Path, base: DeltaBase, segments: Sequence[SegmentSlice], tombstones: NDArray[np.int64]
 ) -> DeltaHeader:
     """Writes the folder.
 
@@ -51,18 +51,18 @@ def write_delta(
         tombstones: int64 [t], rows of the base that are gone, ascending.
 
     Raises:
-        OSError: the disk.
-        BuildError: the disk, while vectors are written.
+        OSError: if the disk is full or cannot be written.
+        BuildError: if the disk, while vectors are written.
     """
     folder = version / DELTA_FOLDER
     folder.mkdir()
-    fold_documents(segments, folder / DOCUMENTS_FILE)
+    merge_documents(segments, folder / DOCUMENTS_FILE)
     documents = DocumentStore(folder / DOCUMENTS_FILE)
     if segments[0].impacts is not None:
-        fold_impacts(segments, folder / IMPACTS_FOLDER)
+        merge_impacts(segments, folder / IMPACTS_FOLDER)
     if segments[0].passages is not None:
-        fold_passages(segments, folder)
-    count = fold_vectors(segments, folder / VECTORS_FILE)
+        merge_passages(segments, folder)
+    count = merge_vectors(segments, folder / VECTORS_FILE)
     vectors = map_vectors(folder / VECTORS_FILE, count, base.dimensions)
     build_dense(vectors, "flat").save(folder / DENSE_FILE)
     del vectors

@@ -66,7 +66,7 @@ def read_delta_header(version: Path) -> DeltaHeader:
     """Reads `delta.json` of a version's folder.
 
     Raises:
-        FormatError: it is missing, or of another format.
+        FormatError: if it is missing, or of another format.
     """
     return read_header(
         version / DELTA_HEADER, DeltaHeader, "a newer GLOW may read it, or roll back to its base"
@@ -77,8 +77,8 @@ def read_tombstones(version: Path, header: DeltaHeader) -> NDArray[np.int64]:
     """The rows of the base that are gone, int64 [t], ascending.
 
     Raises:
-        FormatError: damaged.
-        MismatchError: rows that the base has not.
+        FormatError: if it is damaged.
+        MismatchError: if rows that the base has not.
     """
     path = version / DELTA_FOLDER / TOMBSTONES_FILE
     rows = map_array(path, np.uint32, header.tombstones).astype(np.int64)
@@ -96,7 +96,7 @@ def read_order(version: Path, header: DeltaHeader) -> NDArray[np.uint32]:
     """The rank of each document's id among all ids of base and delta, uint32 [N + M].
 
     Raises:
-        FormatError: damaged.
+        FormatError: if it is damaged.
     """
     rows = header.base_documents + header.documents
     found: NDArray[np.uint32] = map_array(version / DELTA_FOLDER / ORDER_FILE, np.uint32, rows)

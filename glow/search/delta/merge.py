@@ -19,14 +19,14 @@ from glow.search.documents import DocumentStore, DocumentWriter
 from glow.search.lexical import ImpactIndex
 from glow.search.passages import ARRAYS, PASSAGES_FOLDER, PASSAGES_HEADER, PassageMap
 
-__all__ = ["Kept", "fold_documents", "fold_passages", "fold_vectors", "kept_documents"]
+__all__ = ["SegmentSlice", "merge_documents", "merge_passages", "merge_vectors", "slice_documents"]
 
 BLOCK_VECTORS = 16_384
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class SegmentSlice:
     """A segment, and which of its documents stay.
 
     Attributes:
@@ -55,7 +55,7 @@ class Kept:
         return np.flatnonzero(np.repeat(self.mask, np.diff(self.passages.first)))
 
 
-def kept_documents(segments: Sequence[Kept]) -> Iterator[Document]:
+def slice_documents(segments: Sequence[SegmentSlice]) -> Iterator[Document]:
     """Yields what stays of every segment, in the order of the new rows."""
     for kept in segments:
         for stays, document in zip(kept.mask.tolist(), kept.documents.scan(), strict=True):
@@ -63,14 +63,14 @@ def kept_documents(segments: Sequence[Kept]) -> Iterator[Document]:
                 yield document
 
 
-def fold_documents(segments: Sequence[Kept], path: Path) -> None:
+def merge_documents(segments: Sequence[SegmentSlice], path: Path) -> None:
     """Writes a document store; path must not exist."""
     with DocumentWriter(path) as writer:
-        for document in kept_documents(segments):
+        for document in slice_documents(segments):
             writer.add(document)
 
 
-def fold_vectors(segments: Sequence[Kept], path: Path) -> int:
+def merge_vectors(segments: Sequence[SegmentSlice], path: Path) -> int:
     """Writes the vectors as plain float32 [n, D], row after row, and returns n; every segment has a reader."""
     count = 0
     with path.open("wb") as file:
@@ -83,7 +83,7 @@ def fold_vectors(segments: Sequence[Kept], path: Path) -> int:
     return count
 
 
-def fold_passages(segments: Sequence[Kept], folder: Path) -> PassageMap:
+def merge_passages(segments: Sequence[SegmentSlice], folder: Path) -> PassageMap:
     """Writes `passages/` of segments that have passages, cut by the same rules, and opens it.
 
     How many documents lost text to the limit is not known of each, so the new header's figure is the most it can be.

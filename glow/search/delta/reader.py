@@ -28,7 +28,7 @@ from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
 from glow.search.filters import FilterMasks
 from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, ImpactIndex
-from glow.search.parts import DENSE_FILE, DOCUMENTS_FILE, Parts
+from glow.search.parts import DENSE_FILE, DOCUMENTS_FILE, VersionParts
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.search.views import DenseView, DocumentsView, ImpactsView
 
@@ -69,7 +69,7 @@ class Delta:
             files: its files whose checksums were compared, by their path in it.
 
         Raises:
-            ArtifactError: a file is missing, damaged, or does not fit the others.
+            ArtifactError: if a file is missing, damaged, or does not fit the others.
         """
         header, there, folder = read_delta_header(version), in_delta(files), version / DELTA_FOLDER
         for name in (HEADER_FILE, TOMBSTONES_FILE, DENSE_FILE, DOCUMENTS_FILE):
@@ -112,13 +112,13 @@ class Delta:
             )
 
 
-def view_of(base: Parts) -> View:
+def view_of(base: VersionParts) -> View:
     """A version without a delta: its parts as they are."""
     masks = None if base.columns is None else FilterMasks(base.columns)
     return View(base.dense, base.documents, base.columns, base.impacts, base.passages, masks)
 
 
-def join(name: str, base: Parts, delta: Delta) -> View:
+def join(name: str, base: VersionParts, delta: Delta) -> View:
     """A base and a delta as one.
 
     Args:
@@ -126,8 +126,8 @@ def join(name: str, base: Parts, delta: Delta) -> View:
         base, delta: the parts of both.
 
     Raises:
-        MismatchError: they do not belong together.
-        DeviceError: the base is on a GPU, where what is gone cannot be left out.
+        MismatchError: if they do not belong together.
+        DeviceError: if the base is on a GPU, where what is gone cannot be left out.
     """
     _check_fit(name, base, delta)
     if base.dense.device != "cpu":
@@ -164,7 +164,7 @@ def _require(name: str, there: Collection[str]) -> None:
         raise MismatchError(f"the manifest lacks {DELTA_FOLDER}/{name}; roll back to an older version")
 
 
-def _check_fit(name: str, base: Parts, delta: Delta) -> None:
+def _check_fit(name: str, base: VersionParts, delta: Delta) -> None:
     """Both have the same parts, and the delta was made for a base of this size."""
     parts = {
         "columns": (base.columns, delta.columns),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.columns import Columns, Field, Part, ValueType
+from glow.search.columns import Columns, Field, TypedColumn, ValueType
 from glow.search.delta.segments import Segments
 from glow.search.filters import FilterMasks, evaluate
 
@@ -59,7 +59,7 @@ def segment_masks(columns: SegmentedColumns, segments: Segments) -> FilterMasks:
 
 def _join(name: str, base: Field | None, delta: Field | None, gone: NDArray[np.int64]) -> Field:
     documents = sum(field.documents for field in (base, delta) if field is not None)
-    parts: dict[ValueType, Part] = {}
+    parts: dict[ValueType, TypedColumn] = {}
     for field in (delta, base):
         if field is not None:
             parts |= field.parts

@@ -100,7 +100,7 @@ class SegmentedDocuments:
         """The document of an id.
 
         Raises:
-            DocumentNotFoundError: there is none, or it is gone.
+            DocumentNotFoundError: if there is none, or it is gone.
         """
         row = self.find(document_id)
         if row is None:

@@ -81,7 +81,7 @@ class Segments:
         """The parts of a mask of all rows; rows that are gone are never allowed.
 
         Raises:
-            MismatchError: a mask of another number of rows.
+            MismatchError: if the mask has another number of rows.
         """
         if allowed is None:
             return self.alive, None

@@ -52,8 +52,8 @@ def build_dense(vectors: VectorRows, kind: IndexKind, device: str = "cpu") -> De
         device: `cpu`, or `cuda` to build on the GPU (`save` writes the CPU form).
 
     Raises:
-        ConfigError: unknown kind, or too few vectors for a kind that must be trained.
-        DeviceError: no GPU, or `hnsw` on one.
+        ConfigError: if unknown kind, or too few vectors for a kind that must be trained.
+        DeviceError: if there is no GPU, or `hnsw` is asked for on one.
     """
     count, dimensions = vectors.shape
     require_buildable(kind, count)

@@ -29,8 +29,8 @@ def require_fit(allowed: RowMask, count: int, device: str) -> None:
         device: where they are.
 
     Raises:
-        MismatchError: a mask of another number of rows.
-        QueryError: the index is on a GPU, where FAISS knows no filters.
+        MismatchError: if the mask has another number of rows.
+        QueryError: if the index is on a GPU, where FAISS knows no filters.
     """
     if len(allowed) != count:
         raise MismatchError(f"found a mask of {len(allowed)} rows for an index of {count} vectors")

@@ -102,8 +102,8 @@ class DenseIndex:
             row -1 and score -inf fill up.
 
         Raises:
-            QueryError: `exact` was asked of an index that has no exact vectors, or a filter of one on a GPU.
-            MismatchError: a mask of another number of rows.
+            QueryError: if `exact` was asked of an index that has no exact vectors, or a filter of one on a GPU.
+            MismatchError: if the mask has another number of rows.
         """
         if allowed is not None:
             require_fit(allowed, len(self), self.device)
@@ -210,7 +210,7 @@ class DenseIndex:
             float32 [m] in [-1, 1].
 
         Raises:
-            QueryError: not `has_vectors`.
+            QueryError: if it is not `has_vectors`.
         """
         if not self.has_vectors:
             raise QueryError(f"an index of kind {self.kind} on {self.device} cannot score given documents")
@@ -237,7 +237,7 @@ class DenseIndex:
         """Writes the index in CPU form, whatever device it is on.
 
         Raises:
-            BuildError: it cannot be written, for example because the disk is full.
+            BuildError: if it cannot be written, for example because the disk is full.
         """
         index = faiss.index_gpu_to_cpu(self._index) if self.device == "cuda" else self._index
         try:
@@ -252,8 +252,8 @@ class DenseIndex:
         """Opens an index file whose checksum was verified before; on the CPU its vectors are memory-mapped.
 
         Raises:
-            FormatError: FAISS cannot read it, or it is of no kind that we write.
-            DeviceError: no GPU, or a kind that cannot run on one.
+            FormatError: if FAISS cannot read it, or it is of no kind that we write.
+            DeviceError: if no GPU, or a kind that cannot run on one.
         """
         # A damaged size field must not allocate without bound; ivf-pq allocates a table of its own beside the file.
         faiss.set_deserialization_vector_byte_limit(max(path.stat().st_size, MIN_READ_LIMIT_BYTES))
@@ -275,7 +275,7 @@ def require_device(kind: str, device: str) -> None:
         device: `cpu` or `cuda`.
 
     Raises:
-        DeviceError: this FAISS sees no GPU, or the kind is `hnsw` on one.
+        DeviceError: if this FAISS sees no GPU, or the kind is `hnsw` on one.
     """
     if device == "cpu":
         return

@@ -69,7 +69,7 @@ def require_buildable(kind: IndexKind, count: int) -> None:
     """Refuses a kind that so few vectors cannot train.
 
     Raises:
-        ConfigError: unknown kind, or too few vectors; the message has both numbers.
+        ConfigError: if unknown kind, or too few vectors; the message has both numbers.
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown index kind {kind!r}; known: auto, {', '.join(KINDS)}")

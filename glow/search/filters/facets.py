@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import Fault, FilterError
-from glow.search.columns import VALUE_TYPES, Columns, Part, Scalar
+from glow.search.columns import VALUE_TYPES, Columns, Scalar, TypedColumn
 from glow.search.filters.parse import field_of
 
 __all__ = [
@@ -67,7 +67,7 @@ def parse_facets(value: Any, columns: Columns, pointer: str = "/facets") -> tupl
         pointer: JSON pointer to the facets, for faults.
 
     Raises:
-        FilterError: malformed, or an unknown field; every fault has its place.
+        FilterError: if malformed, or an unknown field; every fault has its place.
     """
     if not isinstance(value, list) or len(value) > MAX_FACETS:
         raise FilterError([Fault(pointer, f"expected a list of at most {MAX_FACETS} facets")])
@@ -121,7 +121,7 @@ def _inside(segment: Columns, start: int, documents: NDArray[np.int64]) -> NDArr
     return documents[(documents >= start) & (documents < start + segment.documents)] - start
 
 
-def _top(part: Part, documents: NDArray[np.int64], limit: int) -> list[tuple[int, Scalar]]:
+def _top(part: TypedColumn, documents: NDArray[np.int64], limit: int) -> list[tuple[int, Scalar]]:
     """The most frequent values with their counts, by count, then value."""
     counts = _counts(part, documents)
     codes = np.flatnonzero(counts)
@@ -130,7 +130,9 @@ def _top(part: Part, documents: NDArray[np.int64], limit: int) -> list[tuple[int
     return [(int(counts[code]), part.values.value(int(code) - 1)) for code in best]
 
 
-def _top_of_all(held: Sequence[tuple[Part, NDArray[np.int64]]], limit: int) -> list[tuple[int, Scalar]]:
+def _top_of_all(
+    held: Sequence[tuple[TypedColumn, NDArray[np.int64]]], limit: int
+) -> list[tuple[int, Scalar]]:
     """As `_top`, over several segments, the first of them the large one.
 
     A value that the later segments do not hold is among the best of all only if it is among the best of the first, so
@@ -147,7 +149,7 @@ def _top_of_all(held: Sequence[tuple[Part, NDArray[np.int64]]], limit: int) -> l
     return [(totals[value], value) for value in ranked[:limit]]
 
 
-def _counts(part: Part, documents: NDArray[np.int64]) -> NDArray[np.int64]:
+def _counts(part: TypedColumn, documents: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each code how many of the documents hold it, int64 [d + 1]; code 0, no value, counts none."""
     if part.offsets is None:
         held = part.codes[documents]

@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.columns import Columns, Field, Part
+from glow.search.columns import Columns, Field, TypedColumn
 from glow.search.filters.terms import And, Exists, Expression, Not, OneOf, Or
 from glow.search.row_mask import RowMask
 
@@ -127,7 +127,7 @@ def _exists(field: Field, documents: int) -> Mask:
     return mask
 
 
-def _among(part: Part, codes: NDArray[np.int64]) -> Mask:
+def _among(part: TypedColumn, codes: NDArray[np.int64]) -> Mask:
     """Which of a part's codes are among some, sorted and different."""
     if not len(codes):
         return np.zeros(len(part.codes), np.bool_)
@@ -139,7 +139,7 @@ def _among(part: Part, codes: NDArray[np.int64]) -> Mask:
     return found
 
 
-def _within(part: Part, wanted: range) -> Mask:
+def _within(part: TypedColumn, wanted: range) -> Mask:
     """Which of a part's codes lie in a range of codes >= 1."""
     if not wanted:
         return np.zeros(len(part.codes), np.bool_)
@@ -152,7 +152,7 @@ def _within(part: Part, wanted: range) -> Mask:
     return found
 
 
-def _of_documents(part: Part, hits: Mask, documents: int) -> Mask:
+def _of_documents(part: TypedColumn, hits: Mask, documents: int) -> Mask:
     """Documents with any hit among their values."""
     if part.offsets is None:
         return hits

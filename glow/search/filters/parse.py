@@ -40,7 +40,7 @@ def parse_filter(
         pointer: JSON pointer to the filter, for faults.
 
     Raises:
-        FilterError: it is no filter, or none for this index; every fault has its place.
+        FilterError: if it is no filter, or none for this index; every fault has its place.
     """
     parser = _Parser(columns, max_terms, max_depth)
     try:
@@ -56,7 +56,7 @@ def field_of(columns: Columns, name: Any, pointer: str) -> Field:
     """The field of a name in a request.
 
     Raises:
-        FilterError: no string, unknown, or left out of the columns; the message has the known fields.
+        FilterError: if no string, unknown, or left out of the columns; the message has the known fields.
     """
     if not isinstance(name, str):
         raise FilterError([Fault(pointer, f"expected the name of a field, found {_shown(name)}")])

@@ -65,7 +65,7 @@ def read_impacts_header(folder: Path) -> ImpactHeader:
     """Reads the header.
 
     Raises:
-        FormatError: it is missing, or of another format.
+        FormatError: if it is missing, or of another format.
     """
     return read_header(folder / IMPACTS_HEADER, ImpactHeader)
 
@@ -79,7 +79,7 @@ def read_arrays(folder: Path, header: ImpactHeader, words: int) -> Arrays:
         words: words of the vocabulary.
 
     Raises:
-        FormatError: a file is missing or does not fit; it is named.
+        FormatError: if a file is missing or does not fit; it is named.
     """
     if words != header.words:
         raise _damaged(

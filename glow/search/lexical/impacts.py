@@ -213,7 +213,7 @@ class ImpactIndex:
             folder: holds `IMPACTS_FILES`.
 
         Raises:
-            FormatError: a file is missing, of another format, or does not fit the others; it is named.
+            FormatError: if a file is missing, of another format, or does not fit the others; it is named.
         """
         header = read_impacts_header(folder)
         vocabulary = Vocabulary.load(folder)

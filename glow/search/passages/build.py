@@ -35,7 +35,7 @@ def build_passages(
         The map, opened from its files.
 
     Raises:
-        BuildError: more passages, or longer bodies, than 32 bits can count.
+        BuildError: if more passages, or longer bodies, than 32 bits can count.
     """
     target = folder / PASSAGES_FOLDER
     target.mkdir()

@@ -120,7 +120,7 @@ class PassageMap:
             order: uint32 [n], places of documents among equals, as for the class.
 
         Raises:
-            FormatError: a file is missing, damaged, of another format version, or does not fit the others; the
+            FormatError: if a file is missing, damaged, of another format version, or does not fit the others; the
                 message names it.
         """
         header = read_header(folder / PASSAGES_HEADER, PassagesHeader)

@@ -42,7 +42,7 @@ def search_documents(
         For each query scores, documents and best passages, as `Folded`.
 
     Raises:
-        QueryError: `exact` was asked of an index that has no exact vectors.
+        QueryError: if `exact` was asked of an index that has no exact vectors.
     """
     mask = None if allowed is None else passages.mask(allowed)
     most = len(passages) if mask is None else mask.count

@@ -51,7 +51,7 @@ def read_collection(folder: Path, split: str, schema: FieldSchema) -> Collection
     """Reads `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` of a folder.
 
     Raises:
-        InputError: a file is missing or bad, or the split judges nothing that is there.
+        InputError: if a file is missing or bad, or the split judges nothing that is there.
     """
     documents = list(read_documents(folder / "corpus.jsonl", schema.names))
     numbers = {document.id: number for number, document in enumerate(documents)}

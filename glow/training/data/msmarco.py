@@ -53,7 +53,7 @@ def read_msmarco(folder: Path, split: str, schema: FieldSchema, cache: Path | No
         documents of its top 100 that are not judged relevant (None where the split has no top 100).
 
     Raises:
-        InputError: a file is missing, or packed though it must not be, or not what it should be.
+        InputError: if a file is missing, or packed though it must not be, or not what it should be.
     """
     place = cache or folder
     documents = MsMarcoDocuments.open(folder, schema, place)

@@ -47,7 +47,7 @@ class Rejects:
         path: the file to make; its folder is made too.
 
     Raises:
-        InputError: nothing can be written there.
+        InputError: if nothing can be written there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,7 +129,7 @@ class MsMarcoDocuments(Sequence[Document]):
             cache: folder of the index and of the rejects.
 
         Raises:
-            InputError: the documents are packed, missing or damaged, or the schema has none of their fields.
+            InputError: if the documents are packed, missing or damaged, or the schema has none of their fields.
         """
         path = folder / DOCUMENTS
         packed = folder / f"{DOCUMENTS}.gz"

@@ -21,7 +21,7 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
         lock: the file; its folder is made too.
 
     Raises:
-        InputError: nothing can be written there.
+        InputError: if nothing can be written there.
     """
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)

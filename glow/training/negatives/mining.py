@@ -85,7 +85,7 @@ def mine(
         documents left out as `relevant`, `equal` (in text to a relevant one) or within the `margin`.
 
     Raises:
-        ConfigError: vectors are to be mined and `dense` is None.
+        ConfigError: if vectors are to be mined and `dense` is None.
     """
     if dense is None and options.retriever != "lexical":
         raise ConfigError(f"retriever {options.retriever!r} needs a model or a checkpoint; give --model")

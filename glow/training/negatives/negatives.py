@@ -103,7 +103,7 @@ def write_negatives(path: Path, header: Header, lines: Sequence[QueryNegatives])
     """Writes a file whole or not at all.
 
     Raises:
-        InputError: it cannot be written.
+        InputError: if it cannot be written.
     """
     temporary = path.with_name(path.name + ".partial")
     try:
@@ -120,8 +120,8 @@ def read_header(path: Path) -> Header:
     """Reads the first line.
 
     Raises:
-        InputError: the file cannot be read.
-        FormatError: the line is no header of this format.
+        InputError: if the file cannot be read.
+        FormatError: if the line is no header of this format.
     """
     return _header(path, _lines(path))
 
@@ -140,10 +140,10 @@ def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
         the file lacks.
 
     Raises:
-        InputError: the file cannot be read.
-        FormatError: no file of negatives, or cut off.
-        MismatchError: mined from other documents or for other queries.
-        RecordError: a line is not what it should be.
+        InputError: if the file cannot be read.
+        FormatError: if it is no file of negatives, or cut off.
+        MismatchError: if they were mined from other documents or for other queries.
+        RecordError: if a line is not what it should be.
     """
     lines = _lines(path)
     header = _header(path, lines)
@@ -192,7 +192,7 @@ def match_negatives(
         For every collection, in order: its negatives as `read_negatives` gives them, or None without a file.
 
     Raises:
-        MismatchError: a file fits no collection, or two fit the same.
+        MismatchError: if a file fits no collection, or two fit the same.
         GlowError: as `read_negatives`.
     """
     hashes = [documents_hash(collection.documents) for collection in collections]

@@ -91,9 +91,9 @@ def synthesise(
         `tried` and `kept`.
 
     Raises:
-        InputError: the corpus cannot be read or is empty, or `out` holds queries of another origin.
-        ConfigError: a round trip without a model.
-        ArtifactError: the model cannot be used.
+        InputError: if the corpus cannot be read or is empty, or `out` holds queries of another origin.
+        ConfigError: if a round trip is asked for without a model.
+        ArtifactError: if the model cannot be used.
     """
     source = _source(options, model, encode)
     made_from = _made_from(corpus, schema, options, source)
@@ -152,7 +152,7 @@ def _known(out: Path) -> dict[str, Any] | None:
     """The report of an earlier synthesis in a folder, None where there is none.
 
     Raises:
-        InputError: the folder holds queries that were not synthesised.
+        InputError: if the folder holds queries that were not synthesised.
     """
     try:
         found = json.loads((out / REPORT_FILE).read_bytes())

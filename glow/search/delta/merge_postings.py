@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.delta.merge import Kept
+from glow.search.delta.merge import SegmentSlice
 from glow.search.lexical import (
     IMPACTS_HEADER,
     MAXIMA_FILE,
@@ -25,12 +25,12 @@ from glow.search.lexical import (
 )
 from glow.storage import new_array
 
-__all__ = ["fold_impacts"]
+__all__ = ["merge_impacts"]
 
 BLOCK_POSTINGS = 1 << 20
 
 
-def fold_impacts(segments: Sequence[Kept], folder: Path) -> ImpactHeader:
+def merge_impacts(segments: Sequence[SegmentSlice], folder: Path) -> ImpactHeader:
     """Writes `impacts/` of segments that have a lexical index.
 
     Args:
@@ -68,7 +68,7 @@ class _Part:
         moved: int64 [v], each word's place in the new vocabulary; -1 where none stays.
     """
 
-    def __init__(self, index: ImpactIndex, kept: Kept, first_row: int) -> None:
+    def __init__(self, index: ImpactIndex, kept: SegmentSlice, first_row: int) -> None:
         self.index = index
         self.mask = kept.mask
         self.new_rows = np.cumsum(kept.mask, dtype=np.int64) - 1 + first_row
