@@ -1,5 +1,6 @@
 """The one layer under every command: options, how a command ends, and how far it is. Rooms define the verbs."""
 
+from glow.commands.bars import Advance, progress, write_line
 from glow.commands.command import IndexRootOptions, JsonOptions, command, room_app
 from glow.commands.options import (
     OptionRow,
@@ -19,7 +20,6 @@ from glow.commands.outcome import (
     write_report,
     write_text,
 )
-from glow.commands.progress import Advance, progress, write_line
 
 __all__ = [
     "Advance",

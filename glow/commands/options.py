@@ -129,15 +129,11 @@ def parameters_of(rows: tuple[OptionRow, ...]) -> list[inspect.Parameter]:
 
 
 def _parameter(row: OptionRow) -> inspect.Parameter:
-    text = f"{row.help} [{row.unit}]" if row.unit else row.help
     kind, default = _for_shell(row)
-    is_number = kind in (int, float) or set(get_args(kind)) & {int, float}
     more: dict[str, Any] = {
-        "help": text,
+        "help": _help(row),
         "metavar": row.metavar or ("DIR" if row.name.endswith("root") else None),
     }
-    if is_number:
-        more |= {"min": row.low, "max": row.high}
     if row.default is None or row.default in ({}, ()):
         more["show_default"] = False
     if row.flag:
@@ -149,6 +145,15 @@ def _parameter(row: OptionRow) -> inspect.Parameter:
     return inspect.Parameter(
         row.name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=Annotated[kind, marker]
     )
+
+
+def _help(row: OptionRow) -> str:
+    """What the help says; bounds are checked with all other faults, not by typer, which stops at the first."""
+    low = "" if row.low is None else f"{row.low:g}<="
+    high = "" if row.high is None else f"<={row.high:g}"
+    bounds = f"{low}x{high}" if low or high else ""
+    more = "; ".join(filter(None, (row.unit, bounds)))
+    return f"{row.help} [{more}]" if more else row.help
 
 
 def _for_shell(row: OptionRow) -> tuple[Any, Any]:

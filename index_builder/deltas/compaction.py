@@ -193,11 +193,11 @@ class _Compaction:
         return kind
 
     def _document_encoder(self) -> Encoder:
-        if self.options.model_folder is None:
+        if self.options.model is None:
             raise ConfigError(
                 "this index holds compressed vectors (ivf-pq), which cannot be read back; give --model to encode again"
             )
-        model = Model.open(self.options.model_folder)
+        model = Model.open(self.options.model)
         if model.hash != self.live.manifest.hashes.get("model"):
             raise MismatchError(
                 f"model {model.label} did not build the live index, {self.live.folder.name}; give that model with --model"

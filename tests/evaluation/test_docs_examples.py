@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from glow.evaluation.__main__ import app
+from glow.cli import app
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "evaluation.md").read_text(encoding="utf-8")
-COMMAND = re.compile(r"^    python -m glow\.evaluation (.+)$", re.MULTILINE)
+COMMAND = re.compile(r"^    glow (.+)$", re.MULTILINE)
 PYTHON = re.compile(r"^## From Python\n\n((?: {4}.*\n|\n)+)", re.MULTILINE)
 
 
@@ -30,7 +30,13 @@ def place(toy_data: Path, toy_model: Path, tmp_path: Path, monkeypatch: pytest.M
 
 def test_every_command_is_shown_and_runs(place: Path) -> None:
     examples = COMMAND.findall(PAGE)
-    assert {example.split()[0] for example in examples} == {"run", "measure", "fuse", "compare", "failures"}
+    assert {example.split()[0] for example in examples} == {
+        "evaluate",
+        "measure",
+        "fuse",
+        "compare",
+        "failures",
+    }
     for example in examples:
         result = CliRunner().invoke(app, shlex.split(example))
         assert result.exit_code == 0, f"{example}\n{result.output}"

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-import glow.commands.progress as progress
+import glow.commands.bars as progress
 from glow_index_builder.progress import Stages
 
 

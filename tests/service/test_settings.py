@@ -5,22 +5,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
 from glow.errors import ConfigError
-from glow_service.__main__ import command
+from glow_service.commands.serve import serve_command
 from glow_service.settings import Settings, settings_table
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Result]:
     """Runs the command line with these flags and variables, in this process."""
+    single = typer.Typer(add_completion=False)
+    single.command()(serve_command)
 
     def invoke(*flags: str, **environment: str) -> Result:
-        return CliRunner().invoke(
-            command(), list(flags), env={"GLOW_INDEX_ROOT": str(tmp_path), **environment}
-        )
+        return CliRunner().invoke(single, list(flags), env={"GLOW_INDEX_ROOT": str(tmp_path), **environment})
 
     return invoke
 

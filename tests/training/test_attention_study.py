@@ -16,10 +16,10 @@ from glow.runtime import Model
 from glow.text import Preprocessor, WeightedTokens, Weighting, WordPieces
 from glow.text.batch import pad
 from glow.text.bm25 import idf_smooth
-from glow.training.__main__ import app
 from glow.training.checkpoint import save_checkpoint
 from glow.training.from_model import read_towers
 from research.attention import report as attention_report
+from research.attention.__main__ import app
 from research.attention.report import MAX_PANELS, draw_study, study_markdown
 from research.attention.studied import Choice, CorpusTerms, StudiedModel, open_studied, read_texts
 from research.attention.study import (
@@ -278,7 +278,7 @@ def test_the_command_writes_table_and_picture(
 ) -> None:
     run = CliRunner().invoke
     models = ["--model", str(toy_model), "--model", str(plain)]
-    words = ["attention", *models, "--data", str(collection_folder), "--threads", "1"]
+    words = [*models, "--data", str(collection_folder), "--threads", "1"]
     both = run(app, [*words, "--ids", f"{BEES}, toy/3", "--top", "3", "--picture", str(tmp_path / "a.png")])
     assert both.exit_code == 0, both.output
     table = both.stdout.splitlines()

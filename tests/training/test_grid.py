@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from glow.errors import ConfigError, InputError, MismatchError
-from glow.training.__main__ import app
+from research.grid.__main__ import app
 from research.grid.grid import planned, run
 from research.grid.report import grid_tables
 from research.grid.results import append, finished, same_data

@@ -51,11 +51,12 @@ def test_the_command_mines_with_a_model(folder: Path, toy_model: Path, tmp_path:
 
 def test_bm25_alone_opens_no_model(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # there is no models/DEFAULT here
+    monkeypatch.setattr("glow.artifact.model.MODELS_PACKAGE", "of_no_installation")
     arguments = ("--data", folder, "--out", "b.jsonl", "--from", 1, "--threads", 1)
     assert run(*arguments, "--retriever", "lexical").exit_code == 0
     assert read_header(tmp_path / "b.jsonl").model is None
     refused = run(*arguments)
-    assert refused.exit_code == 2
+    assert refused.exit_code == 3
     assert "no default model" in refused.output
     refused = run(*arguments, "--retriever", "lexical", "--to", 0 + 1, "--from", 2)
     assert refused.exit_code == 2

@@ -109,7 +109,7 @@ def test_a_run_that_stops_early_reports_the_steps_it_did(
     assert (report["steps"], report["best_step"]) == (2, 1)
     other_text(dev)  # what decided when to stop
     refused = train(*call)
-    assert refused.exit_code == 2
+    assert refused.exit_code == 3
     assert "other configuration or data" in " ".join(refused.output.split())
 
 
@@ -155,7 +155,7 @@ def test_the_state_of_other_texts_or_weights_is_refused(
     assert train(*call).exit_code == 0
     change(*folders)
     refused = train(*call)
-    assert refused.exit_code == 2
+    assert refused.exit_code == 3
     assert "other configuration or data" in " ".join(refused.output.split())
 
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import click.testing
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot, read_manifest
 from glow.records import Document
 from glow.search import Index, SearchParams
 from glow.text.highlight import Highlighter
+from glow_service.commands.explain import explain_command
+from glow_service.commands.explain_tables import Explained, as_tables
 from glow_service.errors import NotAvailableError
-from glow_service.explain.__main__ import app
-from glow_service.explain.tables import Explained, as_tables
 from glow_service.search.calls import SearchCall
 from glow_service.search.explanations import explain, require_explainer
 from glow_service.search.session import SearchSession
@@ -54,6 +55,10 @@ def _copy(path: Path, target: Path) -> None:
     target.mkdir()
     for inner in path.iterdir():
         _copy(inner, target / inner.name)
+
+
+app = typer.Typer(add_completion=False)
+app.command()(explain_command)
 
 
 def run(root: Path, *arguments: str, query: str = QUERY) -> click.testing.Result:
