@@ -8,8 +8,6 @@ ratio of medians with a bootstrap interval over rounds: what slows the machine d
 """
 
 import copy
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +21,7 @@ import typer
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from benchmarks.machine import machine
+from benchmarks.report import emit_json
 from glow.nn import TowerConfig, TwoTowers
 from glow.nn.attention import WeightedSelfAttention
 from glow.nn.towers import Tower
@@ -92,11 +90,7 @@ def main(
         for name, inputs in (("query", one_query), ("document", documents)):
             sides = {form: getattr(pair, name) for form, pair in forms.items()}
             rows += onnx_rows(name, sides, inputs, how, repeats)
-    report = {"machine": machine(), "repeats": repeats, "batch": batch, "limit": LIMIT, "rows": rows}
-    text = json.dumps(report, indent=2) + "\n"
-    if json_file:
-        json_file.write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
+    emit_json({"repeats": repeats, "batch": batch, "limit": LIMIT, "rows": rows}, json_file)
 
 
 def towers(vocabulary: int) -> dict[str, TwoTowers]:
@@ -111,7 +105,7 @@ def towers(vocabulary: int) -> dict[str, TwoTowers]:
     plain = copy.deepcopy(first)
     for tower in (plain.query, plain.document):
         for layer in tower.layers:
-            layer.attention = PlainAttention.of(layer.attention)
+            layer.attention = PlainAttention.of(layer.attention)  # type: ignore[arg-type]  # not typed by its library
     found = {PLAIN: plain}
     for name, changes in FORMS.items():
         found[name] = TwoTowers(TowerConfig.model_validate(shape.model_dump() | changes), SCHEMA)
@@ -155,7 +149,7 @@ def training_step(pair: TwoTowers, queries: Batch, documents: Batch, precision: 
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             vectors = pair.query(*queries), pair.document(*documents)
         cosines = vectors[0].float() @ vectors[1].float().T
-        nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(cosines))).backward()
+        nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(cosines))).backward()  # type: ignore[no-untyped-call]  # not typed by its library
 
     return step
 

@@ -5,7 +5,6 @@ Both see at most 128 tokens of the same documents, on all cores, in one run. Nee
     python -m benchmarks.builder_throughput --corpus $DATA/medquad/corpus.jsonl [--documents 3000]
 """
 
-import json
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.machine import machine
+from benchmarks.report import emit_json
 from glow.artifact import default_model, write_artifact
 from glow.artifact.manifest import file_records
 from glow.artifact.model import model_hash
@@ -47,14 +46,13 @@ def main(
             ours.append(documents / _build(folder, sample, number))
             theirs.append(documents / _encode(sample))
     report = {
-        "machine": machine(),
         "documents": documents,
         "tokens": TOKENS,
         "index_builder_documents_per_second": [round(value, 1) for value in ours],
         "sentence_transformers_documents_per_second": [round(value, 1) for value in theirs],
         "ratio": round(max(ours) / max(theirs), 2),
     }
-    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    emit_json(report)
 
 
 def _shorten(model: Path, out: Path) -> None:

@@ -28,15 +28,15 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from benchmarks.machine import machine
+from benchmarks.report import emit_json
 from glow.artifact import IndexRoot, default_model
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import Index, PassageMap, SearchParams, build_dense, search_documents
-from glow.search.delta.segments import DenseView, DocumentsView, ImpactsView
 from glow.search.passages.map import PASSAGES_FOLDER
+from glow.search.views import DenseView, DocumentsView, ImpactsView
 from glow_index_builder.deltas.change import BATCH_TOKENS
-from glow_index_builder.deltas.open_version import Live
+from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.segment import write_segment
 
 DEPTH = 10
@@ -70,8 +70,7 @@ def main(
         encode = ["--model", str(model or default_model()), "--threads", str(threads)]
         with _service(copy.path, folder) as client:
             report: dict[str, Any] = {
-                "machine": machine(),
-                "documents": Live.open(copy).base.count,
+                "documents": OpenVersion.open(copy).base.count,
                 "upsert": _timed(
                     ["upsert", "--input", str(folder / "new.jsonl"), *common, *encode],
                     folder,
@@ -93,15 +92,12 @@ def main(
         )
         after = _answers(_parts(_opened(copy)), index, chosen["queries"])
         report["agrees_with_compacted"] = _agreement(answers, after)
-    text = json.dumps(report, indent=2) + "\n"
-    sys.stdout.write(text)
-    if output:
-        output.write_text(text, encoding="utf-8")
+    emit_json(report, output)
 
 
 def _choose(root: IndexRoot, upserts: int, deletes: int, queries: int, seed: int) -> dict[str, Any]:
     """What to change and ask, from the index's own documents."""
-    documents = Live.open(root).documents
+    documents = OpenVersion.open(root).documents
     generator = random.Random(seed)  # noqa: S311 - a sample
     rows = generator.sample(range(documents.count), upserts + deletes + queries)
     found = documents.rows(rows)
@@ -220,7 +216,7 @@ def _rebuilt(root: IndexRoot, index: Index, model: Path, threads: int, folder: P
     """All documents of an index made anew with its term table and average length."""
     encoder = Model.open(model).encoder("document", "cpu", 1, BATCH_TOKENS)
     kept = write_segment(
-        index.documents.scan(), Live.open(root).rules, encoder, folder, lambda count: None, threads
+        index.documents.scan(), OpenVersion.open(root).rules, encoder, folder, lambda count: None, threads
     )
     assert kept.vectors is not None
     order = kept.documents.id_ranks()

@@ -3,8 +3,6 @@
 CPU milliseconds of one thread (the wall clock says more of the machine's other work), each with the plain towers beside it.
 """
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -14,7 +12,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.machine import machine
+from benchmarks.report import emit_json
 from glow.collection import read_documents, read_queries
 from glow.records import Document
 from glow.runtime import Model
@@ -69,11 +67,13 @@ def main(
     }
     for name, text in LONG.items():
         long = Document(name, {"text": (text * (1_000_000 // len(text)),)})
-        figures[f"highlight {name}"] = milliseconds(
-            lambda _, long=long: highlighter.document(long, "bees crème 東"), 5
-        )
-    report = {"machine": machine(), "model": opened.label, "data": data.name, "cpu_ms": figures}
-    sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        figures[f"highlight {name}"] = milliseconds(_highlighting(highlighter, long), 5)
+    report = {"model": opened.label, "data": data.name, "cpu_ms": figures}
+    emit_json(report)
+
+
+def _highlighting(highlighter: Highlighter, document: Document) -> Callable[[int], object]:
+    return lambda _: highlighter.document(document, "bees crème 東")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ Rankings come from the parts that the service searches, fused by the same functi
 unless it was tuned) and by plain reciprocal ranks. The last lines compare the index's fusion with the better of its parts.
 """
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +13,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from benchmarks.machine import machine
+from benchmarks.report import emit_json
 from glow.artifact import IndexRoot
 from glow.evaluation import compare, evaluate, find_tasks
 from glow.evaluation.measures.evaluation import grades_by_query
@@ -65,7 +63,6 @@ def main(
         for name in ("RR@10", "nDCG@10")
     }
     report = {
-        "machine": machine(),
         "data": f"{task.data}/{task.split}",
         "queries": len(task.queries),
         "documents": len(ids),
@@ -80,10 +77,7 @@ def main(
             for name, gain in gains.items()
         },
     }
-    text = json.dumps(report, indent=2) + "\n"
-    if json_file:
-        json_file.write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
+    emit_json(report, json_file)
 
 
 if __name__ == "__main__":

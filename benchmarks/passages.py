@@ -18,7 +18,6 @@ unread. Questions:
 Dense search, exact, one vector a document against one a passage. The term table counts documents in both.
 """
 
-import json
 import sys
 import tempfile
 import time
@@ -32,7 +31,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from benchmarks.machine import machine
+from benchmarks.report import emit_json
 from glow.artifact import default_model
 from glow.evaluation import compare, evaluate, find_tasks
 from glow.evaluation.task import Corpus, Task
@@ -89,11 +88,8 @@ def main(
     corpus = _sample(Corpus(data, opened.preprocessor.schema.names), tasks, documents, generator)
     bench = _Bench(opened, corpus, PassageOptions(overlap=overlap))
     sets = [*bench.synthetic(generator), *(found for task in tasks for found in bench.judged(task))]
-    report = {"machine": machine(), "model": opened.label, **bench.compare(sets)}
-    text = json.dumps(report, indent=2)
-    if json_file:
-        json_file.write_text(text + "\n", encoding="utf-8")
-    sys.stdout.write(text + "\n")
+    report = {"model": opened.label, **bench.compare(sets)}
+    emit_json(report, json_file)
 
 
 def _task(data: Path, name: str, questions: int, generator: np.random.Generator) -> Questions:

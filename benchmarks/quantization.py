@@ -3,7 +3,6 @@
 python -m benchmarks.quantization --checkpoint CKPT --data $DATA/tldr [--split dev]
 """
 
-import json
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from onnxruntime.quantization import (
 )
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-from benchmarks.machine import machine
+from benchmarks.report import emit_json
 from glow.collection import read_documents, read_qrels, read_queries
 from glow.evaluation.measures.evaluation import evaluate
 from glow.nn.towers import Tower
@@ -137,7 +136,7 @@ def main(
             row["tower_megabytes"] = round(sizes["document"] / 1e6, 1)
             rows[name] = row
             sys.stderr.write(f"{name}: {row}\n")
-    sys.stdout.write(json.dumps({"machine": machine(), "data": data.name, "rows": rows}, indent=2) + "\n")
+    emit_json({"data": data.name, "rows": rows})
 
 
 def _export(found: Checkpoint, folder: Path) -> dict[str, Path]:

@@ -3,8 +3,6 @@
 python -m benchmarks.query_latency [--model models/NAME] [--runs 2000]
 """
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +10,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.machine import machine
+from benchmarks.report import emit_json
 from glow.artifact import default_model
 from glow.runtime import Model
 
@@ -46,7 +44,6 @@ def main(
     both = np.array(preprocess) + np.array(encode)
     stages = {"preprocess": preprocess, "encode": encode, "both": both}
     report = {
-        "machine": machine(),
         "model": opened.label,
         "tokens": lengths,
         "runs": runs,
@@ -58,7 +55,7 @@ def main(
             for name, t in stages.items()
         },
     }
-    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    emit_json(report)
 
 
 if __name__ == "__main__":

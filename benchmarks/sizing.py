@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from compose_up import RSS
 
 from benchmarks.machine import machine
+from tests.deploy.compose_up import RSS
 from tests.deploy.engine import Project, engine_answers
 from tests.deploy.load import Load
 

@@ -27,7 +27,7 @@ import numpy as np
 import typer
 
 HERE = Path(__file__).resolve().parent
-from benchmarks.serving.report import emit, percentiles, table, verdict
+from benchmarks.report import emit, percentiles, table, verdict
 from benchmarks.serving.servers import ROOT, Running, ServerSpec, our_service, running
 from benchmarks.serving.workload import Request as Asked
 from benchmarks.serving.workload import call, query_texts, search_request

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.report import emit, table, verdict
 from benchmarks.serving.generators import run_wrk
 from benchmarks.serving.inprocess import best_loop
 from benchmarks.serving.profiling import Profile, Sampler
-from benchmarks.serving.report import emit, table, verdict
 from benchmarks.serving.servers import our_service, running
 from benchmarks.serving.workload import query_texts, search_request, write_requests
 

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.report import emit, table, verdict
 from benchmarks.serving.generators import OpenLoop
-from benchmarks.serving.report import emit, table, verdict
 from benchmarks.serving.servers import ROOT, ServerSpec, our_service, running
 from benchmarks.serving.workload import mixed_texts, query_texts, search_request, write_requests
 from glow_service.settings import Settings
@@ -83,7 +83,7 @@ def growth(
             failed = statuses.total()
             rss_mb = round(server.memory_mb(), 1)
             samples.append(
-                {"queries": start + step, "rss_mb": rss_mb, "failed": failed, "statuses": dict(statuses)}
+                {"queries": start + step, "rss_mb": rss_mb, "failed": failed, "statuses": dict(statuses)}  # type: ignore[dict-item]  # not typed by its library
             )
     return samples
 

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.report import emit, percentiles, table, verdict
 from benchmarks.serving.generators import Answers, OpenLoop, run_wrk
 from benchmarks.serving.probe import HealthProbe
-from benchmarks.serving.report import emit, percentiles, table, verdict
 from benchmarks.serving.servers import Running, our_service, running
 from benchmarks.serving.workload import query_texts, search_request, write_requests
 

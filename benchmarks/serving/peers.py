@@ -18,9 +18,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks.report import emit, table, verdict
 from benchmarks.serving.contenders import OURS, PEERS, Contender, Site, build, ours, peer
 from benchmarks.serving.generators import Closed, run_wrk
-from benchmarks.serving.report import emit, table, verdict
 from benchmarks.serving.servers import Running, running
 from benchmarks.serving.workload import query_texts, send, write_requests
 from glow.artifact import default_model

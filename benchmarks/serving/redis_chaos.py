@@ -26,9 +26,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks.report import emit, percentiles, table, verdict
 from benchmarks.serving.generators import Answers, OpenLoop, run_wrk
 from benchmarks.serving.redis_server import RedisServer
-from benchmarks.serving.report import emit, percentiles, table, verdict
 from benchmarks.serving.servers import Running, our_service, running
 from benchmarks.serving.workload import Request, call, query_texts, search_request, write_requests
 

@@ -156,7 +156,7 @@ class TrainConfig(StrictModel):
     towers: TowersConfig = TowersConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = Field(
-        OptimizerConfig(),
+        default=OptimizerConfig(),
         # Files and results of before have the other spelling, and hashes of them are kept.
         validation_alias=AliasChoices("optimizer", "optimiser"),
         serialization_alias="optimiser",

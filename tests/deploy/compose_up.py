@@ -1,6 +1,6 @@
 """Runs the whole of `docker-compose.yml` with a real engine, from a fresh clone of HEAD, and checks what it promises.
 
-    python tests/deploy/compose_up.py [--no-sizes]
+    python -m tests.deploy.compose_up [--no-sizes]
 
 It starts, answers, loses no request while a replica is killed, Redis is restarted and the index is rebuilt, refuses a bad
 index, keeps the index over `down` and `up`, and brings it back from a backup. Takes some minutes, most of them for building images. `.ci/run` runs it
@@ -13,10 +13,10 @@ import re
 import sys
 import time
 
-from engine import Project, engine_answers, out_of_reach, run, sizes_mb
-from jobs import check_down_and_up, check_operations, check_rebuild
-from load import search
-from promises import SETTLE_S, Checks, under_load, until
+from tests.deploy.engine import Project, engine_answers, out_of_reach, run, sizes_mb
+from tests.deploy.jobs import check_down_and_up, check_operations, check_rebuild
+from tests.deploy.load import search
+from tests.deploy.promises import SETTLE_S, Checks, under_load, until
 
 BASES = ("python:3.11-slim-bookworm", "debian:bookworm-slim", "redis:7-bookworm")
 NOT_RUN = 77

@@ -4,9 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from engine import Project
-from load import search
-from promises import Checks, under_load, until
+from tests.deploy.engine import Project
+from tests.deploy.load import search
+from tests.deploy.promises import Checks, under_load, until
 
 __all__ = ["check_down_and_up", "check_operations", "check_rebuild"]
 

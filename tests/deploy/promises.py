@@ -4,8 +4,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from engine import Project
-from load import Load
+from tests.deploy.engine import Project
+from tests.deploy.load import Load
 
 __all__ = ["SETTLE_S", "Checks", "under_load", "until"]
 

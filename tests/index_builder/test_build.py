@@ -69,7 +69,7 @@ def test_vectors_are_those_of_the_model_under_the_index_s_own_term_table(
     index, model = live(), Model.open(toy_model)
     documents = list(index.documents.scan())
     assert [document.id for document in documents] == [f"toy/{number}" for number in range(12)]
-    stored = index.dense._index.reconstruct_n(0, 12)
+    stored = index.dense._index.reconstruct_n(0, 12)  # type: ignore[attr-defined]  # the part itself, behind its view
     # The same batches give the same bits; the toy's towers hardly feel weights, so nothing less would tell.
     encoder = model.encoder("document", batch_tokens=CPU_BATCH_TOKENS)
     for preprocessor, belongs in (

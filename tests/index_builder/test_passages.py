@@ -45,7 +45,7 @@ def test_every_passage_has_the_vector_of_a_document_with_that_body(
     assert index.manifest.counts["passages"] == len(passages)
     encoder = model.encoder("document", batch_tokens=CPU_BATCH_TOKENS)
     expected = encoder.encode([preprocessor.document(passage) for passage in passages])
-    stored = index.dense._index.reconstruct_n(0, len(passages))
+    stored = index.dense._index.reconstruct_n(0, len(passages))  # type: ignore[attr-defined]  # the part itself, behind its view
     np.testing.assert_allclose(stored, expected, atol=1e-5)
 
 

@@ -21,7 +21,7 @@ def index(toy_index: Path) -> Index:
 @pytest.fixture(scope="module")
 def vectors(index: Index) -> NDArray[np.float32]:
     """The index's vectors, read back from FAISS."""
-    stored: NDArray[np.float32] = index.dense._index.reconstruct_n(0, len(index.dense))
+    stored: NDArray[np.float32] = index.dense._index.reconstruct_n(0, len(index.dense))  # type: ignore[attr-defined]  # the part itself, behind its view
     return stored
 
 

@@ -77,7 +77,7 @@ def test_what_is_published_while_a_fusion_is_fitted_stays_live(
         assert build(toy_corpus).exit_code == 0
         return tune(*arguments)
 
-    tune = glow_index_builder.versions.tune.tune
+    tune = glow_index_builder.versions.tune.tune  # type: ignore[attr-defined]  # the part itself, behind its view
     monkeypatch.setattr(glow_index_builder.versions.tune, "tune", fit)
     done = run("tune", "--output", output, "--data", judged, "--split", "dev")
     assert done.exit_code == 4, done.output

@@ -49,7 +49,7 @@ def run_padded(encoder: Encoder, sequence: WeightedTokens, extra: int, fill: Cal
     batch = pad([sequence], 0)
     arrays = {"ids": batch.ids, "mask": batch.mask, "field_ids": batch.field_ids, "weights": batch.weights}
     for name, array in arrays.items():
-        tail = np.full((1, extra), fill(name), array.dtype)
+        tail = np.full((1, extra), fill(name), array.dtype)  # type: ignore[attr-defined]  # the type is what is tested
         arrays[name] = np.concatenate([array, tail], axis=1)
     return encoder._session.run(["vector"], arrays)[0]
 

@@ -83,9 +83,9 @@ def test_an_exact_search_among_some_rows_equals_brute_force(
 
 def test_few_allowed_rows_are_all_compared_and_many_are_not() -> None:
     """10,000 of 100,000 compare as fast as the graph answers; half of a million do not."""
-    assert dense_module.should_scan(10, 100_000, 96) and dense_module.should_scan(10_000, 100_000, 96)
-    assert not dense_module.should_scan(50_000, 100_000, 96)
-    assert not dense_module.should_scan(500_000, 1_000_000, 96)
+    assert dense_module.should_scan(10, 100_000, 96) and dense_module.should_scan(10_000, 100_000, 96)  # type: ignore[attr-defined]  # a private name, on purpose
+    assert not dense_module.should_scan(50_000, 100_000, 96)  # type: ignore[attr-defined]  # a private name, on purpose
+    assert not dense_module.should_scan(500_000, 1_000_000, 96)  # type: ignore[attr-defined]  # a private name, on purpose
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -112,7 +112,7 @@ def test_every_candidate_comes_once_in_one_order_that_ends_in_the_given_one(
     parts = [ranking(dict(enumerate(values.tolist()))) for values in true]
     parts = [(scores[:k], rows[:k]) for (scores, rows), k in zip(parts, (first, second), strict=True)]
     order = np.random.default_rng(0).permutation(DOCUMENTS).astype(np.uint32)
-    fused = fuse_rankings(fusion, *parts, order, scorer(true[0]), scorer(true[1]), 1.0)
+    fused = fuse_rankings(fusion, *parts, order, scorer(true[0]), scorer(true[1]), 1.0)  # type: ignore[call-arg]  # the type is what is tested
     assert sorted(fused.rows.tolist()) == sorted({*parts[0][1].tolist(), *parts[1][1].tolist()})
     keys = [
         (-score, order[row]) for score, row in zip(fused.scores.tolist(), fused.rows.tolist(), strict=True)
@@ -128,10 +128,10 @@ def test_numbering_the_documents_otherwise_changes_nothing(
 ) -> None:
     true = [np.array(values, np.float32) / 8 for values in (dense, lexical)]
     order = np.arange(DOCUMENTS, dtype=np.uint32)
-    one = fuse_rankings(convex(1, 2), *(ranking(dict(enumerate(values.tolist()))) for values in true), order)
+    one = fuse_rankings(convex(1, 2), *(ranking(dict(enumerate(values.tolist()))) for values in true), order)  # type: ignore[call-arg]  # the type is what is tested
     other_order = np.empty_like(order)
     other_order[numbers] = order
-    other = fuse_rankings(
+    other = fuse_rankings(  # type: ignore[call-arg]  # the type is what is tested
         convex(1, 2),
         *(ranking({numbers[row]: score for row, score in enumerate(values.tolist())}) for values in true),
         other_order,

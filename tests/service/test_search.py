@@ -33,7 +33,7 @@ def test_v1_answers_as_the_short_path_does(http: httpx.Client) -> None:
 def test_hits_are_those_of_comparing_with_every_vector(http: httpx.Client, index: Index) -> None:
     hits = http.post("/search", json={"query": QUERY, "top_k": 50}).json()["hits"]
     vector = index.encoder.encode([index.preprocessor.query(QUERY)])[0]
-    stored = index.dense._index.reconstruct_n(0, len(index.dense))
+    stored = index.dense._index.reconstruct_n(0, len(index.dense))  # type: ignore[attr-defined]  # the part itself, behind its view
     scores = stored @ vector
     expected = [document.id for document in index.documents.rows(np.argsort(-scores, kind="stable").tolist())]
     assert [hit["id"] for hit in hits] == expected

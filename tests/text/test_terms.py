@@ -54,7 +54,7 @@ def test_the_order_of_documents_does_not_matter(
     documents: list[dict[str, list[str]]], random: object
 ) -> None:
     shuffled = documents.copy()
-    random.shuffle(shuffled)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]  # the type is what is tested
     assert count(shuffled).hash == count(documents).hash
 
 
@@ -127,7 +127,7 @@ def test_a_saved_table_is_mapped_back_unchanged(table: TermTable, tmp_path: Path
     assert (loaded.documents, loaded.lengths, loaded.dropped_words) == (9, {"query": 4.0, "title": 2.5}, 5)
     assert [loaded.df(word) for word in [*COUNTS, "absent", "", "a", "zz"]] == [3, 2, 7, 1, 1, 0, 0, 0, 0]
     assert loaded.hash == table.hash
-    assert isinstance(loaded._words.text.obj.base, np.memmap)
+    assert isinstance(loaded._words.text.obj.base, np.memmap)  # type: ignore[attr-defined]  # the type is what is tested
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=9), st.integers(1, 2**32 - 1)))

@@ -18,7 +18,6 @@ from glow.text.batch import pad
 from glow.text.bm25 import idf_smooth
 from glow.training.checkpoint import save_checkpoint
 from glow.training.from_model import read_towers
-from research.attention import report as attention_report
 from research.attention.__main__ import app
 from research.attention.report import MAX_PANELS, draw_study, study_markdown
 from research.attention.studied import Choice, CorpusTerms, StudiedModel, open_studied, read_texts
@@ -246,20 +245,22 @@ def test_the_picture_has_a_panel_a_text_and_bars_by_agreement(
     drawn: list[Figure] = []
     save = Figure.savefig
     monkeypatch.setattr(
-        attention_report.Figure, "savefig", lambda self, path: (drawn.append(self), save(self, path))
+        Figure,
+        "savefig",
+        lambda self, path: (drawn.append(self), save(self, path)),
     )
     texts = [text({"sodium": 0.5, "causes": 0.125}, "$x^{$ and PATH"), text({"low": 0.25})]
     path = tmp_path / "study.png"
     draw_study(texts, StudyOptions(top=2), "document", path)
     assert path.read_bytes().startswith(b"\x89PNG")
     first, second = drawn[0].get_axes()
-    assert [bar.get_width() for bar in first.patches] == [50.0, 12.5]
+    assert [bar.get_width() for bar in first.patches] == [50.0, 12.5]  # type: ignore[attr-defined]  # the type is what is tested
     assert [to_hex(bar.get_facecolor()) for bar in first.patches] == [
         to_hex("tab:green"),
         to_hex("tab:orange"),
     ]
     assert [label.get_text() for label in first.get_yticklabels()] == ["sodium", "causes"]
-    assert [bar.get_width() for bar in second.patches] == [25.0]
+    assert [bar.get_width() for bar in second.patches] == [25.0]  # type: ignore[attr-defined]  # the type is what is tested
     assert first.get_ylim() == second.get_ylim()
     assert first.yaxis_inverted()
 

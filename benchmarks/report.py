@@ -1,4 +1,4 @@
-"""Reports: JSON for programs, a Markdown table for docs/results/serving.md, verdicts on the bars."""
+"""Reports: JSON for programs, Markdown tables for docs/results, and whether targets were reached."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.machine import machine
 
-__all__ = ["emit", "percentiles", "table", "verdict"]
+__all__ = ["emit", "emit_json", "percentiles", "table", "verdict"]
 
 
 def percentiles(values: NDArray[np.float64]) -> dict[str, float | None]:
@@ -22,9 +22,9 @@ def percentiles(values: NDArray[np.float64]) -> dict[str, float | None]:
     return {"p50": round(float(p50), 3), "p99": round(float(p99), 3), "max": round(float(values.max()), 3)}
 
 
-def verdict(bar: str, found: object, holds: bool) -> dict[str, object]:
-    """One bar and whether it holds."""
-    return {"bar": bar, "found": found, "holds": bool(holds)}
+def verdict(target: str, found: object, holds: bool) -> dict[str, object]:
+    """One target and whether it was reached."""
+    return {"target": target, "found": found, "holds": bool(holds)}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -53,7 +53,7 @@ def emit(
     """
     whole = {"machine": machine(), **report}
     lines = [
-        f"- {'holds' if row['holds'] else '**falls short**'}: {row['bar']} (found {_cell(row['found'])})"
+        f"- {'holds' if row['holds'] else '**falls short**'}: {row['target']} (found {_cell(row['found'])})"
         for row in report.get("verdicts", ())
     ]
     about = ", ".join(f"{name} {value}" for name, value in whole["machine"].items())
@@ -62,4 +62,17 @@ def emit(
         json_file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     if markdown_file:
         markdown_file.write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+
+
+def emit_json(report: Mapping[str, Any], json_file: Path | None = None) -> None:
+    """Writes a report as JSON to stdout, and to a file where one was asked for.
+
+    Args:
+        report: plain values; what it ran on is added.
+        json_file: where to, if anywhere.
+    """
+    text = json.dumps({"machine": machine(), **report}, indent=2, ensure_ascii=False) + "\n"
+    if json_file:
+        json_file.write_text(text, encoding="utf-8")
     sys.stdout.write(text)

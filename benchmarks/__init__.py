@@ -1,0 +1,1 @@
+"""Measurements that print their own report; `python -m benchmarks` lists them."""

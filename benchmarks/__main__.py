@@ -1,0 +1,21 @@
+"""`python -m benchmarks`: which measurements there are, each with its first line."""
+
+import ast
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Lists every module that is a program."""
+    for path in sorted(HERE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if path.name != "__main__.py" and '__name__ == "__main__"' in text:
+            name = ".".join(path.relative_to(HERE.parent).with_suffix("").parts)
+            first = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+            sys.stdout.write(f"  python -m {name}\n      {first}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measurements of the running service, and what they share."""

@@ -1,0 +1,1 @@
+"""Studies and recipes that are not part of the product; each runs as `python -m research.NAME`."""

@@ -1,0 +1,1 @@
+"""Training texts from Debian's documentation packages."""

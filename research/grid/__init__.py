@@ -1,0 +1,1 @@
+"""Variants of the model under one budget."""
