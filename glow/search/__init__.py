@@ -72,14 +72,17 @@ from glow.search.passages import (
 from glow.search.ranking import Ranking, best
 from glow.search.retrievers import (
     DEFAULT_CANDIDATES,
+    HybridCandidates,
     Ranked,
     Retriever,
+    Searchable,
+    gather_hybrid,
     rank_dense,
     rank_hybrid,
     rank_lexical,
 )
 from glow.search.row_mask import RowMask
-from glow.search.views import DocumentsView
+from glow.search.views import DenseView, DocumentsView, ImpactsView
 from glow.storage import map_array
 
 __all__ = [
@@ -109,6 +112,7 @@ __all__ = [
     "Delta",
     "DeltaBase",
     "DenseIndex",
+    "DenseView",
     "DocumentStore",
     "DocumentWriter",
     "DocumentsView",
@@ -119,8 +123,10 @@ __all__ = [
     "Fused",
     "Fusion",
     "FusionWeights",
+    "HybridCandidates",
     "ImpactHeader",
     "ImpactIndex",
+    "ImpactsView",
     "Index",
     "IndexKind",
     "PassageMap",
@@ -130,6 +136,7 @@ __all__ = [
     "Retriever",
     "RowMask",
     "SearchParams",
+    "Searchable",
     "SegmentSlice",
     "SegmentedDocuments",
     "Segments",
@@ -144,6 +151,7 @@ __all__ = [
     "dense_scorer",
     "fuse",
     "fuse_rankings",
+    "gather_hybrid",
     "index_bytes",
     "map_array",
     "map_vectors",

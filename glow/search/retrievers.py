@@ -6,26 +6,54 @@ needs, how much each gathers, and which scores are known of what they found.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.search.dense import SearchParams
 from glow.search.dense_scores import dense_scorer
-from glow.search.hybrid import Fusion, fuse_rankings
-from glow.search.index import Index
-from glow.search.passages import search_documents
+from glow.search.hybrid import Fusion, Scorer, fuse_rankings
+from glow.search.passages import PassageMap, search_documents
+from glow.search.ranking import Ranking
 from glow.search.row_mask import RowMask
-from glow.search.views import ImpactsView
+from glow.search.views import DenseView, ImpactsView
+from glow.text import Preprocessor
 
-__all__ = ["DEFAULT_CANDIDATES", "Ranked", "Retriever", "rank_dense", "rank_hybrid", "rank_lexical"]
+__all__ = [
+    "DEFAULT_CANDIDATES",
+    "HybridCandidates",
+    "Ranked",
+    "Retriever",
+    "Searchable",
+    "gather_hybrid",
+    "rank_dense",
+    "rank_hybrid",
+    "rank_lexical",
+]
 
 Retriever = Literal["dense", "lexical", "hybrid"]
 DEFAULT_CANDIDATES = 100
 """Hits that a search gathers, of each part where there are two, unless it is asked for more."""
 DEFAULT_PARAMS = SearchParams()
 Vector = NDArray[np.float32]
+
+
+class Searchable(Protocol):
+    """What can be searched: a version of an index, or a corpus in memory that is measured as one would be served."""
+
+    @property
+    def preprocessor(self) -> Preprocessor: ...  # noqa: D102 - `Index` describes each of these
+    @property
+    def dense(self) -> DenseView: ...  # noqa: D102
+    @property
+    def impacts(self) -> ImpactsView | None: ...  # noqa: D102
+    @property
+    def passages(self) -> PassageMap | None: ...  # noqa: D102
+    @property
+    def fusion(self) -> Fusion: ...  # noqa: D102
+    @property
+    def order(self) -> NDArray[np.uint32] | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +73,19 @@ class Ranked:
     passages: Mapping[int, int]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HybridCandidates:
+    """What the two parts of a hybrid search found for one query; `fuse_rankings` describes each."""
+
+    dense: Ranking
+    lexical: Ranking
+    score_dense: Scorer | None
+    score_lexical: Scorer
+    lexical_scale: float
+
+
 def rank_dense(
-    index: Index,
+    index: Searchable,
     vector: Vector,
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
@@ -72,7 +111,7 @@ def rank_dense(
     return Ranked(scores, rows, {"dense": scores}, {})
 
 
-def rank_lexical(index: Index, text: str, k: int, allowed: RowMask | None = None) -> Ranked:
+def rank_lexical(index: Searchable, text: str, k: int, allowed: RowMask | None = None) -> Ranked:
     """The k documents whose words match a query's best; none that shares no word with it. Needs `index.impacts`."""
     words = index.preprocessor.pieces.words(text)
     scores, rows = _impacts(index).search(words, k, allowed, index.order)
@@ -80,7 +119,7 @@ def rank_lexical(index: Index, text: str, k: int, allowed: RowMask | None = None
 
 
 def rank_hybrid(
-    index: Index,
+    index: Searchable,
     text: str,
     vector: Vector,
     k: int,
@@ -92,22 +131,40 @@ def rank_hybrid(
 
     Arguments as for `rank_dense`, and `fusion`: how to make one ranking of two; None: as the index says.
     """
-    dense = rank_dense(index, vector, k, params, allowed)
-    words = index.preprocessor.pieces.words(text)
-    impacts = _impacts(index)
+    dense, gathered = gather_hybrid(index, text, vector, k, params, allowed)
     fused = fuse_rankings(
         fusion or index.fusion,
-        (dense.scores, dense.rows),
-        impacts.search(words, k, allowed, index.order),
+        gathered.dense,
+        gathered.lexical,
         index.order,
-        dense_scorer(index.dense, index.passages, vector),
-        lambda rows: impacts.score(words, rows),
-        impacts.largest,
+        gathered.score_dense,
+        gathered.score_lexical,
+        gathered.lexical_scale,
     )
     parts = {name: scores[:k] for name, scores in fused.parts.items()}
     return Ranked(fused.scores[:k], fused.rows[:k], parts, dense.passages)
 
 
-def _impacts(index: Index) -> ImpactsView:
+def gather_hybrid(
+    index: Searchable,
+    text: str,
+    vector: Vector,
+    k: int,
+    params: SearchParams = DEFAULT_PARAMS,
+    allowed: RowMask | None = None,
+) -> tuple[Ranked, HybridCandidates]:
+    """Both rankings of one query, and what fusing them takes; arguments as for `rank_hybrid`."""
+    dense = rank_dense(index, vector, k, params, allowed)
+    words, impacts = index.preprocessor.pieces.words(text), _impacts(index)
+    return dense, HybridCandidates(
+        dense=(dense.scores, dense.rows),
+        lexical=impacts.search(words, k, allowed, index.order),
+        score_dense=dense_scorer(index.dense, index.passages, vector),
+        score_lexical=lambda rows: impacts.score(words, rows),
+        lexical_scale=impacts.largest,
+    )
+
+
+def _impacts(index: Searchable) -> ImpactsView:
     assert index.impacts is not None  # noqa: S101 - a request for it is refused before
     return index.impacts

@@ -12,7 +12,7 @@ from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
 from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation import Task, dcg, find_tasks, grades_by_query
-from glow.search import DEFAULT_CANDIDATES, FUSION_FILE, Index, dense_scorer, rank_dense
+from glow.search import DEFAULT_CANDIDATES, FUSION_FILE, Index, gather_hybrid
 from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune
 from glow_index_builder.versions.writer import derive
 
@@ -162,21 +162,15 @@ def candidates_of(
         rows: document id -> row, of the judged documents that the index holds.
         k: hits of each part.
     """
-    impacts = index.impacts
-    assert impacts is not None  # noqa: S101 - `tune_index` refused an index without
-    words = index.preprocessor.pieces.words(text)
-    ranked = rank_dense(index, vector, k)
-    dense = ranked.scores, ranked.rows
-    score_dense = dense_scorer(index.dense, index.passages, vector)
-    lexical = impacts.search(words, k, None, index.order)
-    union = np.union1d(dense[1], lexical[1])
+    _, gathered = gather_hybrid(index, text, vector, k)
+    union = np.union1d(gathered.dense[1], gathered.lexical[1])
     return Candidates(
-        dense=dense,
-        lexical=lexical,
+        dense=gathered.dense,
+        lexical=gathered.lexical,
         rows=union,
-        dense_scores=score_dense(union) if score_dense else None,
-        lexical_scores=impacts.score(words, union),
-        lexical_scale=impacts.largest,
+        dense_scores=gathered.score_dense(union) if gathered.score_dense else None,
+        lexical_scores=gathered.score_lexical(union),
+        lexical_scale=gathered.lexical_scale,
         grades={
             rows[document]: grade for document, grade in grades.items() if grade > 0 and document in rows
         },

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from glow.artifact import IndexRoot
+from glow.collection import read_queries
+from glow.evaluation import read_run
 from glow.evaluation.__main__ import app
-from glow.evaluation.retrieval import dense
+from glow.evaluation.retrieval import corpus_index
+from glow.search import Index, SearchParams
+from glow_service.search.calls import SearchCall
+from glow_service.search.session import SearchSession
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -55,11 +61,32 @@ def test_several_splits_give_a_list_and_encode_once(
     toy_model: Path, toy_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    monkeypatch.setattr(dense, "_encode", lambda *a, original=dense._encode: calls.append(1) or original(*a))
+    monkeypatch.setattr(
+        corpus_index, "_encode", lambda *a, original=corpus_index._encode: calls.append(1) or original(*a)
+    )
     both = run_json("--model", toy_model, "--data", toy_data, "--split", "dev", "--split", "graded")
     assert len(calls) == 1
     assert [body["split"] for body in both] == ["dev", "graded"]
     assert both[0] == run_json("--model", toy_model, "--data", toy_data, "--split", "dev")
+
+
+@pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
+def test_an_index_is_measured_as_it_is_served(
+    toy_index: Path, toy_data: Path, tmp_path: Path, retriever: str
+) -> None:
+    run = tmp_path / "served.trec"
+    arguments = ("--data", toy_data, "--split", "dev", "--retriever", retriever)
+    body = run_json(*arguments, "--index-root", toy_index, "--run", run)
+    assert body["model"].startswith("toy-model@sha256:")
+    root = IndexRoot(toy_index)
+    index = Index.open(root.folder(root.current()))
+    for query_id, hits in read_run(run).items():
+        (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
+        call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever)  # type: ignore[arg-type]
+        served = SearchSession(index, call).run().hits
+        assert [hit.document_id for hit in hits] == [hit.document.id for hit in served]
+    refused = refuse("run", *arguments, "--index-root", toy_index, "--cache", tmp_path)
+    assert "--index-root brings its model" in refused
 
 
 def test_the_mean_is_over_every_judged_query_and_rel_raises_the_bar(toy_data: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from glow.artifact import IndexRoot, write_artifact
 from glow.errors import ConfigError, InputError
 from glow.evaluation import DenseOptions, Retriever, RetrieverKind, open_retriever
-from glow.evaluation.retrieval.dense import DenseRetriever
+from glow.evaluation.retrieval.served import DenseRetriever
 from glow.evaluation.task import Corpus
 from glow.records import Query
 from glow.runtime import Model

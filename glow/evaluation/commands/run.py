@@ -22,7 +22,7 @@ from glow.evaluation.commands.options import (
 )
 from glow.evaluation.measures import check_measures, evaluate, measure_names
 from glow.evaluation.report import Report, report_table, reports_json
-from glow.evaluation.retrieval import DenseOptions, Retriever, RetrieverKind, open_retriever
+from glow.evaluation.retrieval import DenseOptions, Retriever, RetrieverKind, open_retriever, open_version
 from glow.evaluation.runs import write_run
 from glow.evaluation.task import Task, find_tasks
 from glow.runtime import Device, Model
@@ -44,6 +44,7 @@ class _Plan:
     top_k: int
     unseen: str | None
     run_file: Path | None
+    index_root: Path | None
 
 
 class RunOptions(QueryOptions, MeasureOptions):
@@ -53,6 +54,9 @@ class RunOptions(QueryOptions, MeasureOptions):
     split: tuple[str, ...] = option(..., "Judgements, qrels/SPLIT.tsv; may be given several times.")
     model: Path | None = option(
         None, "Model folder; default: the one that models/DEFAULT names.", metavar="DIR"
+    )
+    index_root: Path | None = option(
+        None, "Measure the live version of this index, as it is served, in place of a corpus in memory."
     )
     retriever: RetrieverKind = option("dense", "What searches.")
     top_k: int = option(TOP_K, "Hits kept for each query; hybrid fuses at least 100.", ge=1)
@@ -76,7 +80,10 @@ def run_command(options: RunOptions) -> None:
     tasks = _find_all(options.data, options.split, options.unseen)
     if options.run_file is not None and sum(len(some) for _, some in tasks) > 1:
         raise ConfigError("--run holds one run: give it with one --data and one --split")
-    model = None if options.retriever == "lexical" else Model.open(options.model or default_model())
+    if options.index_root is not None and (options.model or options.cache):
+        raise ConfigError("--index-root brings its model and its vectors: leave --model and --cache out")
+    needs_model = options.retriever != "lexical" and options.index_root is None
+    model = Model.open(options.model or default_model()) if needs_model else None
     dense = DenseOptions(
         options.term_stats, options.device, options.threads or os.cpu_count() or 1, options.cache
     )
@@ -90,6 +97,7 @@ def run_command(options: RunOptions) -> None:
         options.top_k,
         options.unseen,
         options.run_file,
+        options.index_root,
     )
     reports = [report for folder, some in tasks for report in _measure(plan, folder, some)]
     emit([report_table(reports)], options.json_file, reports_json(reports, per_query=options.per_query))
@@ -114,19 +122,23 @@ def _split_file(folder: Path, split: str) -> Path:
 
 
 def _measure(plan: _Plan, folder: Path, tasks: Sequence[Task]) -> list[Report]:
-    retriever = _open(plan, folder)
+    label, retriever = _open(plan, folder)
     options: dict[str, object] = {"rel": plan.rel, "top_k": plan.top_k, "documents": len(retriever.ids)}
     if plan.model is not None:
         options |= {"term_stats": plan.dense.term_stats, "device": plan.dense.device}
-    return [_report(plan, folder, task, retriever, options) for task in tasks]
+    return [_report(plan, folder, task, (label, retriever), options) for task in tasks]
 
 
 def _report(
-    plan: _Plan, folder: Path, task: Task, retriever: Retriever, options: dict[str, object]
+    plan: _Plan,
+    folder: Path,
+    task: Task,
+    searcher: tuple[str | None, Retriever],
+    options: dict[str, object],
 ) -> Report:
+    label, retriever = searcher
     task.check(retriever.ids)
     run = retriever.search(task.queries, plan.top_k)
-    label = plan.model.label if plan.model is not None else None
     if plan.run_file is not None:
         write_run(plan.run_file, run, label or plan.retriever)
     evaluation = evaluate(run, task.qrels, plan.measures, plan.rel)
@@ -139,7 +151,11 @@ def _report(
     return Report(about, f"{task.data} {task.split}\n{plan.retriever}", evaluation, options, unseen)
 
 
-def _open(plan: _Plan, folder: Path) -> Retriever:
+def _open(plan: _Plan, folder: Path) -> tuple[str | None, Retriever]:
+    """What searches, and the name of its model."""
+    if plan.index_root is not None:
+        index, served = open_version(plan.index_root, plan.retriever, plan.dense.device, plan.dense.threads)
+        return index.model, served
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True) as progress:
         task = progress.add_task(f"reading {folder.name}", total=None)
@@ -147,4 +163,5 @@ def _open(plan: _Plan, folder: Path) -> Retriever:
         def show(done: int, total: int) -> None:
             progress.update(task, description=f"encoding {folder.name}", completed=done, total=total)
 
-        return open_retriever(plan.retriever, folder, plan.model, plan.dense, show)
+        retriever = open_retriever(plan.retriever, folder, plan.model, plan.dense, show)
+    return None if plan.model is None else plan.model.label, retriever

@@ -1,8 +1,9 @@
 """The retrievers that can be evaluated."""
 
-from glow.evaluation.retrieval.dense import DenseOptions, DenseRetriever
+from glow.evaluation.retrieval.corpus_index import DenseOptions
 from glow.evaluation.retrieval.lexical import LexicalRetriever
 from glow.evaluation.retrieval.retrieve import FusedRetriever, Retriever, RetrieverKind, open_retriever
+from glow.evaluation.retrieval.served import DenseRetriever, open_version
 from glow.evaluation.retrieval.version import DEPTH, VersionSearch, mean_overlap
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "VersionSearch",
     "mean_overlap",
     "open_retriever",
+    "open_version",
 ]

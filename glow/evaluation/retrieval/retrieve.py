@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from glow.errors import ConfigError, InputError
-from glow.evaluation.retrieval.dense import DenseOptions, DenseRetriever, Progress
-from glow.evaluation.retrieval.hybrid import HybridRetriever
+from glow.evaluation.retrieval.corpus_index import DenseOptions, Progress
 from glow.evaluation.retrieval.lexical import LexicalRetriever
+from glow.evaluation.retrieval.served import DenseRetriever, HybridRetriever
 from glow.evaluation.runs import Run
 from glow.evaluation.task import Corpus
 from glow.records import Query

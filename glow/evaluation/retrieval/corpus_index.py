@@ -1,10 +1,11 @@
-"""Dense retrieval as the service does it: the same preprocessing, term table, towers and vector index.
+"""A corpus in memory, as an index of it would be: the same preprocessing, term table, towers, vectors and impacts.
 
 n   documents       D   dimensions
 """
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +13,33 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.evaluation.runs import Run
 from glow.evaluation.task import Corpus
-from glow.records import Document, Hit, Query
+from glow.records import Document
 from glow.runtime import Device, Model, encode_documents
-from glow.search import build_dense
-from glow.text import Preprocessor, TermCounter, TermStats, TermTable, field_words, select_terms
+from glow.search import (
+    DEFAULT_FUSION,
+    DenseView,
+    Fusion,
+    ImpactIndex,
+    ImpactsView,
+    PassageMap,
+    build_dense,
+    build_lexical,
+)
+from glow.text import (
+    Preprocessor,
+    TermCounter,
+    TermStats,
+    TermTable,
+    field_words,
+    lexical_words,
+    select_terms,
+)
 
-__all__ = ["DenseOptions", "DenseRetriever", "Progress"]
+__all__ = ["CorpusIndex", "DenseOptions", "Progress"]
 
 Progress = Callable[[int, int], None]
 """Called with the documents encoded so far and all of them."""
-QUERIES_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +59,40 @@ class DenseOptions:
     cache: Path | None = None
 
 
-class DenseRetriever:
-    """A corpus, encoded, with an exact vector index.
+class CorpusIndex:
+    """A corpus, encoded, with an exact vector index and, where wanted, its words; searched as an `Index` is.
 
     Args:
         model: the model.
         corpus: the documents; those without text in the model's fields are left out, as the builder does.
         options: how to encode.
+        has_words: whether words are indexed as well, for hybrid and lexical search.
         progress: told how far the encoding is.
 
     Attributes:
-        ids: document ids, in the order of the vectors.
+        ids: document ids, in the order of the rows.
         preprocessor: with the corpus's term table, or what `options` chose.
-        corpus_terms: the table of these documents alone.
-        encoder, index: the query tower and the vectors.
-        order: uint32 [n], the rank of each id, which breaks ties as in the service.
+        encoder: the query tower.
+        dense, impacts, passages, fusion, order: as for `Index`.
 
     Raises:
         GlowError: if the corpus cannot be read, the model cannot be opened, or the device is not there.
     """
 
+    passages: PassageMap | None = None
+    fusion: Fusion = DEFAULT_FUSION
+
     def __init__(
-        self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
+        self,
+        model: Model,
+        corpus: Corpus,
+        options: DenseOptions,
+        *,
+        has_words: bool,
+        progress: Progress | None = None,
     ) -> None:
-        self._model, self._corpus = model, corpus
-        self.ids, self.corpus_terms = _statistics(model, corpus)
-        terms = select_terms(options.term_stats, self.corpus_terms, model.preprocessor.terms)
+        self.ids, corpus_terms = _statistics(model, corpus)
+        terms = select_terms(options.term_stats, corpus_terms, model.preprocessor.terms)
         self.preprocessor = model.with_terms(terms)
         self.encoder = model.encoder("query", options.device, options.threads)
         shape = (len(self.ids), self.encoder.dimensions)
@@ -77,27 +101,20 @@ class DenseRetriever:
         if vectors is None:
             vectors = _encode(model, corpus, self.preprocessor, options, shape, progress)
             _store(path, vectors)
-        self.index = build_dense(vectors, "flat", options.device)
+        self.dense: DenseView = build_dense(vectors, "flat", options.device)
         self.order = _id_ranks(self.ids)
+        self.impacts: ImpactsView | None = None
+        if has_words:
+            # Its files are mapped, so the folder stays as long as this does.
+            self._folder = tempfile.TemporaryDirectory(prefix="glow-impacts-")
+            schema, pieces = self.preprocessor.schema, self.preprocessor.pieces
+            words = (lexical_words(document, schema, pieces) for document in _documents(model, corpus))
+            build_lexical(Path(self._folder.name), words, corpus_terms, self.preprocessor.terms)
+            self.impacts = ImpactIndex.open(Path(self._folder.name))
 
-    def documents(self) -> Iterator[Document]:
-        """The documents, in the order of `ids`."""
-        return _documents(self._model, self._corpus)
-
-    def search(self, queries: Sequence[Query], k: int) -> Run:
-        """The k documents nearest to each query; a query without a word finds nothing, as in the service."""
-        run: dict[str, list[Hit]] = {query.id: [] for query in queries}
-        tokens = [(query.id, self.preprocessor.query(query.text)) for query in queries]
-        asked = [(query_id, sequence) for query_id, sequence in tokens if sequence.words]
-        for start in range(0, len(asked), QUERIES_AT_ONCE):
-            block = asked[start : start + QUERIES_AT_ONCE]
-            scores, rows = self.index.search(
-                self.encoder.encode([sequence for _, sequence in block]), k, order=self.order
-            )
-            for i, (query_id, _) in enumerate(block):
-                found = zip(rows[i].tolist(), scores[i].tolist(), strict=True)
-                run[query_id] = [Hit(self.ids[row], score) for row, score in found]
-        return run
+    def names(self, rows: Sequence[int]) -> list[str]:
+        """The ids of rows."""
+        return [self.ids[row] for row in rows]
 
 
 def _id_ranks(ids: Sequence[str]) -> NDArray[np.uint32]:

@@ -1,0 +1,124 @@
+"""Retrieval as a service does it: the same ranking functions and fusion, over a version or over a corpus in memory."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.artifact import IndexRoot
+from glow.errors import MismatchError
+from glow.evaluation.retrieval.corpus_index import CorpusIndex, DenseOptions, Progress
+from glow.evaluation.runs import Run
+from glow.evaluation.task import Corpus
+from glow.records import Hit, Query
+from glow.runtime import Device, Encoder, Model
+from glow.search import (
+    DEFAULT_CANDIDATES,
+    Index,
+    Ranked,
+    Retriever,
+    Searchable,
+    rank_dense,
+    rank_hybrid,
+    rank_lexical,
+)
+
+__all__ = ["DenseRetriever", "HybridRetriever", "ServedRetriever", "open_version"]
+
+QUERIES_AT_ONCE = 256
+Vector = NDArray[np.float32]
+
+
+class ServedRetriever:
+    """Searches as `POST /search` does, one query after the other.
+
+    Args:
+        index: what is searched.
+        encoder: the query tower.
+        ids: the documents that can be found.
+        names: rows of documents -> their ids.
+        kind: what searches.
+
+    Attributes:
+        ids: as given.
+    """
+
+    def __init__(
+        self,
+        index: Searchable,
+        encoder: Encoder,
+        ids: list[str],
+        names: Callable[[Sequence[int]], Sequence[str]],
+        kind: Retriever,
+    ) -> None:
+        self.ids = ids
+        self._index, self._encoder, self._names, self._kind = index, encoder, names, kind
+
+    def search(self, queries: Sequence[Query], k: int) -> Run:
+        """At most k hits of each query, best first; a query without a word finds nothing, as in the service."""
+        run: dict[str, list[Hit]] = {query.id: [] for query in queries}
+        tokens = [(query, self._index.preprocessor.query(query.text)) for query in queries]
+        asked = [(query, sequence) for query, sequence in tokens if sequence.words]
+        for start in range(0, len(asked), QUERIES_AT_ONCE):
+            block = asked[start : start + QUERIES_AT_ONCE]
+            if self._kind == "lexical":
+                vectors: list[Vector | None] = [None] * len(block)
+            else:
+                vectors = list(self._encoder.encode([sequence for _, sequence in block]))
+            for (query, _), vector in zip(block, vectors, strict=True):
+                ranked = self._rank(query.text, vector, k)
+                rows, scores = ranked.rows[:k].tolist(), ranked.scores[:k].tolist()
+                names = self._names(rows) if rows else []
+                run[query.id] = [Hit(name, score) for name, score in zip(names, scores, strict=True)]
+        return run
+
+    def _rank(self, text: str, vector: Vector | None, k: int) -> Ranked:
+        if vector is None:
+            return rank_lexical(self._index, text, k)
+        if self._kind == "dense":
+            return rank_dense(self._index, vector, k)
+        return rank_hybrid(self._index, text, vector, max(k, DEFAULT_CANDIDATES))
+
+
+class DenseRetriever(ServedRetriever):
+    """A corpus in memory, searched by vectors; arguments as for `CorpusIndex`."""
+
+    def __init__(
+        self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
+    ) -> None:
+        index = CorpusIndex(model, corpus, options, has_words=False, progress=progress)
+        super().__init__(index, index.encoder, index.ids, index.names, "dense")
+
+
+class HybridRetriever(ServedRetriever):
+    """A corpus in memory, searched by vectors and words, under the default fusion; arguments as for `CorpusIndex`."""
+
+    def __init__(
+        self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
+    ) -> None:
+        index = CorpusIndex(model, corpus, options, has_words=True, progress=progress)
+        super().__init__(index, index.encoder, index.ids, index.names, "hybrid")
+
+
+def open_version(
+    root: Path, kind: Retriever, device: Device = "cpu", threads: int = 1
+) -> tuple[Index, ServedRetriever]:
+    """The live version of an index root, searched as it is served: its vectors, its words, its fusion.
+
+    Raises:
+        ArtifactError: if there is no live version, or it is damaged.
+        MismatchError: if it holds no words and they are asked for.
+    """
+    versions = IndexRoot(root)
+    index = Index.open(versions.folder(versions.current()), device, threads)
+    if kind != "dense" and index.impacts is None:
+        raise MismatchError(
+            f"version {index.version} holds no words, {kind!r} needs them; build it with --lexical"
+        )
+
+    def names(rows: Sequence[int]) -> list[str]:
+        return [document.id for document in index.documents.rows(list(rows))]
+
+    ids = [row[0] for row in index.documents.by_id()]
+    return index, ServedRetriever(index, index.encoder, ids, names, kind)
