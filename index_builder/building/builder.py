@@ -1,15 +1,13 @@
 """One build from start to end: input to a verified version in the index root, published or not."""
 
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from glow.artifact import EXPLAIN_FILES, QUERY_SIDE_FILES, ArtifactWriter, IndexRoot, write_artifact
-from glow.errors import BuildError, GlowError
+from glow.artifact import EXPLAIN_FILES, QUERY_SIDE_FILES, ArtifactWriter, IndexRoot
+from glow.errors import BuildError
 from glow.runtime import Model
 from glow.search import (
     DENSE_FILE,
@@ -26,7 +24,7 @@ from glow.search import (
 from glow.text import TermTable
 from glow_index_builder.building.prepared import Corpus
 from glow_index_builder.building.report import (
-    build_report,
+    BuildReport,
     describe_explain,
     describe_index,
     stage_seconds,
@@ -39,7 +37,7 @@ from glow_index_builder.encoding import batch_tokens, describe_passages, open_cu
 from glow_index_builder.input import REJECTS_FILE, Source, open_sources
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import publish_gated
+from glow_index_builder.versions import VersionWriter, disk_errors, publish_gated
 
 __all__ = ["BuildResult", "build"]
 
@@ -57,7 +55,7 @@ class BuildResult:
 
     version: str
     folder: Path
-    report: dict[str, Any]
+    report: BuildReport
     rejects_file: Path | None
 
 
@@ -88,19 +86,20 @@ def build(options: BuildOptions, stages: Stages) -> BuildResult:
     options.check_rename(model.preprocessor.schema.names)
     set_threads(options.thread_count)
     root = IndexRoot(options.output)
-    version = root.new_version()
-    made = _Build(options, model, stages)
-    with _told(options, stages) as told:
+    target = VersionWriter(root)
+    building = _Build(options, model, stages)
+    folders: list[WorkFolder] = []
+    with _resumable(options, stages, folders):
         key = work_key(options, sources, model)
-        with open_work(root.path, key, resume=options.resume) as told.work:
-            report = made.run(told.work, sources, root, version)
+        with open_work(root.path, key, resume=options.resume) as work:
+            folders.append(work)
+            report = building.run(work, sources, target)
             with stages.stage("check"):
-                rejects_file = _check(root, version)
-                verdict = publish_gated(root, version, gate, publish=options.publish)
-    if verdict is not None:
-        report["gate"] = verdict
-    report |= {"published": options.publish, "seconds": stage_seconds(stages.seconds)}
-    return BuildResult(version, root.folder(version), report, rejects_file)
+                target.open(Index.open)
+                verdict = publish_gated(root, target.version, gate, publish=options.publish)
+    rejects = target.folder / REJECTS_FILE
+    finished = replace(report, gate=verdict, published=options.publish, seconds=stage_seconds(stages.seconds))
+    return BuildResult(target.version, target.folder, finished, rejects if rejects.is_file() else None)
 
 
 class _Build:
@@ -118,9 +117,9 @@ class _Build:
         device = options.device
         self._dimensions = model.encoder("document", device, 1, batch_tokens(device)).dimensions
 
-    def run(self, work: WorkFolder, sources: list[Source], root: IndexRoot, version: str) -> dict[str, Any]:
+    def run(self, work: WorkFolder, sources: list[Source], target: VersionWriter) -> BuildReport:
         """Does every step that is not done, and makes the version of what they left; returns the report."""
-        keep_rejects = root.path / f"rejects-{version}.jsonl"
+        keep_rejects = target.root.path / f"rejects-{target.version}.jsonl"
         steps = Steps(self._options, self._model, work, self._stages, keep_rejects)
         corpus = steps.read(sources, self._cutter)
         kind = self._kind(corpus.vectors)
@@ -131,28 +130,29 @@ class _Build:
         lexical = steps.lexical(corpus, terms.table)
         index = steps.index(vectors, kind)
         recall = steps.recall(index, vectors, corpus, terms.table)
-        report = build_report(
-            version,
-            self._options,
-            self._model,
-            corpus.stats,
-            corpus.rejects,
-            terms.table,
-            encoded,
-            self._stages,
-        )
         size_bytes = (index.folder / DENSE_FILE).stat().st_size
-        report["index"] = describe_index(kind, self._options, corpus.vectors, self._dimensions, size_bytes)
-        report["recall"] = recall
-        report["columns"] = columns.values["columns"]
-        report["lexical"] = lexical.values["lexical"] if lexical else None
-        if corpus.passages:
-            report["passages"] = describe_passages(corpus.passages, self._stages.seconds)
+        report = BuildReport(
+            version=target.version,
+            options=self._options,
+            model=self._model,
+            corpus=corpus.stats,
+            rejects=corpus.rejects,
+            terms=terms.table,
+            encoded=encoded,
+            index=describe_index(kind, self._options, corpus.vectors, self._dimensions, size_bytes),
+            recall=recall,
+            columns=columns.values["columns"],
+            lexical=lexical.values["lexical"] if lexical else None,
+            passages=describe_passages(corpus.passages, self._stages.seconds) if corpus.passages else None,
+            peaks=dict(self._stages.peaks),
+            seconds=stage_seconds(self._stages.seconds),
+            build_seconds=sum(self._stages.seconds.values()),
+        )
         parts = [part for part in (terms.step, corpus.cut, columns, lexical, index) if part]
-        with write_artifact(root.folder(version), "index") as writer:
+        with target.write() as writer:
             self._assemble(writer, corpus, parts)
-            report["explain"] = describe_explain(writer.folder)
-            write_json(writer.folder / REPORT_FILE, report)
+            report = replace(report, explain=describe_explain(writer.folder))
+            write_json(writer.folder / REPORT_FILE, report.values())
             self._describe(writer, corpus, terms.table, kind)
         return report
 
@@ -201,49 +201,26 @@ class _Build:
             writer.counts["passages"] = len(corpus.passages)
 
 
-def _check(root: IndexRoot, version: str) -> Path | None:
-    """Opens the finished version as a service would; one that cannot be opened is removed."""
-    folder = root.folder(version)
-    try:
-        Index.open(folder)
-    except BaseException as error:
-        shutil.rmtree(folder)
-        if not isinstance(error, GlowError):
-            raise
-        raise BuildError(f"the new version cannot be opened and was removed: {error}") from error
-    rejects = folder / REJECTS_FILE
-    return rejects if rejects.is_file() else None
-
-
-class _Told:
-    """What the message of a failure needs to know."""
-
-    work: WorkFolder | None = None
-
-
 @contextmanager
-def _told(options: BuildOptions, stages: Stages) -> Iterator[_Told]:
-    """Makes errors of the disk errors of the build, and says where the same command can go on."""
-    told = _Told()
+def _resumable(options: BuildOptions, stages: Stages, folders: list[WorkFolder]) -> Iterator[None]:
+    """Says of a failure that the same command can go on, where a work folder is kept.
 
-    def more() -> str:
-        return f"; {RESUME_HINT}" if told.work and told.work.is_kept else ""
+    Args:
+        options, stages: of the build.
+        folders: gets the work folder once it is open.
+    """
+
+    def hint() -> str:
+        return RESUME_HINT if any(folder.is_kept for folder in folders) else ""
 
     try:
-        yield told
+        with disk_errors(options.output):
+            yield
     except KeyboardInterrupt:
-        if told.work and told.work.is_kept:
-            stages.note(RESUME_HINT)
+        if hint():
+            stages.note(hint())
         raise
-    except OSError as error:
-        raise BuildError(_disk_message(options.output, error.strerror or str(error)) + more()) from error
-    except sqlite3.Error as error:
-        raise BuildError(_disk_message(options.output, str(error)) + more()) from error
     except BuildError as error:
-        if told.work and told.work.is_kept:
-            raise BuildError(f"{error}{more()}") from error.__cause__
+        if hint():
+            raise BuildError(f"{error}; {hint()}") from error.__cause__
         raise
-
-
-def _disk_message(output: Path, reason: str) -> str:
-    return f"cannot write the index below {output}: {reason}; the live index is unchanged"

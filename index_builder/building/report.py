@@ -1,6 +1,8 @@
 """The build report: what came in, what came out, how long it took; in the version and for `--json`."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,9 @@ from glow.text import TermTable
 from glow_index_builder.building.corpus import CorpusStats
 from glow_index_builder.encoding import Encoded
 from glow_index_builder.options import BuildOptions
-from glow_index_builder.progress import Stages
 
 __all__ = [
-    "build_report",
+    "BuildReport",
     "describe_columns",
     "describe_explain",
     "describe_index",
@@ -33,42 +34,100 @@ __all__ = [
 ]
 
 
-def build_report(
-    version: str,
-    options: BuildOptions,
-    model: Model,
-    corpus: CorpusStats,
-    rejects: dict[str, int],
-    terms: TermTable,
-    encoded: Encoded,
-    stages: Stages,
-) -> dict[str, Any]:
-    """The report as JSON values, but for the parts of the version; docs/indexing.md describes every key."""
-    seconds, rejected = stages.seconds, sum(rejects.values())
-    peaks = {**stages.peaks, "worker": encoded.peak_memory_bytes}
-    return {
-        "status": "built",
-        "version": version,
-        "tool": f"glow {__version__}",
-        "model": {"name": model.manifest.name, "hash": model.hash},
-        "options": options.parameters(),
-        "counts": {
-            "documents": corpus.documents,
+Section = Mapping[str, Any]
+"""What a step says of itself, as JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did, step by step; `values` is `report.json`, and docs/indexing.md describes every key.
+
+    Attributes:
+        version, options, model: what was built, how, and by what.
+        corpus: what was read.
+        rejects: what is wrong -> lines.
+        terms: the term table of the index.
+        encoded: how shards were encoded.
+        index, recall, columns, lexical, passages: of the parts of the version, as their steps say; None without the part.
+        peaks: stage -> most memory in bytes.
+        seconds: stage -> seconds, and `total`.
+        build_seconds: of the stages that make the version, those that check and publish it left out.
+        explain: what explanations take; None without.
+        gate: the gate's verdict; None without one.
+        published: whether the version was to become the live one; None before that is decided.
+    """
+
+    version: str
+    options: BuildOptions
+    model: Model
+    corpus: CorpusStats
+    rejects: Mapping[str, int]
+    terms: TermTable
+    encoded: Encoded
+    index: Section
+    recall: Section
+    columns: Section
+    lexical: Section | None
+    passages: Section | None
+    peaks: Mapping[str, int]
+    seconds: Mapping[str, float]
+    build_seconds: float
+    explain: Section | None = None
+    gate: Section | None = None
+    published: bool | None = None
+
+    def values(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        optional = {"passages": self.passages, "gate": self.gate, "published": self.published}
+        return {
+            "status": "built",
+            "version": self.version,
+            "tool": f"glow {__version__}",
+            "model": {"name": self.model.manifest.name, "hash": self.model.hash},
+            "options": self.options.parameters(),
+            "counts": self._counts(),
+            "rejects": dict(self.rejects),
+            "truncated": dict(self.encoded.truncated),
+            "terms": self._terms(),
+            "shards": self._shards(),
+            "seconds": dict(self.seconds),
+            "documents_per_second": {
+                "encode": _rate(self.encoded.documents, self.seconds["encode"]),
+                "total": _rate(self.corpus.documents, self.build_seconds),
+            },
+            "peak_memory_bytes": max(self._peaks().values()),
+            "stage_peak_memory_bytes": self._peaks(),
+            "index": self.index,
+            "recall": self.recall,
+            "columns": self.columns,
+            "lexical": self.lexical,
+            "explain": self.explain,
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+    def _counts(self) -> dict[str, int]:
+        rejected = sum(self.rejects.values())
+        return {
+            "documents": self.corpus.documents,
             "rejects": rejected,
-            "lines": corpus.documents + rejected,
-            "read_bytes": corpus.read_bytes,
-        },
-        "rejects": rejects,
-        "truncated": dict(encoded.truncated),
-        "terms": {
-            "source": options.term_stats,
+            "lines": self.corpus.documents + rejected,
+            "read_bytes": self.corpus.read_bytes,
+        }
+
+    def _terms(self) -> dict[str, Any]:
+        terms = self.terms
+        return {
+            "source": self.options.term_stats,
             "hash": terms.hash,
             "documents": terms.documents,
             "words": len(terms),
             "dropped_words": terms.dropped_words,
             "average_lengths": terms.lengths,
-        },
-        "shards": {
+        }
+
+    def _shards(self) -> dict[str, Any]:
+        encoded, options = self.encoded, self.options
+        return {
             "documents": options.shard_documents,
             "count": len(encoded.shards),
             "resumed": encoded.resumed,
@@ -76,15 +135,10 @@ def build_report(
             "runner": options.runner,
             "workers": options.workers,
             "seconds": round(encoded.seconds, 3),
-        },
-        "seconds": stage_seconds(seconds),
-        "documents_per_second": {
-            "encode": _rate(encoded.documents, seconds["encode"]),
-            "total": _rate(corpus.documents, sum(seconds.values())),
-        },
-        "peak_memory_bytes": max(peaks.values()),
-        "stage_peak_memory_bytes": peaks,
-    }
+        }
+
+    def _peaks(self) -> dict[str, int]:
+        return {**self.peaks, "worker": self.encoded.peak_memory_bytes}
 
 
 def describe_index(

@@ -29,7 +29,7 @@ def build_command(options: BuildOptions) -> None:
     """Builds a version from documents, and publishes it."""
     result = build(options, Stages(sys.stderr))
     try:
-        write_report(options.json_file, result.report)
+        write_report(options.json_file, result.report.values())
     except InputError as error:
         raise BuildError(f"version {result.version} is built, but not its report: {error}") from error
     say(_summary(result, options.output))
@@ -54,7 +54,7 @@ def tune_command(options: TuneOptions) -> None:
 
 
 def _summary(result: BuildResult, output: Path) -> str:
-    report = result.report
+    report = result.report.values()
     counts, index, recall = report["counts"], report["index"], report["recall"]
     lines = [
         f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "

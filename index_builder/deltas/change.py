@@ -1,7 +1,5 @@
 """Documents added, replaced and deleted: a version of the same base with another delta, published in seconds."""
 
-import shutil
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glow.artifact import IndexRoot, folder_for
-from glow.errors import BuildError, MismatchError
+from glow.errors import MismatchError
 from glow.runtime import Encoder, Model
 from glow.search import Delta, SegmentSlice, write_delta
 from glow_index_builder.building import stage_seconds
@@ -21,7 +19,7 @@ from glow_index_builder.deltas.plan import Plan, plan_changes
 from glow_index_builder.deltas.segment import write_segment
 from glow_index_builder.input import LineReader, RejectLog, Source, open_sources
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import derive
+from glow_index_builder.versions import VersionWriter, derive, disk_errors
 
 __all__ = ["DeltaResult", "delete", "upsert"]
 
@@ -92,7 +90,7 @@ class _Change:
         encoder = self._encoder(first) if self.read is read_upserts else None
         version = self.root.new_version()
         rejects_file = options.output / f"rejects-{version}.jsonl"
-        try:
+        with disk_errors(options.output):
             with RejectLog(rejects_file) as rejects:
                 changes = self._read(sources, first, rejects, rejects_file)
             with self.root.locked(options.wait_s):
@@ -102,10 +100,6 @@ class _Change:
                         f"{live.folder.name} with another model or term table went live meanwhile; run the command again"
                     )
                 result = self._change(live, changes, encoder, version)
-        except OSError as error:
-            raise BuildError(_disk_message(options.output, error.strerror or str(error))) from error
-        except sqlite3.Error as error:
-            raise BuildError(_disk_message(options.output, str(error))) from error
         result.report["counts"] |= {"rejects": rejects.count, "repeated": changes.repeated}
         result.report["seconds"] = stage_seconds(self.stages.seconds)
         return DeltaResult(
@@ -171,15 +165,9 @@ class _Change:
                     OpenVersion.is_base_file,
                     version,
                 )
-        folder = self.root.folder(version)
         with self.stages.stage("publish"):
-            try:
-                Delta.open(folder, self.root.manifest(version).files)
-                self.root.publish(version)
-            except BaseException:
-                if self.root.current() != version:
-                    shutil.rmtree(folder, ignore_errors=True)
-                raise
+            target = VersionWriter(self.root, version)
+            target.publish(lambda folder: Delta.open(folder, self.root.manifest(version).files))
 
     def _segments(
         self, live: OpenVersion, plan: Plan, encoder: Encoder | None, work: Path
@@ -204,7 +192,3 @@ class _Change:
             gone = np.isin(live.passages.documents, plan.tombstones)
             counts["passages"] = header.base_vectors - int(np.count_nonzero(gone)) + header.vectors
         return counts
-
-
-def _disk_message(output: Path, reason: str) -> str:
-    return f"cannot write the delta below {output}: {reason}; the live index is unchanged"

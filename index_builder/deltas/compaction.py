@@ -1,14 +1,12 @@
 """Base and delta made into one version without a delta: the same documents, term table and vectors, nothing encoded again."""
 
-import shutil
-import sqlite3
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from glow import __version__
-from glow.artifact import QUERY_TOWER, ArtifactWriter, IndexRoot, folder_for, write_artifact
-from glow.errors import BuildError, ConfigError, GlowError, MismatchError
+from glow.artifact import QUERY_TOWER, ArtifactWriter, IndexRoot, folder_for
+from glow.errors import BuildError, ConfigError, MismatchError
 from glow.runtime import Encoder, Model
 from glow.search import (
     COLUMNS_FOLDER,
@@ -49,7 +47,7 @@ from glow_index_builder.deltas.options import CompactOptions
 from glow_index_builder.deltas.segment import encode_texts
 from glow_index_builder.input import REJECTS_FILE
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import link_files
+from glow_index_builder.versions import VersionWriter, describe_heir, disk_errors, link_files
 
 __all__ = ["compact"]
 
@@ -82,22 +80,17 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
     root = IndexRoot(options.output)
     root.current()
     set_threads(options.thread_count)
-    try:
-        with root.locked(options.wait_s):
-            live = OpenVersion.open(root)
-            if live.delta is None:
-                return {"status": "unchanged", "version": live.folder.name, "documents": live.base.count}
-            if not live.documents.count:
-                raise BuildError("no document is left to compact; build an index of others")
-            version = root.new_version()
-            report = _Compaction(options, live, stages).run(root, version)
-            with stages.stage("publish"):
-                _open(root, version)
-                root.publish(version)
-    except OSError as error:
-        raise BuildError(_disk_message(options.output, error.strerror or str(error))) from error
-    except sqlite3.Error as error:
-        raise BuildError(_disk_message(options.output, str(error))) from error
+    with disk_errors(options.output), root.locked(options.wait_s):
+        live = OpenVersion.open(root)
+        if live.delta is None:
+            return {"status": "unchanged", "version": live.folder.name, "documents": live.base.count}
+        if not live.documents.count:
+            raise BuildError("no document is left to compact; build an index of others")
+        target = VersionWriter(root)
+        report = _Compaction(options, live, stages).run(target)
+        with stages.stage("publish"):
+            target.open(Index.open)
+            root.publish(target.version)
     return {**report, "seconds": stage_seconds(stages.seconds)}
 
 
@@ -112,13 +105,13 @@ class _Compaction:
         self.segments: list[SegmentSlice] = [live.slice_of_base(), *([delta] if delta else [])]
         self.encoder = None if self.segments[0].vectors else self._document_encoder()
 
-    def run(self, root: IndexRoot, version: str) -> dict[str, Any]:
+    def run(self, target: VersionWriter) -> dict[str, Any]:
         """Writes the version; returns the report."""
-        work = folder_for(root.path / f"{version}-work")
-        with work as folder, write_artifact(root.folder(version), "index") as writer:
+        work = folder_for(target.root.path / f"{target.version}-work")
+        with work as folder, target.write() as writer:
             self._link(writer)
             report = self._write(writer, folder)
-            report["version"] = version
+            report["version"] = target.version
             write_json(writer.folder / REPORT_FILE, report)
         return report
 
@@ -212,30 +205,11 @@ class _Compaction:
         self, writer: ArtifactWriter, documents: int, passages: PassageMap | None, kind: IndexKind
     ) -> None:
         manifest = self.live.manifest
-        writer.hashes = manifest.hashes
-        parents = {name: parent for name, parent in manifest.parents.items() if name != "base"}
-        writer.parents = {**parents, "version": {"name": manifest.name, "hash": manifest.hash}}
-        # A gate judged the version before, not this one.
-        inherited = {name: value for name, value in manifest.parameters.items() if name != "gate"}
-        writer.parameters = {**inherited, "kind": kind}
-        writer.counts = {
+        counts = {
             "documents": documents,
             "rejects": 0,
             "dimensions": manifest.counts["dimensions"],
             **({"passages": len(passages)} if passages else {}),
         }
-
-
-def _open(root: IndexRoot, version: str) -> None:
-    """Opens the finished version as a service would; one that cannot be opened is removed."""
-    try:
-        Index.open(root.folder(version))
-    except BaseException as error:
-        shutil.rmtree(root.folder(version))
-        if not isinstance(error, GlowError):
-            raise
-        raise BuildError(f"the new version cannot be opened and was removed: {error}") from error
-
-
-def _disk_message(output: Path, reason: str) -> str:
-    return f"cannot write below {output}: {reason}; the live index is unchanged"
+        parents = {name: parent for name, parent in manifest.parents.items() if name != "base"}
+        describe_heir(writer, manifest, parents, {"kind": kind}, counts)

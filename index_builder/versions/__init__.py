@@ -7,7 +7,7 @@ from glow_index_builder.versions.gc import Collected, collect
 from glow_index_builder.versions.listing import list_versions, newest, table
 from glow_index_builder.versions.snapshot import export_version, import_version
 from glow_index_builder.versions.tune import TuneOptions, tune_index
-from glow_index_builder.versions.writer import derive, link_files
+from glow_index_builder.versions.writer import VersionWriter, derive, describe_heir, disk_errors, link_files
 
 __all__ = [
     "MOST_QUERIES",
@@ -16,9 +16,12 @@ __all__ = [
     "GateLimits",
     "GateOptions",
     "TuneOptions",
+    "VersionWriter",
     "collect",
     "derive",
+    "describe_heir",
     "diff_versions",
+    "disk_errors",
     "export_version",
     "import_version",
     "judge",
