@@ -106,17 +106,17 @@ def towers(vocabulary: int) -> dict[str, TwoTowers]:
     for tower in (plain.query, plain.document):
         for layer in tower.layers:
             layer.attention = PlainAttention.of(layer.attention)  # type: ignore[arg-type]  # not typed by its library
-    found = {PLAIN: plain}
+    towers_by_name = {PLAIN: plain}
     for name, changes in FORMS.items():
-        found[name] = TwoTowers(TowerConfig.model_validate(shape.model_dump() | changes), SCHEMA)
-        found[name].load_state_dict(first.state_dict(), strict=False)
-        for parameter_name, parameter in found[name].named_parameters():
+        towers_by_name[name] = TwoTowers(TowerConfig.model_validate(shape.model_dump() | changes), SCHEMA)
+        towers_by_name[name].load_state_dict(first.state_dict(), strict=False)
+        for parameter_name, parameter in towers_by_name[name].named_parameters():
             if parameter_name.endswith(".gain"):
                 nn.init.normal_(parameter, 0.5, 0.1)
-    for pair in found.values():
+    for pair in towers_by_name.values():
         pair.words.weight.requires_grad_(False)
-    check_equal(found, vocabulary)
-    return found
+    check_equal(towers_by_name, vocabulary)
+    return towers_by_name
 
 
 def check_equal(forms: Mapping[str, TwoTowers], vocabulary: int) -> None:

@@ -139,8 +139,8 @@ def read_qrels(path: Path) -> Iterator[Qrel]:
             elif is_row:
                 yield Qrel(row[0], row[1], int(row[2]))
             else:
-                found = f"{row!r:.200}"
-                raise RecordError(f"expected query-id, corpus-id and a whole-number score, found {found}")
+                shown = f"{row!r:.200}"
+                raise RecordError(f"expected query-id, corpus-id and a whole-number score, found {shown}")
         except UnicodeDecodeError as error:
             raise RecordError(f"{path.name} line {number}: not UTF-8") from error
         except RecordError as error:

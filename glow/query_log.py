@@ -90,8 +90,10 @@ def read_query_log(path: Path) -> Iterator[LoggedQuery]:
 
 def _parse(line: bytes, place: str) -> LoggedQuery:
     try:
-        found = parse_object(line)
-        query = LoggedQuery(**{**found, "degraded": tuple(found["degraded"]), "hits": tuple(found["hits"])})
+        values = parse_object(line)
+        query = LoggedQuery(
+            **{**values, "degraded": tuple(values["degraded"]), "hits": tuple(values["hits"])}
+        )
         if not isinstance(query.query, str):
             raise TypeError(f"expected text as 'query', found {query.query!r:.40}")
     except (RecordError, KeyError, TypeError) as error:

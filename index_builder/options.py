@@ -100,10 +100,10 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
             ConfigError: if a wanted key is no field of the model, which every document would then lack.
         """
         known = ("_id", *field_names)
-        for found, wanted in self.rename.items():
+        for source_key, wanted in self.rename.items():
             if wanted not in known:
                 raise ConfigError(
-                    f"--map {found}={wanted}: the model reads {', '.join(known)}, not {wanted!r}"
+                    f"--map {source_key}={wanted}: the model reads {', '.join(known)}, not {wanted!r}"
                 )
 
     def parameters(self) -> dict[str, Any]:
@@ -120,10 +120,10 @@ def parse_rename(pairs: Sequence[str]) -> dict[str, str]:
     """
     rename: dict[str, str] = {}
     for pair in pairs:
-        found, sign, wanted = pair.partition("=")
-        if not (found and sign and wanted):
+        source_key, sign, wanted = pair.partition("=")
+        if not (source_key and sign and wanted):
             raise ConfigError(f"--map takes FOUND=WANTED, for example headline=title; found {pair!r}")
-        if found in rename or wanted in rename.values():
-            raise ConfigError(f"--map {pair}: {found!r} or {wanted!r} is mapped twice")
-        rename[found] = wanted
+        if source_key in rename or wanted in rename.values():
+            raise ConfigError(f"--map {pair}: {source_key!r} or {wanted!r} is mapped twice")
+        rename[source_key] = wanted
     return rename

@@ -73,9 +73,9 @@ def _source(checkpoint: Path | None, from_model: Path | None) -> Source:
     if (checkpoint is None) == (from_model is None):
         raise ConfigError("give either --checkpoint or --from-model")
     if checkpoint:
-        found = load_checkpoint(checkpoint)
-        parent = {"checkpoint": checkpoint.name, "sha256": found.manifest.hash}
-        return Source(found.towers, found.preprocessor, found.report, parent)
+        trained = load_checkpoint(checkpoint)
+        parent = {"checkpoint": checkpoint.name, "sha256": trained.manifest.hash}
+        return Source(trained.towers, trained.preprocessor, trained.report, parent)
     model = Model.open(from_model or Path())
     report = json.loads((model.folder / "report.json").read_bytes())
     parent = {"model": model.manifest.name, "hash": model.hash}

@@ -93,12 +93,12 @@ def add_attention(model: ModelProto) -> ModelProto:
     """
     graph = model.graph
     readers = {name: node for node in graph.node for name in node.input}
-    found = [node for node in graph.node if node.op_type == "Softmax" and node.output[0] in readers]
-    if not found:
+    softmaxes = [node for node in graph.node if node.op_type == "Softmax" and node.output[0] in readers]
+    if not softmaxes:
         raise ExportError("the graph holds no softmax that is read; export the model again with this version")
     constants = {f"{ATTENTION}.first": np.array(0, np.int64), f"{ATTENTION}.heads": np.array([1], np.int64)}
     graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
-    graph.node.extend(_steps(found[-1].output[0]))
+    graph.node.extend(_steps(softmaxes[-1].output[0]))
     shape = [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim]
     graph.output.append(helper.make_tensor_value_info(ATTENTION, TensorProto.FLOAT, shape))
     return model
@@ -120,9 +120,9 @@ def _steps(probabilities: str) -> list[NodeProto]:
 
 def _check(plain: Path, explained: Path, sequences: Sequence[WeightedTokens], pad_id: int) -> None:
     expected = Encoder(plain, pad_id).run(sequences)
-    found, attention = AttentionEncoder(explained, pad_id).run(sequences)
-    if not np.array_equal(found, expected):
-        difference = float(np.abs(found - expected).max())
+    vectors, attention = AttentionEncoder(explained, pad_id).run(sequences)
+    if not np.array_equal(vectors, expected):
+        difference = float(np.abs(vectors - expected).max())
         raise ExportError(
             f"{explained.name} gives other vectors than {plain.name}, by up to {difference:.1e}"
         )

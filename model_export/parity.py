@@ -84,12 +84,12 @@ def check_parity(
 
 def _check_finite(name: str, vectors: Mapping[str, NDArray[np.float32]]) -> None:
     """NaN would pass every threshold, since it is neither above nor below one."""
-    counts = {side: int((~np.isfinite(found)).any(1).sum()) for side, found in vectors.items()}
+    counts = {side: int((~np.isfinite(rows)).any(1).sum()) for side, rows in vectors.items()}
     if any(counts.values()):
-        found = ", ".join(f"{count} from {side}" for side, count in counts.items() if count)
+        rows = ", ".join(f"{count} from {side}" for side, count in counts.items() if count)
         texts = len(next(iter(vectors.values())))
         raise ExportError(
-            f"{name}: vectors of {texts} texts that hold NaN or infinity: {found}; expected finite numbers. If torch's "
+            f"{name}: vectors of {texts} texts that hold NaN or infinity: {rows}; expected finite numbers. If torch's "
             "do, the trained tower is broken; if only the shipped ones do, choose another precision"
         )
 

@@ -116,8 +116,8 @@ def _make_external(tensor: TensorProto, array: NDArray[np.generic], file: str, o
 
 
 def _tensor(model: ModelProto, name: str) -> TensorProto:
-    found = [tensor for tensor in model.graph.initializer if tensor.name == name]
-    if len(found) != 1:
-        raise ExportError(f"expected one initialiser {name!r} in the graph, found {len(found)}")
-    tensor: TensorProto = found[0]
+    tensors = [tensor for tensor in model.graph.initializer if tensor.name == name]
+    if len(tensors) != 1:
+        raise ExportError(f"expected one initialiser {name!r} in the graph, found {len(tensors)}")
+    tensor: TensorProto = tensors[0]
     return tensor

@@ -57,8 +57,8 @@ class DataFolder:
             return
         shutil.rmtree(self._part)
         if kind is None:
-            found = f"{self.counts['documents']} documents and {self.counts['queries']} queries"
-            raise InputError(f"the source holds {found}; expected some of both: is it the right folder?")
+            counts = f"{self.counts['documents']} documents and {self.counts['queries']} queries"
+            raise InputError(f"the source holds {counts}; expected some of both: is it the right folder?")
 
     def add_document(
         self,

@@ -207,23 +207,23 @@ def _unwrapped(text: str) -> str:
 
 def _read_liveqa(path: Path) -> dict[str, str]:
     """Number of a question, without its TQ -> summary."""
-    found = sorted(path.rglob("*Test-Questions-w-summaries.xml")) if path.is_dir() else [path]
-    if not found or not found[0].is_file():
+    files = sorted(path.rglob("*Test-Questions-w-summaries.xml")) if path.is_dir() else [path]
+    if not files or not files[0].is_file():
         raise InputError(
             f"{path} has no TREC-2017-LiveQA-Medical-Test-Questions-w-summaries.xml; "
             "expected that file or a checkout of abachaa/LiveQA_MedicalTask_TREC2017"
         )
     try:
-        root = ElementTree.parse(found[0]).getroot()  # noqa: S314 - entities are bounded by expat 2.4.1
+        root = ElementTree.parse(files[0]).getroot()  # noqa: S314 - entities are bounded by expat 2.4.1
     except ElementTree.ParseError as error:
-        raise InputError(f"{found[0]} is not XML: {error}") from error
+        raise InputError(f"{files[0]} is not XML: {error}") from error
     questions = {
         question.get("qid", "").removeprefix("TQ"): _text(question.find("NLM-Summary"))
         for question in root.iter("NLM-QUESTION")
     }
     if not any(questions.values()):
         raise InputError(
-            f"{found[0]} has no <NLM-QUESTION> with an <NLM-Summary>; expected the file with summaries"
+            f"{files[0]} has no <NLM-QUESTION> with an <NLM-Summary>; expected the file with summaries"
         )
     return questions
 

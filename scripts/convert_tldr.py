@@ -108,8 +108,8 @@ def parse_page(identifier: str, text: str) -> Page:
                 f"expected `# `, `> `, `- ` or an example's command in backticks, found {line:.60}"
             )
     if len(titles) != 1 or not intents or len(intents) != len(commands):
-        found = f"{len(titles)} titles, {len(intents)} intents and {len(commands)} commands"
-        raise RecordError(f"expected one title and as many commands as intents, found {found}")
+        counts = f"{len(titles)} titles, {len(intents)} intents and {len(commands)} commands"
+        raise RecordError(f"expected one title and as many commands as intents, found {counts}")
     url, see_also, description = _described(quoted)
     return Page(identifier, titles[0], url, see_also, description, tuple(intents), tuple(commands))
 

@@ -235,9 +235,9 @@ class Settings(StrictModel):
         Raises:
             ConfigError: if one or more are not valid; every fault is named.
         """
-        found = {row.name: environ[row.env] for row in settings_table() if environ.get(row.env)}
+        values = {row.name: environ[row.env] for row in settings_table() if environ.get(row.env)}
         try:
-            return cls.model_validate(found)
+            return cls.model_validate(values)
         except ValidationError as error:
             raise ConfigError(describe_faults(error, settings_table())) from error
 

@@ -74,16 +74,16 @@ def run_wrk(url: str, requests: Path, clients: int, seconds: float, cores: str, 
     line = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
     if done.returncode or not line.startswith("{"):
         raise RuntimeError(f"wrk failed: {done.stderr or done.stdout}")
-    found = json.loads(line)
+    values = json.loads(line)
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return Closed(
-        requests=found["requests"] - found["refused"],
-        errors=found["refused"] + found["broken"],
-        seconds=found["duration_us"] / 1e6,
-        p50_ms=found["p50_us"] / 1e3,
-        p99_ms=found["p99_us"] / 1e3,
-        max_ms=found["max_us"] / 1e3,
-        repeats=found["repeats"],
+        requests=values["requests"] - values["refused"],
+        errors=values["refused"] + values["broken"],
+        seconds=values["duration_us"] / 1e6,
+        p50_ms=values["p50_us"] / 1e3,
+        p99_ms=values["p99_us"] / 1e3,
+        max_ms=values["max_us"] / 1e3,
+        repeats=values["repeats"],
         generator_cpu_s=cpu,
     )
 

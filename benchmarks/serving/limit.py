@@ -79,15 +79,15 @@ def _serve(
     with running(our_service(root, *settings), folder, cores) as server:
         run_wrk(server.url, requests, CLIENTS, warm_up, cores)
         before = server.cpu_s()
-        found = run_wrk(server.url, requests, CLIENTS, seconds, cores)
-        server_ms = 1e3 * (server.cpu_s() - before) / max(found.requests, 1)
+        closed = run_wrk(server.url, requests, CLIENTS, seconds, cores)
+        server_ms = 1e3 * (server.cpu_s() - before) / max(closed.requests, 1)
     return {
-        "per_second": round(found.per_second, 1),
-        "p50_ms": found.p50_ms,
-        "p99_ms": found.p99_ms,
-        "errors": found.errors,
+        "per_second": round(closed.per_second, 1),
+        "p50_ms": closed.p50_ms,
+        "p99_ms": closed.p99_ms,
+        "errors": closed.errors,
         "server_cpu_ms": round(server_ms, 3),
-        "wrk_cpu_ms": round(1e3 * found.generator_cpu_s / max(found.requests, 1), 3),
+        "wrk_cpu_ms": round(1e3 * closed.generator_cpu_s / max(closed.requests, 1), 3),
     }
 
 

@@ -93,17 +93,21 @@ def find_capacity(bench: Bench, closed: float, seconds: float) -> float:
 
 
 def _is_served(bench: Bench, rate: float, seconds: float, seed: int) -> bool:
-    found = bench.generator.at_rate(bench.server.port, bench.requests, rate, seconds, seed)
-    p99 = percentiles(found.latency_ms)["p99"]
-    sys.stderr.write(f"{rate:.0f} requests/s: {dict(found.counts())}, p99 {p99} ms\n")
-    return set(found.counts()) == {"200"} and p99 is not None and p99 <= bench.deadline_ms
+    answers = bench.generator.at_rate(bench.server.port, bench.requests, rate, seconds, seed)
+    p99 = percentiles(answers.latency_ms)["p99"]
+    sys.stderr.write(f"{rate:.0f} requests/s: {dict(answers.counts())}, p99 {p99} ms\n")
+    return set(answers.counts()) == {"200"} and p99 is not None and p99 <= bench.deadline_ms
 
 
 def apply(bench: Bench, capacity: float, load: float, seconds: float) -> Level:
     """One load for a while, with the probe beside it."""
     with HealthProbe(bench.server.port) as probe:
-        found = bench.generator.at_rate(bench.server.port, bench.requests, load * capacity, seconds, seed=3)
-    level = {"load": load, "rate": round(load * capacity, 1), **_describe(found, bench.deadline_ms, seconds)}
+        answers = bench.generator.at_rate(bench.server.port, bench.requests, load * capacity, seconds, seed=3)
+    level = {
+        "load": load,
+        "rate": round(load * capacity, 1),
+        **_describe(answers, bench.deadline_ms, seconds),
+    }
     level["health_ms"] = percentiles(probe.latency_ms)
     level["health_failed"] = probe.failed
     sys.stderr.write(f"{level}\n")

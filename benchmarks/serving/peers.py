@@ -104,9 +104,9 @@ def measure(site: Site, entrant: Contender, plan: Plan) -> list[dict[str, Any]]:
             pace = run_wrk(server.url, warm, clients, plan.warm_up, plan.load_cores).per_second
             seconds = min(plan.seconds, 0.8 * (len(texts) - edge) / max(pace, 1.0))
             before = server.cpu_s()
-            found = run_wrk(server.url, cold, clients, seconds, plan.load_cores)
-            cpu_ms = 1e3 * (server.cpu_s() - before) / max(found.requests, 1)
-            rows.append(_row(site, entrant, clients, found, quality, cpu_ms))
+            closed = run_wrk(server.url, cold, clients, seconds, plan.load_cores)
+            cpu_ms = 1e3 * (server.cpu_s() - before) / max(closed.requests, 1)
+            rows.append(_row(site, entrant, clients, closed, quality, cpu_ms))
             sys.stderr.write(f"{json.dumps(rows[-1])}\n")
     return rows
 

@@ -132,14 +132,14 @@ def phase(bench: Bench, server: Running, step: Step, truth: list[Any]) -> dict[s
     before = _cache_events(server)
     timer = threading.Timer(bench.seconds / 3, step.event)
     timer.start()
-    found = bench.generator.at_rate(server.port, bench.requests, bench.rate, bench.seconds)
+    answers = bench.generator.at_rate(server.port, bench.requests, bench.rate, bench.seconds)
     timer.join()
     if step.again:
         step.event()
     wrong = sum(not _same(now, then) for now, then in zip(_answers(server, bench), truth, strict=True))
     events = {key: value - before.get(key, 0.0) for key, value in _cache_events(server).items()}
     changed = {key: round(value) for key, value in sorted(events.items()) if value}
-    row = {"phase": step.name, **_describe(found), "wrong": wrong, "redis": changed}
+    row = {"phase": step.name, **_describe(answers), "wrong": wrong, "redis": changed}
     sys.stderr.write(f"{row}\n")
     return row
 
@@ -155,12 +155,12 @@ def _same(now: Any, then: Any) -> bool:
 
 def _answers(server: Running, bench: Bench) -> list[Any]:
     """Ids and scores of the hot queries, or the status where there is no answer."""
-    found: list[Any] = []
+    answers: list[Any] = []
     for text in bench.texts:
         status, body = call(server.port, search_request(text))
         hits = json.loads(body)["hits"] if status == 200 else []
-        found.append([(hit["id"], hit["score"]) for hit in hits] if status == 200 else status)
-    return found
+        answers.append([(hit["id"], hit["score"]) for hit in hits] if status == 200 else status)
+    return answers
 
 
 def _describe(found: Answers) -> dict[str, Any]:

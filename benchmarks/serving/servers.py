@@ -56,15 +56,15 @@ class Running:
 
     def pids(self) -> list[int]:
         """The process and everything that it started."""
-        found, waiting = [], [self.pid]
+        pids, waiting = [], [self.pid]
         while waiting:
             pid = waiting.pop()
-            found.append(pid)
+            pids.append(pid)
             try:
                 waiting += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
             except OSError:
                 continue
-        return found
+        return pids
 
     def cpu_s(self) -> float:
         """CPU seconds of all its processes so far, user and system."""

@@ -53,8 +53,8 @@ class FileKey(NamedTuple):
         Raises:
             OSError: if it is not there.
         """
-        found = path.stat()
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        status = path.stat()
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 KnownFiles = Mapping[FileKey, str]
@@ -129,9 +129,9 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         ) from error
     try:
         body = json.loads(raw)
-        found = body.get("format")
-        if found != FORMAT_VERSION:
-            raise FormatError(_format_message(kind, folder, found))
+        version = body.get("format")
+        if version != FORMAT_VERSION:
+            raise FormatError(_format_message(kind, folder, version))
         body.pop("checksum", None)
         manifest = Manifest.model_validate(body)
     except ValidationError as error:
@@ -156,13 +156,13 @@ def known_files(folder: Path, manifest: Manifest) -> dict[FileKey, str]:
         folder: the artifact's.
         manifest: its manifest; files that are not there are left out.
     """
-    found = {}
+    known = {}
     for name, record in manifest.files.items():
         try:
-            found[FileKey.of(folder / name)] = record.sha256
+            known[FileKey.of(folder / name)] = record.sha256
         except OSError:
             continue
-    return found
+    return known
 
 
 def verify(folder: Path, kind: Kind, known: KnownFiles | None = None) -> Manifest:
@@ -216,12 +216,12 @@ def file_records(folder: Path, known: Mapping[str, FileRecord] | None = None) ->
         folder: of the artifact in the making.
         known: path -> record of files that are links to another artifact's; they are not read.
     """
-    found = {}
+    records = {}
     for path in _files(folder):
         name = path.relative_to(folder).as_posix()
         record = known.get(name) if known else None
-        found[name] = record or FileRecord(size_bytes=path.stat().st_size, sha256=file_sha256(path))
-    return found
+        records[name] = record or FileRecord(size_bytes=path.stat().st_size, sha256=file_sha256(path))
+    return records
 
 
 def file_sha256(path: Path) -> str:

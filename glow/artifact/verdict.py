@@ -15,8 +15,8 @@ def failed_checks(manifest: Manifest) -> list[str] | None:
     if not isinstance(record, dict) or record.get("status") != "failed":
         return None
     checks = record.get("checks")
-    found = [check for check in checks if isinstance(check, dict)] if isinstance(checks, list) else []
-    return [str(check.get("name")) for check in found if not check.get("passed")]
+    rows = [check for check in checks if isinstance(check, dict)] if isinstance(checks, list) else []
+    return [str(check.get("name")) for check in rows if not check.get("passed")]
 
 
 def require_passed(manifest: Manifest) -> None:

@@ -101,10 +101,10 @@ class Node:
 
 
 def _number(value: object, default: float | None, place: str) -> float:
-    found = default if value is None else value
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise _fault(place, "a number", found)
-    return found
+    number = default if value is None else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise _fault(place, "a number", number)
+    return number
 
 
 def _fault(place: str, expected: str, found: object) -> UnusableAnswerError:

@@ -34,9 +34,11 @@ def comparison_markdown(baseline: str, systems: Mapping[str, Mapping[str, Compar
     first = next(iter(systems.values()))
     rows = [[f"{baseline} (baseline)", *(f"{item.mean_a:.4f}" for item in first.values())]]
     details = []
-    for label, found in systems.items():
-        rows.append([label, *(f"{item.mean_b:.4f} {mark(item, test)}".strip() for item in found.values())])
-        details += [[label, name, *_figures(item)] for name, item in found.items()]
+    for label, comparison in systems.items():
+        rows.append(
+            [label, *(f"{item.mean_b:.4f} {mark(item, test)}".strip() for item in comparison.values())]
+        )
+        details += [[label, name, *_figures(item)] for name, item in comparison.items()]
     queries = max(item.queries for item in first.values())
     note = (
         f"{queries} queries. ▲ better, ▼ worse than {baseline}: {_TESTS[test]}, two-sided, paired, p ≤ .05 after "

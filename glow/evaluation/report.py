@@ -76,13 +76,16 @@ def report_table(reports: Sequence[Report]) -> Table:
     table.add_row("queries", *(str(len(evaluation.queries)) for _, evaluation in columns))
     means = [evaluation.means for _, evaluation in columns]
     for name in names:
-        table.add_row(name, *(f"{found[name]:.4f}" if name in found else "-" for found in means))
+        table.add_row(name, *(f"{values[name]:.4f}" if name in values else "-" for values in means))
     return table
 
 
 def comparison_json(systems: Mapping[str, Mapping[str, Comparison]]) -> str:
     """Measure name -> comparison for one system, system -> such an object for several; as indented JSON."""
-    bodies = {label: {name: asdict(item) for name, item in found.items()} for label, found in systems.items()}
+    bodies = {
+        label: {name: asdict(item) for name, item in comparisons.items()}
+        for label, comparisons in systems.items()
+    }
     return _dump(next(iter(bodies.values())) if len(bodies) == 1 else bodies)
 
 

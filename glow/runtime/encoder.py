@@ -93,5 +93,5 @@ class Encoder:
             "field_ids": batch.field_ids,
             "weights": batch.weights,
         }
-        found: list[NDArray[np.float32]] = self._session.run(list(outputs), inputs)
-        return found
+        arrays: list[NDArray[np.float32]] = self._session.run(list(outputs), inputs)
+        return arrays

@@ -156,14 +156,14 @@ class Explainer:
         """
         own = self._preprocessor
         sequences = [own.document(document) for document in documents]
-        found: dict[int, Explanation] = {}
+        explanations: dict[int, Explanation] = {}
         for rows in batches_by_length([len(sequence) for sequence in sequences], MAX_BATCH_TOKENS):
             check()
             vectors, attention = self._tower(DOCUMENT_TOWER).run([sequences[row] for row in rows])
             for row, vector, shares in zip(rows, vectors, attention, strict=True):
                 fields = field_words(documents[row], own.schema, own.pieces)
-                found[row] = self._explanation(sequences[row], fields, shares, vector)
-        return [found[row] for row in range(len(documents))]
+                explanations[row] = self._explanation(sequences[row], fields, shares, vector)
+        return [explanations[row] for row in range(len(documents))]
 
     def leave_one_out(self, text: str, vectors: NDArray[np.float32]) -> list[LeftOut]:
         """Leaves each different word out of the query, wherever it stands, and encodes and scores what is left.

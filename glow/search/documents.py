@@ -100,29 +100,29 @@ class DocumentStore:
             DocumentNotFoundError: if there is none.
         """
         query = "SELECT id, fields, metadata FROM documents WHERE id = ?"
-        found = self._connect().execute(query, (document_id,)).fetchone()
-        if found is None:
+        record = self._connect().execute(query, (document_id,)).fetchone()
+        if record is None:
             raise not_found(document_id)
-        return _document(found)
+        return _document(record)
 
     def find(self, document_id: str) -> int | None:
         """The row of an id; None where there is none."""
         query = "SELECT row FROM documents WHERE id = ?"
-        found = self._connect().execute(query, (document_id,)).fetchone()
-        return None if found is None else int(found[0])
+        record = self._connect().execute(query, (document_id,)).fetchone()
+        return None if record is None else int(record[0])
 
     def row_before(self, document_id: str) -> int | None:
         """The row of the last id before this one in code point order, whether or not this one is there."""
         query = "SELECT row FROM documents WHERE id < ? ORDER BY id DESC LIMIT 1"
-        found = self._connect().execute(query, (document_id,)).fetchone()
-        return None if found is None else int(found[0])
+        record = self._connect().execute(query, (document_id,)).fetchone()
+        return None if record is None else int(record[0])
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
         """The documents of rows, in the order asked for; every row must exist."""
         marks = ",".join("?" * len(rows))
         query = f"SELECT row, id, fields, metadata FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
-        found = {row: rest for row, *rest in self._connect().execute(query, [int(row) for row in rows])}
-        return [_document(found[int(row)]) for row in rows]
+        records = {row: rest for row, *rest in self._connect().execute(query, [int(row) for row in rows])}
+        return [_document(records[int(row)]) for row in rows]
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the documents of rows `start` to `stop` (not included; None: to the end) in order.
@@ -131,8 +131,8 @@ class DocumentStore:
         """
         stop = self.count if stop is None else stop
         query = "SELECT id, fields, metadata FROM documents WHERE row >= ? AND row < ? ORDER BY row"
-        for found in self._connect().execute(query, (start, stop)):
-            yield _document(found)
+        for record in self._connect().execute(query, (start, stop)):
+            yield _document(record)
 
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
         """Yields id, row, fields and metadata (as JSON, as they are stored) of every document, in code point order of ids."""
@@ -140,15 +140,15 @@ class DocumentStore:
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """Yields the metadata of every document by row, without the fields, which take longer to read."""
-        for (found,) in self._connect().execute("SELECT metadata FROM documents ORDER BY row"):
-            yield json.loads(found)
+        for (text,) in self._connect().execute("SELECT metadata FROM documents ORDER BY row"):
+            yield json.loads(text)
 
     def id_ranks(self) -> NDArray[np.uint32]:
         """For each row the rank of its id in code point order, uint32 [documents]."""
         ranks = np.empty(self.count, np.uint32)
         # SQLite compares UTF-8 bytes, which sort as code points do, and has an index of the ids.
-        found = self._connect().execute("SELECT row FROM documents ORDER BY id")
-        ranks[np.fromiter((row for (row,) in found), np.int64, self.count)] = np.arange(self.count)
+        records = self._connect().execute("SELECT row FROM documents ORDER BY id")
+        ranks[np.fromiter((row for (row,) in records), np.int64, self.count)] = np.arange(self.count)
         return ranks
 
     def _connect(self) -> sqlite3.Connection:

@@ -116,17 +116,17 @@ def open_parts(
     tower = old if old is not None and old.holds(files, f"{MODEL_FOLDER}/") else None
     preprocessor = model.preprocessor if model else _open_preprocessor(folder, manifest, tower)
     encoder = tower.encoder if tower else _open_encoder(folder, preprocessor, device, threads)
-    found = same(DENSE_FILE)
-    dense = found.dense if found else DenseIndex.load(folder / DENSE_FILE, device)
-    found = same(DOCUMENTS_FILE)
-    documents = found.documents if found else DocumentStore(folder / DOCUMENTS_FILE)
+    like_part = same(DENSE_FILE)
+    dense = like_part.dense if like_part else DenseIndex.load(folder / DENSE_FILE, device)
+    like_part = same(DOCUMENTS_FILE)
+    documents = like_part.documents if like_part else DocumentStore(folder / DOCUMENTS_FILE)
     _check_shapes(manifest, rows, encoder, dense, documents)
-    found = same(f"{COLUMNS_FOLDER}/")
-    columns = found.columns if found else _open_columns(folder, manifest, documents)
-    found = same(f"{IMPACTS_FOLDER}/")
-    impacts = found.impacts if found else _open_impacts(folder, manifest, documents)
-    found = same(f"{COLUMNS_FOLDER}/", f"{PASSAGES_FOLDER}/")
-    passages = found.passages if found else _open_passages(folder, manifest, rows, columns)
+    like_part = same(f"{COLUMNS_FOLDER}/")
+    columns = like_part.columns if like_part else _open_columns(folder, manifest, documents)
+    like_part = same(f"{IMPACTS_FOLDER}/")
+    impacts = like_part.impacts if like_part else _open_impacts(folder, manifest, documents)
+    like_part = same(f"{COLUMNS_FOLDER}/", f"{PASSAGES_FOLDER}/")
+    passages = like_part.passages if like_part else _open_passages(folder, manifest, rows, columns)
     # One that is not open yet is better opened from this folder, which outlives the older version's.
     is_open = model is not None and model.explainer is not None and model.explainer.is_open
     explainer = _explainer(folder, manifest, preprocessor, device, threads)
@@ -201,10 +201,10 @@ def _open_passages(
         raise MismatchError(f"index {manifest.name}: its manifest lacks {missing[0]}; rebuild the index")
     passages = PassageMap.open(folder / PASSAGES_FOLDER, columns.order if columns else None)
     expected = {"passages": rows.passages, "documents": rows.documents}
-    found = {"passages": len(passages), "documents": passages.header.documents}
-    if found != expected:
+    counts = {"passages": len(passages), "documents": passages.header.documents}
+    if counts != expected:
         raise MismatchError(
-            f"index {manifest.name}: {PASSAGES_FOLDER}/ holds {found}, its manifest {expected}; rebuild the index"
+            f"index {manifest.name}: {PASSAGES_FOLDER}/ holds {counts}, its manifest {expected}; rebuild the index"
         )
     return passages
 

@@ -101,10 +101,12 @@ def rank_dense(
         allowed: documents that may be found; None: all.
     """
     if index.passages is not None:
-        scores, rows, found = search_documents(index.dense, index.passages, vector[None], k, params, allowed)[
-            0
-        ]
-        return Ranked(scores, rows, {"dense": scores}, dict(zip(rows.tolist(), found.tolist(), strict=True)))
+        scores, rows, passages = search_documents(
+            index.dense, index.passages, vector[None], k, params, allowed
+        )[0]
+        return Ranked(
+            scores, rows, {"dense": scores}, dict(zip(rows.tolist(), passages.tolist(), strict=True))
+        )
     every_score, every_row = index.dense.search(vector[None], k, params, allowed=allowed, order=index.order)
     met = int(np.count_nonzero(every_row[0] >= 0))  # what is missing stands at the end
     scores, rows = every_score[0, :met], every_row[0, :met]

@@ -26,7 +26,7 @@ def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
     """
     try:
         # An empty array cannot be mapped.
-        found: Any = np.load(path, mmap_mode=None if length == 0 else "r", allow_pickle=False)
+        array: Any = np.load(path, mmap_mode=None if length == 0 else "r", allow_pickle=False)
     except (
         OSError,
         ValueError,
@@ -38,12 +38,12 @@ def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
     ) as error:
         raise FormatError(f"cannot read {_name(path)}: {error}; rebuild the index") from error
     wanted = f"{np.dtype(kind)} [{'n' if length is None else length}]"
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise FormatError(f"{_name(path)} holds no array, expected {wanted}; rebuild the index")
-    if found.dtype != np.dtype(kind) or found.ndim != 1 or length not in (None, len(found)):
-        shape = list(found.shape)
-        raise FormatError(f"{_name(path)} holds {found.dtype} {shape}, expected {wanted}; rebuild the index")
-    return found.view(np.ndarray)  # what numpy calls a memmap takes ten times as long to slice
+    if array.dtype != np.dtype(kind) or array.ndim != 1 or length not in (None, len(array)):
+        shape = list(array.shape)
+        raise FormatError(f"{_name(path)} holds {array.dtype} {shape}, expected {wanted}; rebuild the index")
+    return array.view(np.ndarray)  # what numpy calls a memmap takes ten times as long to slice
 
 
 def map_bytes(path: Path) -> NDArray[np.uint8]:
@@ -69,9 +69,9 @@ def new_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
     if length == 0:  # an empty file cannot be mapped
         np.save(path, np.empty(0, kind), allow_pickle=False)
         return np.empty(0, kind)
-    found: NDArray[Any] = np.lib.format.open_memmap(path, "w+", kind, (length,))
+    array: NDArray[Any] = np.lib.format.open_memmap(path, "w+", kind, (length,))
     allocate(path, 0, path.stat().st_size)
-    return found
+    return array
 
 
 def allocate(path: Path, start: int, size_bytes: int) -> None:

@@ -62,14 +62,14 @@ class SortedStrings:
         Raises:
             FormatError: if a file is missing, damaged, or does not fit the other; the message names it.
         """
-        found = map_bytes(text)
+        data = map_bytes(text)
         places = map_array(ends, np.int64, None if count is None else count + 1)
-        if not len(places) or places[0] or places[-1] != len(found) or (places[1:] <= places[:-1]).any():
+        if not len(places) or places[0] or places[-1] != len(data) or (places[1:] <= places[:-1]).any():
             raise FormatError(
-                f"{ends.parent.name}/{ends.name} does not cut the {len(found)} bytes of {text.name} into words; "
+                f"{ends.parent.name}/{ends.name} does not cut the {len(data)} bytes of {text.name} into words; "
                 "rebuild the index"
             )
-        return cls(found.data, places)
+        return cls(data.data, places)
 
     def key(self, place: int) -> bytes:
         """The UTF-8 of a string, 0 to n - 1."""

@@ -79,8 +79,8 @@ class Highlighter:
 
     def query_words(self, query: str) -> dict[str, float]:
         """The query's words that are marked, with their idf: no punctuation, and nothing far commoner than the rest."""
-        found = dict.fromkeys(self._preprocessor.pieces.whole_words(query))
-        idf = {word: self._preprocessor.weigher.idf(word) for word in found if not is_punctuation(word)}
+        words = dict.fromkeys(self._preprocessor.pieces.whole_words(query))
+        idf = {word: self._preprocessor.weigher.idf(word) for word in words if not is_punctuation(word)}
         least = LEAST_SHARE * max(idf.values(), default=0.0)
         return {word: value for word, value in idf.items() if value >= least}
 
@@ -105,12 +105,12 @@ class Highlighter:
             Field -> fragments in order; without those that the document lacks.
         """
         options, words = options or Highlighting(), self.query_words(query)
-        found = {}
+        fragments = {}
         for name in self._specs if fields is None else fields:
             values = [value for value in document.fields.get(name, ()) if value.strip()]
             if values:
-                found[name] = self.field(values, words, attended, options, self._specs.get(name))
-        return found
+                fragments[name] = self.field(values, words, attended, options, self._specs.get(name))
+        return fragments
 
     def field(
         self,
@@ -131,17 +131,17 @@ class Highlighter:
         """
         options = options or Highlighting()
         each = options.fragments if len(values) == 1 else 1
-        left, found, marked = SEARCHED_CHARACTERS, [], {*words, *attended}
+        left, fragments, marked = SEARCHED_CHARACTERS, [], {*words, *attended}
         for place, value in enumerate(values):
             spans = list(self._spans.of_field(value[:left], spec, marked))
             left = max(left - len(value), 0)
             deciding = [span for span in spans if span.word in words] or spans
             worth = {span.word: words.get(span.word, 0.0) or LEAST_WORTH for span in deciding}
             windows = best_windows(deciding, worth, each, options.fragment_chars, len(value))
-            found += [(window, place, spans) for window in windows]
-        if not found and values:
-            found = [(_head(values[0], options.fragment_chars), 0, [])]
-        best = sorted(found, key=lambda item: -item[0].worth)[: options.fragments]
+            fragments += [(window, place, spans) for window in windows]
+        if not fragments and values:
+            fragments = [(_head(values[0], options.fragment_chars), 0, [])]
+        best = sorted(fragments, key=lambda item: -item[0].worth)[: options.fragments]
         best.sort(key=lambda item: (item[1], item[0].start))
         return [self._fragment(values[place], window, spans, words) for window, place, spans in best]
 

@@ -38,11 +38,11 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     start = last_start = last_end = -1
-    for found in _TOKEN.finditer(text):
-        token_start, token_end = found.span()
+    for token in _TOKEN.finditer(text):
+        token_start, token_end = token.span()
         if start < 0:
             start = token_start
-        elif _ends(text, start, (last_start, last_end), token_start, found[0]):
+        elif _ends(text, start, (last_start, last_end), token_start, token[0]):
             spans.append((start, last_end))
             start = token_start
         last_start, last_end = token_start, token_end

@@ -61,7 +61,7 @@ def vectors(
     Returns:
         float32 [n, H], L2-normalised, row i for sequence i; [0, H] for none.
     """
-    found = np.empty((len(sequences), tower.words.embedding_dim), np.float32)
+    encoded = np.empty((len(sequences), tower.words.embedding_dim), np.float32)
     was_training = tower.training
     tower.to(device).eval()
     kind = torch.float16 if precision == "fp16" else torch.bfloat16
@@ -71,10 +71,10 @@ def vectors(
             torch.autocast(torch.device(device).type, kind, enabled=precision != "fp32"),
         ):
             for rows in batches_by_length([len(sequence) for sequence in sequences], BATCH_TOKENS):
-                found[rows] = _run(tower, [sequences[row] for row in rows], pad_id, device)
+                encoded[rows] = _run(tower, [sequences[row] for row in rows], pad_id, device)
     finally:
         tower.train(was_training)
-    return found
+    return encoded
 
 
 def _run(tower: Tower, sequences: Sequence[WeightedTokens], pad_id: int, device: str) -> NDArray[np.float32]:
@@ -192,8 +192,8 @@ class EncodedCorpus:
         run: dict[str, list[Hit]] = {}
         for start in range(0, len(queries), CHUNK_QUERIES):
             block = queries[start : start + CHUNK_QUERIES]
-            found, has_words = self.encode([query.text for query in block])
-            scores, rows = self.nearest(found, k)
+            encoded, has_words = self.encode([query.text for query in block])
+            scores, rows = self.nearest(encoded, k)
             for i, query in enumerate(block):
                 hits = zip(rows[i].tolist(), scores[i].tolist(), strict=True) if has_words[i] else ()
                 run[query.id] = [Hit(self.ids[row], score) for row, score in hits]

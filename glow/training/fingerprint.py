@@ -63,8 +63,8 @@ def _negatives_hash(negatives: Sequence[tuple[int, ...]] | None) -> str:
     """Of the numbers themselves: two readings of the same files are two objects."""
     if negatives is None:
         return ""
-    counts = np.fromiter((len(found) for found in negatives), np.int64, len(negatives))
-    numbers = np.fromiter((number for found in negatives for number in found), np.int64, int(counts.sum()))
+    counts = np.fromiter((len(rows) for rows in negatives), np.int64, len(negatives))
+    numbers = np.fromiter((number for rows in negatives for number in rows), np.int64, int(counts.sum()))
     return _sha256(counts.tobytes() + numbers.tobytes())
 
 

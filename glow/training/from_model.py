@@ -50,8 +50,8 @@ def _fill(tower: Tower, arrays: Arrays, file: str) -> None:
         for name, parameter in tower.named_parameters():
             value = _parameter(name, arrays)
             if value is None or value.shape != tuple(parameter.shape):
-                found = "nothing" if value is None else f"shape {value.shape}"
-                raise FormatError(f"{file}: expected {name} of shape {tuple(parameter.shape)}, found {found}")
+                shown = "nothing" if value is None else f"shape {value.shape}"
+                raise FormatError(f"{file}: expected {name} of shape {tuple(parameter.shape)}, found {shown}")
             parameter.copy_(torch.from_numpy(np.ascontiguousarray(value, np.float32)))
 
 

@@ -161,19 +161,19 @@ class Trainer:
         every = self.config.watch.steps
         if self.watch is None or not every or (position.step % every and position.step != self.steps):
             return {}
-        found = self.watch.measure(self.towers, self.config.optimizer.precision, str(self.device))
+        measured = self.watch.measure(self.towers, self.config.optimizer.precision, str(self.device))
         # Processes must agree on when to stop; their vectors may differ in the last digits.
-        shared = [found]
+        shared = [measured]
         broadcast_object_list(shared)
-        found = shared[0]
-        score = float(np.mean(list(found.values())))
+        measured = shared[0]
+        score = float(np.mean(list(measured.values())))
         if score > position.best_score:
             position.best_score, position.best_step, position.looks_since_best = score, position.step, 0
             if self.config.watch.patience:
                 self.run_folder.keep_best(self.towers)
         else:
             position.looks_since_best += 1
-        return found
+        return measured
 
     def _batches(self, first: int) -> Iterator[tuple[int, PairBatch]]:
         step, processes, per_epoch = 0, self.accelerator.num_processes, self._steps_per_epoch
@@ -216,8 +216,8 @@ class Trainer:
         wanted = [target.to(self.device) for target in targets]
         sides = ((self.towers.query, queries), (self.towers.document, documents))
         if not encoding.chunk_size:
-            found = [encode(encoding, tower, sequences) for tower, sequences in sides]
-            loss, figures = self.objective(*found, relevant, wanted)
+            encoded = [encode(encoding, tower, sequences) for tower, sequences in sides]
+            loss, figures = self.objective(*encoded, relevant, wanted)
             self.accelerator.backward(loss)
             return loss.detach(), figures
         cached = [CachedBatch(encoding, tower, sequences) for tower, sequences in sides]

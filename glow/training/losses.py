@@ -183,7 +183,7 @@ def list_loss(cosines: Tensor, wanted: Tensor, temperature: float) -> Tensor:
         cosines, wanted: [B, M] of student and teacher; nothing is blocked, since the teacher judges.
         temperature: divides both.
     """
-    found = (cosines / temperature).log_softmax(-1)
+    logits = (cosines / temperature).log_softmax(-1)
     return functional.kl_div(
-        found, (wanted / temperature).log_softmax(-1), log_target=True, reduction="batchmean"
+        logits, (wanted / temperature).log_softmax(-1), log_target=True, reduction="batchmean"
     )

@@ -92,7 +92,7 @@ class Objective(nn.Module):
         teacher = wanted[0] @ wanted[1].T
         loss = torch.zeros((), device=cosines.device)
         if config.distill_weight:
-            parts = [embedding_loss(found, aim) for found, aim in zip(vectors, wanted, strict=True)]
+            parts = [embedding_loss(vector, aim) for vector, aim in zip(vectors, wanted, strict=True)]
             loss = loss + config.distill_weight * (parts[0] + parts[1])
         if config.margin_weight:
             loss = loss + config.margin_weight * margin_loss(cosines, teacher, blocked)

@@ -56,9 +56,9 @@ class Encoding:
 def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
     """Vectors float32 [n, H] of a batch, with gradients."""
     groups = _groups(sequences, GROUP_TEXTS)
-    found = torch.cat([encoding.run(tower, [sequences[row] for row in rows]) for rows in groups])
-    order = torch.tensor([row for rows in groups for row in rows], device=found.device)
-    return found[torch.argsort(order)]
+    encoded = torch.cat([encoding.run(tower, [sequences[row] for row in rows]) for rows in groups])
+    order = torch.tensor([row for rows in groups for row in rows], device=encoded.device)
+    return encoded[torch.argsort(order)]
 
 
 class CachedBatch:
@@ -92,8 +92,8 @@ class CachedBatch:
             return
         for rows, state in zip(self._groups, self._random, strict=True):
             _set_random_state(self._encoding.device, state)
-            found = self._encoding.run(self._tower, [self._sequences[row] for row in rows])
-            found.backward(gradient[rows])  # type: ignore[no-untyped-call]
+            encoded = self._encoding.run(self._tower, [self._sequences[row] for row in rows])
+            encoded.backward(gradient[rows])  # type: ignore[no-untyped-call]
 
 
 def _groups(sequences: Sequence[WeightedTokens], size: int) -> list[list[int]]:

@@ -94,19 +94,19 @@ def _encode(
             batch = [torch.tensor(sequences[row]) for row in rows]
             ids = nn.utils.rnn.pad_sequence(batch, batch_first=True)
             mask = nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in batch], batch_first=True)
-            found = tower(ids, mask, torch.zeros_like(ids), torch.ones(ids.shape))
-            vectors[rows] = found.float().numpy()
+            states = tower(ids, mask, torch.zeros_like(ids), torch.ones(ids.shape))
+            vectors[rows] = states.float().numpy()
             progress(len(rows))
     return vectors
 
 
 def _ids(text: str, pieces: WordPieces) -> list[int]:
-    found: list[int] = []
+    ids: list[int] = []
     for word in pieces.words(text):
-        found.extend(pieces.pieces(word))
-        if len(found) >= MAX_TOKENS - 2:
+        ids.extend(pieces.pieces(word))
+        if len(ids) >= MAX_TOKENS - 2:
             break
-    return [pieces.cls_id, *found[: MAX_TOKENS - 2], pieces.sep_id]
+    return [pieces.cls_id, *ids[: MAX_TOKENS - 2], pieces.sep_id]
 
 
 def _key(texts: Sequence[str], teacher: str) -> str:

@@ -194,16 +194,18 @@ def _collections(config: TrainConfig, inputs: TrainInputs, schema: FieldSchema) 
     """
     if not inputs.data:
         raise ConfigError("there is nothing to train on; give --data or --synthesise")
-    found = [
+    collections = [
         read_msmarco(folder, inputs.split, schema, inputs.run_folder)
         if is_msmarco(folder)
         else read_collection(folder, inputs.split, schema)
         for folder in inputs.data
     ]
-    for number, negatives in enumerate(match_negatives(inputs.negatives, found) if inputs.negatives else ()):
+    for number, negatives in enumerate(
+        match_negatives(inputs.negatives, collections) if inputs.negatives else ()
+    ):
         if negatives is not None:
-            found[number] = replace(found[number], negatives=negatives)
-    return found
+            collections[number] = replace(collections[number], negatives=negatives)
+    return collections
 
 
 def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoTowers:

@@ -77,11 +77,11 @@ def reciprocal_ranks(
     depth = min(depth, scores.shape[1])
     nearest = np.argpartition(-scores, depth - 1, axis=1)[:, :depth]
     order = np.take_along_axis(nearest, np.argsort(-np.take_along_axis(scores, nearest, 1), 1), 1)
-    found = np.zeros(len(scores))
+    ranks = np.zeros(len(scores))
     for row, columns in enumerate(order.tolist()):
         rank = next((rank for rank, column in enumerate(columns, 1) if column in relevant[row]), 0)
-        found[row] = 1.0 / rank if rank else 0.0
-    return found
+        ranks[row] = 1.0 / rank if rank else 0.0
+    return ranks
 
 
 def _task(collection: Collection, preprocessor: Preprocessor, config: WatchConfig, seed: int) -> WatchedTask:

@@ -66,9 +66,9 @@ def measure_recall(
     queries = encoder.encode([preprocessor.query(text) for text in texts])
     depth = min(DEPTH, vectors.shape[0])
     least = _exact_scores(queries, vectors, depth)[:, -1]
-    _, found = index.search(queries, depth)
-    scores = np.einsum("qd,qkd->qk", queries, vectors[np.maximum(found, 0)])
-    hits = (scores >= least[:, None] - TIE) & (found >= 0)
+    _, nearest = index.search(queries, depth)
+    scores = np.einsum("qd,qkd->qk", queries, vectors[np.maximum(nearest, 0)])
+    hits = (scores >= least[:, None] - TIE) & (nearest >= 0)
     return Recall(float(hits.mean()), depth, len(texts), SEED)
 
 

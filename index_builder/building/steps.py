@@ -203,8 +203,8 @@ class Steps:
                 preprocessor = self._model.with_terms(terms)
                 recall = measure_recall(dense, vectors, corpus.store, preprocessor, encoder)
                 step.values = {"recall": asdict(recall), "dimensions": dense.dimensions}
-        found: dict[str, Any] = step.values["recall"]
-        return found
+        values: dict[str, Any] = step.values["recall"]
+        return values
 
     def _corpus(self, step: Step) -> Corpus:
         values = step.values

@@ -207,9 +207,9 @@ def _read_step(folder: Path) -> Step | None:
     """A finished step; None where it is not finished, or a file is not what it was."""
     try:
         step = json.loads((folder / STEP_FILE).read_bytes())
-        found = {name: record for name, record in file_records(folder).items() if name != STEP_FILE}
-        if {name: record.model_dump() for name, record in found.items()} != step["files"]:
+        records = {name: record for name, record in file_records(folder).items() if name != STEP_FILE}
+        if {name: record.model_dump() for name, record in records.items()} != step["files"]:
             return None
-        return Step(folder, step["values"], found, is_done=True)
+        return Step(folder, step["values"], records, is_done=True)
     except (OSError, ValueError, KeyError, TypeError):
         return None

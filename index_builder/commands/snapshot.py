@@ -143,12 +143,12 @@ class _Archive:
 
     def _guarded(self, read: Any, size: int) -> bytes:
         try:
-            found: bytes = read(size)
+            data: bytes = read(size)
         except (EOFError, OSError, zlib.error) as error:
             raise IntegrityError(
                 f"{self._name} is damaged or cut off ({error}); copy or export it again"
             ) from error
-        return found
+        return data
 
 
 class _After(io.RawIOBase):

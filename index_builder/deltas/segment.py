@@ -159,13 +159,13 @@ def encode_texts(
 
     def encode(chunk: list[Document]) -> list[NDArray[np.float32]]:
         return (
-            [_finite(*found) for found in encode_documents(chunk, preprocessor, encoder)] if encoder else []
+            [_finite(*blocks) for blocks in encode_documents(chunk, preprocessor, encoder)] if encoder else []
         )
 
     count, waiting = 0, iter(texts)
     with path.open("wb") as file, ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
         while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
-            for vectors in (each for found in pool.map(encode, chunks) for each in found):
+            for vectors in (each for blocks in pool.map(encode, chunks) for each in blocks):
                 file.write(vectors.tobytes())
                 count += len(vectors)
                 advance(len(vectors))

@@ -92,12 +92,12 @@ class RayRunner:
     def _outcome(self, reference: Any, shard: Shard) -> Outcome:
         errors = self._ray.exceptions
         try:
-            found: Outcome = self._ray.get(reference)
+            outcome: Outcome = self._ray.get(reference)
         except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError):
             return Outcome(shard, fault=DIED)
         except errors.RayTaskError as error:
             raise error.cause from error
-        return found
+        return outcome
 
 
 def start_ray(cpus: int, address: str | None = None) -> None:

@@ -82,16 +82,16 @@ def encode_shards(
     if missing := [shard for shard in plan if shard.start not in done]:
         with runner:
             search.encode(missing)
-    found = Encoded(resumed=resumed, failures=search.failures)
+    encoded = Encoded(resumed=resumed, failures=search.failures)
     for shard in plan:
         report = done.get(shard.start) or search.done[shard.start]
-        found.shards.append(replace(shard, skip=report.skipped))
-        found.rows.append(report.rows)
-        found.truncated.update(report.truncated)
-        found.seconds += report.seconds
-        found.peak_memory_bytes = max(found.peak_memory_bytes, report.peak_memory_bytes)
-    found.documents = sum(shard.stop - shard.start for shard in missing)
-    return found
+        encoded.shards.append(replace(shard, skip=report.skipped))
+        encoded.rows.append(report.rows)
+        encoded.truncated.update(report.truncated)
+        encoded.seconds += report.seconds
+        encoded.peak_memory_bytes = max(encoded.peak_memory_bytes, report.peak_memory_bytes)
+    encoded.documents = sum(shard.stop - shard.start for shard in missing)
+    return encoded
 
 
 class _Search:

@@ -170,12 +170,12 @@ class ShardVectors:
             return self._read(np.arange(start, stop))
         flat = wanted.reshape(-1)
         rows, places = np.unique(flat, return_inverse=True)
-        found: NDArray[np.float32] = self._read(rows)[places.reshape(-1)]
-        return found.reshape(*wanted.shape, self.shape[1])
+        rows_read: NDArray[np.float32] = self._read(rows)[places.reshape(-1)]
+        return rows_read.reshape(*wanted.shape, self.shape[1])
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Rows that ascend; each file that holds one is read once, the stretch between first and last of them."""
-        found = np.empty((len(rows), self.shape[1]), np.float32)
+        vectors = np.empty((len(rows), self.shape[1]), np.float32)
         owners = np.searchsorted(self._starts, rows, "right") - 1
         edges = np.flatnonzero(np.diff(owners, prepend=-1, append=-1))
         for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -184,8 +184,8 @@ class ShardVectors:
             first, count = int(here[0]), int(here[-1] - here[0]) + 1
             width = self.shape[1]
             block = np.fromfile(self._paths[owner], "<f4", count * width, offset=4 * first * width)
-            found[begin:end] = block.reshape(count, width)[here - first]
-        return found
+            vectors[begin:end] = block.reshape(count, width)[here - first]
+        return vectors
 
 
 @contextmanager

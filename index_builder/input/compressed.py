@@ -33,14 +33,14 @@ def format_of(start: bytes, name: str) -> bytes:
     Raises:
         InputError: if it is not what its name promises.
     """
-    found = next((magic for magic in (GZIP, ZSTD, PARQUET) if start.startswith(magic)), b"")
+    magic_bytes = next((magic for magic in (GZIP, ZSTD, PARQUET) if start.startswith(magic)), b"")
     suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
-    if suffix and start and found != SUFFIXES[suffix]:
+    if suffix and start and magic_bytes != SUFFIXES[suffix]:
         raise InputError(
             f"{name} is no {suffix} file: it begins with {start.hex(' ')}, expected {SUFFIXES[suffix].hex(' ')}; "
             "fetch it again, or name it after what it holds"
         )
-    return found
+    return magic_bytes
 
 
 def require_package(kind: bytes, name: str) -> Any:

@@ -57,6 +57,6 @@ class LineReader:
             value = parse_object(line.data)
         except RecordError:
             return None
-        found = next((key for key, wanted in self._rename.items() if wanted == "_id"), "_id")
-        identifier = value.get(found)
+        id_key = next((key for key, wanted in self._rename.items() if wanted == "_id"), "_id")
+        identifier = value.get(id_key)
         return identifier if isinstance(identifier, str) else None

@@ -82,10 +82,10 @@ class Source:
             DependencyError: if its format needs a package that is not installed.
         """
         if self.path and self.path.is_file() and self._format() == PARQUET:
-            found = _rows(self.path, max_line_bytes)
+            rows = _rows(self.path, max_line_bytes)
         else:
-            found = self._streamed(max_line_bytes)
-        for line in found:
+            rows = self._streamed(max_line_bytes)
+        for line in rows:
             if line.is_too_long or line.data.strip():
                 yield line
 

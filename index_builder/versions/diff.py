@@ -151,17 +151,17 @@ def idf_drift(old: TermTable, new: TermTable) -> IdfDrift:
 
 
 def _documents(old: Index, new: Index) -> DocumentsDiff:
-    found = DocumentsDiff()
+    diff = DocumentsDiff()
     before = ((identifier, content) for identifier, _, *content in old.documents.by_id())
     after = ((identifier, content) for identifier, _, *content in new.documents.by_id())
     for identifier, then, now in _merged(before, after):
         if then is None:
-            found.count("added", identifier)
+            diff.count("added", identifier)
         elif now is None:
-            found.count("removed", identifier)
+            diff.count("removed", identifier)
         else:
-            found.count("same" if _alike(then, now) else "changed", identifier)
-    return found
+            diff.count("same" if _alike(then, now) else "changed", identifier)
+    return diff
 
 
 def _alike(then: Sequence[str], now: Sequence[str]) -> bool:

@@ -83,17 +83,17 @@ def check_version(new: Path, live: Path | None, queries: GateQueries, options: G
         ArtifactError: if a version is missing or damaged.
         InputError: if neither version holds a judged document.
     """
-    found = _search(new, queries, options.threads or all_cores())
+    result = _search(new, queries, options.threads or all_cores())
     before = _search(live, queries, options.threads or all_cores()) if live else None
-    if queries.grades is not None and not found.judged and not (before and before.judged):
+    if queries.grades is not None and not result.judged and not (before and before.judged):
         raise InputError(
             f"no relevant document of {queries.source} is in version {new.name} or the live one: "
             "expected judgements of this corpus"
         )
-    checks = [*_alone(found, options)]
+    checks = [*_alone(result, options)]
     if before is not None:
-        checks += _shrink(found, before, options)
-        checks += _compared(found, before, queries, options)
+        checks += _shrink(result, before, options)
+        checks += _compared(result, before, queries, options)
     return checks
 
 

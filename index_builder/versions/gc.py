@@ -84,8 +84,8 @@ def collect(
     if dry_run:
         return _look(root, keep, work, moment)
     with root.locked():
-        found = _look(root, keep, work, moment)
-        aside = [root.remove(version) for version in found.removed]
+        collected = _look(root, keep, work, moment)
+        aside = [root.remove(version) for version in collected.removed]
         for path in _leftovers(root.path, moment):
             if path.name.startswith(REMOVED):
                 aside.append(path)
@@ -96,7 +96,9 @@ def collect(
         aside += [taken for path in _works(root.path, work) if (taken := _take_work(path, root.path))]
     for path in aside:  # the lock is free meanwhile: nobody looks at these names
         discard(path)
-    return Collected(found.removed, found.kept, found.leftovers, found.freed_bytes, dry_run=False)
+    return Collected(
+        collected.removed, collected.kept, collected.leftovers, collected.freed_bytes, dry_run=False
+    )
 
 
 def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:

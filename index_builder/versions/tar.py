@@ -128,8 +128,8 @@ def _member(block: bytes, source: Readable) -> Member:
         raise FormatError(f"the archive holds a name that is not UTF-8: {block[:20]!r}") from error
     name = "/".join(part for part in parts if part)
     if kind not in (_FILE, b"\0", _FOLDER):
-        found = _KINDS.get(kind, f"a member of kind {kind!r}")
-        raise FormatError(f"the archive holds {found}, {name[:100]!r}; expected files and folders alone")
+        kind_name = _KINDS.get(kind, f"a member of kind {kind!r}")
+        raise FormatError(f"the archive holds {kind_name}, {name[:100]!r}; expected files and folders alone")
     size = _number(block[124:136])
     if kind == _FOLDER and size:
         raise FormatError(f"the archive holds a folder with content, {name[:100]!r}")

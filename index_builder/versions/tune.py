@@ -135,13 +135,13 @@ def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
             f"{task.data}/qrels/{task.split}.tsv has {len(asked)} queries with a word and a relevant document, and "
             f"{len(rows)} of its documents are in the index; expected two queries or more, judged on this index"
         )
-    found = []
+    gathered = []
     for start in range(0, len(asked), QUERIES_AT_ONCE):
         block = asked[start : start + QUERIES_AT_ONCE]
         vectors = index.encoder.encode([tokens[query.id] for query in block])
         for query, vector in zip(block, vectors, strict=True):
-            found.append(candidates_of(index, query.text, vector, grades[query.id], rows, candidates))
-    return found
+            gathered.append(candidates_of(index, query.text, vector, grades[query.id], rows, candidates))
+    return gathered
 
 
 def candidates_of(
@@ -180,8 +180,8 @@ def candidates_of(
 
 def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
     """Id -> row of the judged documents that the index holds."""
-    found = ((document, index.documents.find(document)) for document in sorted(documents))
-    return {document: row for document, row in found if row is not None}
+    pairs = ((document, index.documents.find(document)) for document in sorted(documents))
+    return {document: row for document, row in pairs if row is not None}
 
 
 def _store(folder: Path, tuned: Tuned) -> None:

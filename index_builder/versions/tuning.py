@@ -88,12 +88,12 @@ class Tuned:
 
 def settings() -> list[Fusion]:
     """The grid, the default first: of equals the first is taken."""
-    found = [DEFAULT_FUSION]
+    fusions = [DEFAULT_FUSION]
     for step in range(STEPS + 1):
         weights = FusionWeights(dense=step / STEPS, lexical=(STEPS - step) / STEPS)
-        found.append(Fusion(method="convex", weights=weights))
-        found += [Fusion(method="rrf", k=k, weights=weights) for k in RRF_KS]
-    return found
+        fusions.append(Fusion(method="convex", weights=weights))
+        fusions += [Fusion(method="rrf", k=k, weights=weights) for k in RRF_KS]
+    return fusions
 
 
 def tune(queries: Sequence[Candidates], order: NDArray[np.uint32] | None, seed: int = 0) -> Tuned:

@@ -24,14 +24,14 @@ def package_pairs(root: Path) -> Iterator[Pair]:
         root: folder that holds `var/lib/apt/lists` (`/` on a live system).
     """
     descriptions = _descriptions(root)
-    found: list[tuple[Stanza, str]] = []
+    stanzas_found: list[tuple[Stanza, str]] = []
     for path in sorted((root / LISTS).glob("*_Packages*")):
         for stanza in stanzas(read_list(path)):
             text = descriptions.get(stanza.get("Description-md5", ""), stanza.get("Description", ""))
             if stanza.get("Package") and text:
-                found.append((stanza, text))
+                stanzas_found.append((stanza, text))
     seen: set[str] = set()
-    for stanza, text in sorted(found, key=lambda item: _rank(item[0]["Package"])):
+    for stanza, text in sorted(stanzas_found, key=lambda item: _rank(item[0]["Package"])):
         name = stanza["Package"]
         keys = _keys(name, text)
         if not seen.isdisjoint(keys):

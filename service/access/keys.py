@@ -36,7 +36,7 @@ def parse_keys(text: str) -> dict[str, bytes]:
     Raises:
         ValueError: if an entry is malformed, or two have the same name or the same key.
     """
-    found: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
     for position, entry in enumerate(entries, start=1):
         place = f"entry {position} of {len(entries)}"
@@ -44,16 +44,16 @@ def parse_keys(text: str) -> dict[str, bytes]:
         if not colon:
             raise ValueError(f"{place} has no colon; expected name:SHA-256, {_HOW}")
         _check_name(name, place)
-        if name in found:
+        if name in digests:
             raise ValueError(
-                f"{place} has the name of entry {list(found).index(name) + 1}; each needs its own"
+                f"{place} has the name of entry {list(digests).index(name) + 1}; each needs its own"
             )
         value = _parse_digest(digest, place)
-        if value in found.values():
-            same = list(found.values()).index(value) + 1
+        if value in digests.values():
+            same = list(digests.values()).index(value) + 1
             raise ValueError(f"{place} is the same key as entry {same}; give each its own")
-        found[name] = value
-    return found
+        digests[name] = value
+    return digests
 
 
 def parse_admin_key(text: str) -> bytes | None:
@@ -104,11 +104,11 @@ def find_name(key: bytes, digests: Mapping[str, bytes]) -> str | None:
     if len(key) > MAX_KEY_BYTES:
         return None
     given = hashlib.sha256(key).digest()
-    found = None
+    match = None
     for name, digest in digests.items():
         if hmac.compare_digest(given, digest):
-            found = name
-    return found
+            match = name
+    return match
 
 
 def _check_name(name: str, place: str) -> None:

@@ -58,14 +58,14 @@ async def _body(request: Request, shape: type[ReloadBody] | type[RollbackBody]) 
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return {}
     service, context = service_of(request), context_of(request.scope)
-    found = await read_object(
+    value = await read_object(
         request, service.settings.max_body_bytes, context.deadline, service.settings.max_items
     )
     try:
-        shape.model_validate(found)
+        shape.model_validate(value)
     except ValidationError as error:
         raise faults_of(error) from error
-    return found
+    return value
 
 
 async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str) -> None:

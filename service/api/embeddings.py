@@ -105,14 +105,14 @@ def _encoder(version: OpenVersion, input_type: str) -> Encoder:
 
 def _sequences(index: Index, texts: list[str], input_type: str, clock: StageClock) -> list[WeightedTokens]:
     body = max(index.preprocessor.schema.fields, key=lambda spec: spec.tokens).name
-    found = []
+    sequences = []
     for place, text in enumerate(texts):
         clock.check()
         if input_type == "query":
-            found.append(_query(index, text, place))
+            sequences.append(_query(index, text, place))
         else:
-            found.append(index.preprocessor.document(Document("", {body: (text,)}, {})))
-    return found
+            sequences.append(index.preprocessor.document(Document("", {body: (text,)}, {})))
+    return sequences
 
 
 def _query(index: Index, text: str, place: int) -> WeightedTokens:

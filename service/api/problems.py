@@ -141,13 +141,13 @@ def _headers(error: GlowError, problem: Problem) -> dict[str, str]:
 
 def responses_of(kinds: Sequence[type[GlowError]]) -> dict[int | str, dict[str, Any]]:
     """OpenAPI's `responses` of a route that can answer with these errors."""
-    found: dict[int | str, dict[str, Any]] = {}
+    responses: dict[int | str, dict[str, Any]] = {}
     for status, codes in _by_status(kinds):
-        found[status] = {
+        responses[status] = {
             "description": f"{MEDIA_TYPE} with code {', '.join(codes)}",
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}},
         }
-    return found
+    return responses
 
 
 def _by_status(kinds: Sequence[type[GlowError]]) -> Iterator[tuple[int, list[str]]]:

@@ -95,10 +95,10 @@ async def get_openapi_document(request: Request) -> Response:
 def openapi(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, made once."""
     if app.openapi_schema is None:
-        found = get_openapi(title="GLOW", version=__version__, routes=app.routes)
+        document = get_openapi(title="GLOW", version=__version__, routes=app.routes)
         _, shapes = models_json_schema([(shape, "validation") for shape in _SHAPES], ref_template=_REF)
-        found.setdefault("components", {}).setdefault("schemas", {}).update(shapes["$defs"])
-        app.openapi_schema = found
+        document.setdefault("components", {}).setdefault("schemas", {}).update(shapes["$defs"])
+        app.openapi_schema = document
     return app.openapi_schema
 
 

@@ -117,9 +117,9 @@ class Cache:
 
         async def find_or_make() -> tuple[bytes, bool]:
             if self._redis is not None:
-                found = await self._get_shared(self._redis, kind, key, budget)
-                if found is not None:
-                    return found, True
+                value = await self._get_shared(self._redis, kind, key, budget)
+                if value is not None:
+                    return value, True
             made = await make()
             self.put(kind, key, made)
             return made, False

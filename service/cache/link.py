@@ -110,12 +110,12 @@ def connector(url: str) -> Callable[[], Any]:
 
 def _options(url: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = dict(parse_url(url))
+        options: dict[str, Any] = dict(parse_url(url))
     except ValueError:  # its message may quote the URL, which holds the password
         raise ConfigError(
             "redis_url is not valid; expected redis://[[user]:password@]host:port/database, rediss://… or unix://…"
         ) from None
-    found.pop("max_connections", None)  # `size` says
+    options.pop("max_connections", None)  # `size` says
     # Ours win over arguments of the URL. RESP2 needs no greeting, and time limits are the callers'.
     ours = {
         "protocol": 2,
@@ -125,7 +125,7 @@ def _options(url: str) -> dict[str, Any]:
         "socket_connect_timeout": None,
         "health_check_interval": 0,
     }
-    return {**found, **ours}
+    return {**options, **ours}
 
 
 async def ping_redis(url: str, timeout_s: float = 2.0) -> float:

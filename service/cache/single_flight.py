@@ -44,9 +44,9 @@ class SingleFlight:
         if line is None:
             self._flights[key] = deque()
         else:
-            found = await self._follow(key, line)
-            if found is not None:
-                return found
+            value = await self._follow(key, line)
+            if value is not None:
+                return value
         return await self._lead(key, make)
 
     async def _follow(self, key: bytes, line: deque[_Turn]) -> tuple[bytes, bool] | None:

@@ -103,13 +103,13 @@ class WorkerGroup:
 
     def statuses(self) -> list[WorkerStatus]:
         """What every living worker noted; nothing where a service has one process."""
-        found = []
+        statuses = []
         for path in self._folder.glob(_STATUS.format(pid="*")) if self._folder else ():
             with suppress(OSError, ValueError, TypeError):
                 status = WorkerStatus(**orjson.loads(path.read_bytes()))
                 if status.started == _started(status.pid):
-                    found.append(status)
-        return found
+                    statuses.append(status)
+        return statuses
 
     def have_loaded(self, processes: int) -> bool:
         """Whether so many workers have had an index live at the same time; once true, it stays true, whoever dies."""

@@ -98,8 +98,8 @@ def _parse(value: dict[str, Any]) -> SearchBody:
 
 def faults_of(error: ValidationError) -> RequestError:
     """A body's faults in our form."""
-    found = error.errors(include_url=False, include_context=False)
-    faults = [Fault(_pointer(fault["loc"]), _detail(fault)) for fault in found[:MAX_FAULTS]]
+    errors = error.errors(include_url=False, include_context=False)
+    faults = [Fault(_pointer(fault["loc"]), _detail(fault)) for fault in errors[:MAX_FAULTS]]
     return RequestError(_sentence(faults), faults)
 
 

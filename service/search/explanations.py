@@ -30,7 +30,7 @@ class Explanations:
     @property
     def cosines(self) -> tuple[float, ...]:
         """Cosine of the query with each document, from the vectors of these runs."""
-        return tuple(float(self.query.vector @ found.vector) for found in self.documents)
+        return tuple(float(self.query.vector @ document.vector) for document in self.documents)
 
 
 def require_explainer(index: Index) -> Explainer:
@@ -68,9 +68,9 @@ def explain(
         ArtifactError: if a graph cannot be opened.
     """
     explainer = require_explainer(index)
-    asked, found = explainer.explain_query(query), explainer.explain_documents(documents, check)
+    asked, explained = explainer.explain_query(query), explainer.explain_documents(documents, check)
     left_out: list[LeftOut] = []
-    if leave_one_out and found:
+    if leave_one_out and explained:
         check()
-        left_out = explainer.leave_one_out(query, np.stack([explanation.vector for explanation in found]))
-    return Explanations(asked, tuple(found), tuple(left_out))
+        left_out = explainer.leave_one_out(query, np.stack([explanation.vector for explanation in explained]))
+    return Explanations(asked, tuple(explained), tuple(left_out))

@@ -41,10 +41,10 @@ def highlight_hits(
         For each document field -> snippets as HTML, without fields that it lacks.
     """
     highlighter = Highlighter(index.preprocessor)
-    found = []
+    highlights = []
     for place, document in enumerate(documents):
         check()
         attended = explanations.documents[place].attended_words() if explanations else ()
         fragments = highlighter.document(document, text, fields, attended, options)
-        found.append({name: [markup(fragment) for fragment in each] for name, each in fragments.items()})
-    return tuple(found)
+        highlights.append({name: [markup(fragment) for fragment in each] for name, each in fragments.items()})
+    return tuple(highlights)

@@ -114,7 +114,7 @@ def _words(explanation: Explanation) -> list[dict[str, Any]]:
 
 def _facet(counts: FacetCounts) -> dict[str, Any]:
     return {
-        "values": [{"value": found.value, "count": found.count} for found in counts.values],
+        "values": [{"value": value_count.value, "count": value_count.count} for value_count in counts.values],
         "counted": counts.counted,
         "approximate": counts.approximate,
     }

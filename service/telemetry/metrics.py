@@ -198,7 +198,7 @@ class Metrics:
 def _unix_time(created: str) -> float:
     """ISO 8601 as Unix time, UTC where it names no zone; 0 (not known) where it is something else."""
     try:
-        found = datetime.fromisoformat(created)
+        moment = datetime.fromisoformat(created)
     except ValueError:
         return 0.0
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -62,8 +62,8 @@ class RotatedFile:
                 self._fd = os.open(self._path, flags, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
-                found = self._path.stat()
-                if os.path.samestat(found, os.fstat(self._fd)):
+                status = self._path.stat()
+                if os.path.samestat(status, os.fstat(self._fd)):
                     return
             except FileNotFoundError:
                 pass

@@ -123,7 +123,7 @@ def test_a_document_that_kills_its_process_costs_itself_alone(
 def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(tmp_path: Path, toy_model: Path) -> None:
     job = job_of(tmp_path / "here", toy_model, ["a"])
     (tmp_path / "here" / "terms" / "terms.json").unlink()
-    with pytest.raises(Exception, match="cannot read terms/terms.json"):
+    with pytest.raises(Exception, match=r"cannot read terms/terms\.json"):
         encode(ProcessRunner(job, 1), job, 1)
 
 

@@ -107,11 +107,11 @@ def _find_all(
     data: Sequence[Path], splits: Sequence[str], unseen: str | None
 ) -> list[tuple[Path, list[Task]]]:
     tasks = [(folder, find_tasks(folder, splits)) for folder in data]
-    found = {task.split for _, some in tasks for task in some}
+    present = {task.split for _, some in tasks for task in some}
     if unseen is not None and any(_split_file(folder, unseen).is_file() for folder in data):
-        found.add(unseen)
+        present.add(unseen)
     wanted = [*splits, *([unseen] if unseen is not None else [])]
-    missing = [split for split in wanted if split not in found]
+    missing = [split for split in wanted if split not in present]
     if missing:
         raise InputError(f"no data folder has qrels/{missing[0]}.tsv")
     return tasks

@@ -192,8 +192,8 @@ def _parse(name: str, rel: int) -> Any:
         if "rel" in measure.SUPPORTED_PARAMS and "rel" not in measure.params:
             measure = measure(rel=rel)
         # gdeval is a perl program that the library starts: it may not be there, and fails on grades that it does not know.
-        providers = [found for key, found in library.providers.registry.items() if key != "gdeval"]
-        known = any(found.is_available() and found.supports(measure) for found in providers)
+        providers = [provider for key, provider in library.providers.registry.items() if key != "gdeval"]
+        known = any(provider.is_available() and provider.supports(measure) for provider in providers)
     except (NameError, ValueError, SyntaxError, TypeError, AssertionError) as error:
         raise ConfigError(f"unknown measure {name!r}: {error}; {_HELP}") from error
     if not known:

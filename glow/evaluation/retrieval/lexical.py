@@ -77,8 +77,8 @@ def _best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """
     rows = np.flatnonzero(scores > 0.0)
     if 0 < k < len(rows):
-        found = scores[rows]
-        rows = rows[found >= np.partition(found, -k)[-k]]
+        best = scores[rows]
+        rows = rows[best >= np.partition(best, -k)[-k]]
     return rows[np.argsort(-scores[rows], kind="stable")[:k]]
 
 

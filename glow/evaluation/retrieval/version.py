@@ -36,7 +36,7 @@ class VersionSearch:
         self._index = index
         self._texts = texts
         tokens = [index.preprocessor.query(text) for text in texts]
-        self._asked = [place for place, found in enumerate(tokens) if found.words]
+        self._asked = [place for place, sequence in enumerate(tokens) if sequence.words]
         blocks = [self._asked[start : start + AT_ONCE] for start in range(0, len(self._asked), AT_ONCE)]
         encoded = [index.encoder.encode([tokens[place] for place in block]) for block in blocks]
         self._vectors = (
@@ -46,7 +46,7 @@ class VersionSearch:
 
     def ids(self, retriever: Retriever, k: int = DEPTH) -> list[tuple[str, ...]]:
         """The ids of at most k documents for each query, best first."""
-        found: list[tuple[str, ...]] = [()] * len(self._texts)
+        hits: list[tuple[str, ...]] = [()] * len(self._texts)
         for place, vector in zip(self._asked, self._vectors, strict=True):
             if retriever == "dense":
                 rows = rank_dense(self._index, vector, k).rows
@@ -54,8 +54,8 @@ class VersionSearch:
                 rows = rank_hybrid(self._index, self._texts[place], vector, max(k, DEFAULT_CANDIDATES)).rows[
                     :k
                 ]
-            found[place] = tuple(document.id for document in self._index.documents.rows(rows.tolist()))
-        return found
+            hits[place] = tuple(document.id for document in self._index.documents.rows(rows.tolist()))
+        return hits
 
     def recall(self, k: int = DEPTH) -> float | None:
         """Share of the exact top k that the dense index finds, in [0, 1]; ties count as found.
@@ -68,9 +68,9 @@ class VersionSearch:
         if dense.kind == "flat":
             return 1.0
         exact, _ = dense.search(self._vectors, k, SearchParams(exact=True), order=None)
-        found, _ = dense.search(self._vectors, k, order=None)
+        scores, _ = dense.search(self._vectors, k, order=None)
         least = exact[:, -1:] - TIE
-        return float((found >= least).sum() / exact.size) if exact.size else 1.0
+        return float((scores >= least).sum() / exact.size) if exact.size else 1.0
 
 
 def mean_overlap(a: Sequence[tuple[str, ...]], b: Sequence[tuple[str, ...]]) -> float | None:

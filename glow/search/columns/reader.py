@@ -237,10 +237,10 @@ def _ascending(
     data: NDArray[np.uint8], header: PartHeader, name: ArrayName, count: int, end: int
 ) -> NDArray[np.int64]:
     """Offsets from 0 to `end` that never fall, int64 [count + 1]."""
-    found = _array(data, header, name, np.int64, count + 1)
-    if int(found[0]) or int(found[-1]) != end or (found[:-1] > found[1:]).any():
+    offsets = _array(data, header, name, np.int64, count + 1)
+    if int(offsets[0]) or int(offsets[-1]) != end or (offsets[:-1] > offsets[1:]).any():
         raise _damaged(f"array {name!r} holds no offsets")
-    return found
+    return offsets
 
 
 def _damaged(what: str) -> FormatError:

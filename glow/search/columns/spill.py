@@ -66,9 +66,9 @@ class ValuesFile:
         start = self._align()
         self._file.flush()
         allocate(self._path, start, np.dtype(kind).itemsize * length)
-        found: NDArray[Any] = np.memmap(self._path, kind, "r+", start, (length,))
+        array: NDArray[Any] = np.memmap(self._path, kind, "r+", start, (length,))
         self._file.seek(0, 2)
-        return Place(start=start, size_bytes=found.nbytes), found
+        return Place(start=start, size_bytes=array.nbytes), array
 
     def _align(self) -> int:
         self._file.write(bytes(-self._file.tell() % ALIGNMENT))
@@ -159,9 +159,9 @@ class PartWriter:
                 return {"text": text, "ends": file.append([ends])}, moves, len(ends) - 1
             near, rest = array("d"), array("q")
             for key in merged:
-                found = _split(key)
-                near.append(found[0])
-                rest.append(found[1])
+                number = _split(key)
+                near.append(number[0])
+                rest.append(number[1])
         arrays: dict[ArrayName, Place] = {"near": file.append([near])}
         if any(rest):
             arrays["rest"] = file.append([rest])
@@ -178,13 +178,13 @@ class PartWriter:
             arrays["offsets"], offsets = file.reserve(np.int64, count + 1)
         pairs, done = np.memmap(self._pairs_file, _PAIR, "r"), 0
         for run, move in zip(self._runs, moves, strict=True):
-            found = pairs[done : done + run.pairs]
-            final = np.frombuffer(move, np.uint32)[found["code"]]
+            block = pairs[done : done + run.pairs]
+            final = np.frombuffer(move, np.uint32)[block["code"]]
             if offsets is None:
-                codes[found["row"]] = final
+                codes[block["row"]] = final
             else:
                 codes[done : done + run.pairs] = final
-                rows, lengths = np.unique(found["row"], return_counts=True)
+                rows, lengths = np.unique(block["row"], return_counts=True)
                 offsets[rows.astype(np.int64) + 1] += lengths
             done += run.pairs
         if offsets is not None:

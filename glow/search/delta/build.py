@@ -70,7 +70,7 @@ def write_delta(
     order = None
     if base.order is not None:
         build_columns(documents, folder)
-        order = joined_order(base.order, base.documents, [found.id for found in documents.scan()])
+        order = joined_order(base.order, base.documents, [document.id for document in documents.scan()])
     write_rows(folder, tombstones, order)
     header = DeltaHeader(
         base_documents=base.documents.count,

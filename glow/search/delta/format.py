@@ -99,8 +99,8 @@ def read_order(version: Path, header: DeltaHeader) -> NDArray[np.uint32]:
         FormatError: if it is damaged.
     """
     rows = header.base_documents + header.documents
-    found: NDArray[np.uint32] = map_array(version / DELTA_FOLDER / ORDER_FILE, np.uint32, rows)
-    return found
+    order: NDArray[np.uint32] = map_array(version / DELTA_FOLDER / ORDER_FILE, np.uint32, rows)
+    return order
 
 
 def write_rows(folder: Path, tombstones: NDArray[np.int64], order: NDArray[np.uint32] | None) -> None:

@@ -93,14 +93,14 @@ def merge_passages(segments: Sequence[SegmentSlice], folder: Path) -> PassageMap
         folder: of the version or segment in the making.
     """
     maps = [kept.passages for kept in segments if kept.passages is not None]
-    sizes = [np.diff(found.first)[kept.mask] for found, kept in zip(maps, segments, strict=True)]
+    sizes = [np.diff(passages.first)[kept.mask] for passages, kept in zip(maps, segments, strict=True)]
     rows = [kept.vector_rows for kept in segments]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes), dtype=np.int64)])
     documents = len(first) - 1
     arrays = {
         "documents": np.repeat(np.arange(documents), np.diff(first)),
-        "starts": np.concatenate([found.starts[row] for found, row in zip(maps, rows, strict=True)]),
-        "ends": np.concatenate([found.ends[row] for found, row in zip(maps, rows, strict=True)]),
+        "starts": np.concatenate([passages.starts[row] for passages, row in zip(maps, rows, strict=True)]),
+        "ends": np.concatenate([passages.ends[row] for passages, row in zip(maps, rows, strict=True)]),
         "first": first,
     }
     target = folder / PASSAGES_FOLDER
@@ -111,7 +111,7 @@ def merge_passages(segments: Sequence[SegmentSlice], folder: Path) -> PassageMap
         update={
             "documents": documents,
             "passages": int(first[-1]),
-            "left_out": min(documents, sum(found.header.left_out for found in maps)),
+            "left_out": min(documents, sum(passages.header.left_out for passages in maps)),
         }
     )
     header.save(target / PASSAGES_HEADER)

@@ -126,7 +126,7 @@ class SegmentedDocuments:
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
         """As `DocumentStore.by_id`, without what is gone."""
         first = self._segments.base
-        old = (found for found in self._base.by_id() if not self._segments.is_gone(found[1]))
+        old = (entry for entry in self._base.by_id() if not self._segments.is_gone(entry[1]))
         new = ((name, row + first, fields, rest) for name, row, fields, rest in self._delta.by_id())
         return heapq.merge(old, new, key=itemgetter(0))
 

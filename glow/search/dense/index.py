@@ -159,8 +159,8 @@ class DenseIndex:
         self, index: Any, options: Any, vectors: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         with self._turn:
-            found: tuple[NDArray[np.float32], NDArray[np.int64]] = index.search(vectors, k, params=options)
-        return found
+            result: tuple[NDArray[np.float32], NDArray[np.int64]] = index.search(vectors, k, params=options)
+        return result
 
     def _exact_plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
         """As `_plan`, to compare with every vector that is allowed."""
@@ -230,8 +230,8 @@ class DenseIndex:
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         storage = self._index.storage if self.kind == "hnsw" else self._index
-        found: NDArray[np.float32] = storage.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
-        return found
+        vectors: NDArray[np.float32] = storage.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        return vectors
 
     def save(self, path: Path) -> None:
         """Writes the index in CPU form, whatever device it is on.

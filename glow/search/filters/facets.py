@@ -72,18 +72,18 @@ def parse_facets(value: Any, columns: Columns, pointer: str = "/facets") -> tupl
     if not isinstance(value, list) or len(value) > MAX_FACETS:
         raise FilterError([Fault(pointer, f"expected a list of at most {MAX_FACETS} facets")])
     faults: list[Fault] = []
-    found: dict[str, FacetRequest] = {}
+    requests: dict[str, FacetRequest] = {}
     for place, item in enumerate(value):
         try:
             facet = _facet(item, columns, f"{pointer}/{place}")
-            if facet.field in found:
+            if facet.field in requests:
                 raise FilterError([Fault(f"{pointer}/{place}/field", "each field can be counted once")])
-            found[facet.field] = facet
+            requests[facet.field] = facet
         except FilterError as error:
             faults += error.faults
     if faults:
         raise FilterError(faults)
-    return tuple(found.values())
+    return tuple(requests.values())
 
 
 def count_values(
@@ -100,19 +100,19 @@ def count_values(
             approximate.
     """
     documents = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
-    segments, found = columns.segments, list[tuple[int, Scalar]]()
+    segments, counts = columns.segments, list[tuple[int, Scalar]]()
     for kind in sorted(columns.fields[field].parts, key=VALUE_TYPES[::-1].index):
         if len(segments) == 1:
-            found += _top(columns.fields[field].parts[kind], documents, limit)
+            counts += _top(columns.fields[field].parts[kind], documents, limit)
             continue
         held = [
             (segment.fields[field].parts[kind], _inside(segment, start, documents))
             for start, segment in segments
             if field in segment.fields and kind in segment.fields[field].parts
         ]
-        found += _top_of_all(held, limit)
-    found.sort(key=lambda pair: -pair[0])
-    values = tuple(ValueCount(value, count) for count, value in found[:limit])
+        counts += _top_of_all(held, limit)
+    counts.sort(key=lambda pair: -pair[0])
+    values = tuple(ValueCount(value, count) for count, value in counts[:limit])
     return FacetCounts(values, len(documents), len(documents) < matching)
 
 

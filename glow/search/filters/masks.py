@@ -55,10 +55,10 @@ class FilterMasks:
         """
         key = blake2b(repr(expression).encode(), digest_size=KEY_BYTES).digest()
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
+            cached = self._kept.get(key)
+            if cached is not None:
                 self._kept.move_to_end(key)
-                return found
+                return cached
         # Outside the lock: two threads that ask for the same at once both work, and nobody waits.
         made = self._make(expression, check)
         with self._lock:
@@ -135,8 +135,8 @@ def _among(part: TypedColumn, codes: NDArray[np.int64]) -> Mask:
         return _within(part, range(int(codes[0]), int(codes[-1]) + 1))
     table = np.zeros(len(part.values) + 1, np.bool_)
     table[codes] = True
-    found: Mask = table[part.codes]
-    return found
+    hits: Mask = table[part.codes]
+    return hits
 
 
 def _within(part: TypedColumn, wanted: range) -> Mask:
@@ -145,11 +145,11 @@ def _within(part: TypedColumn, wanted: range) -> Mask:
         return np.zeros(len(part.codes), np.bool_)
     kind = part.codes.dtype.type
     if len(wanted) == 1:
-        found: Mask = part.codes == kind(wanted.start)
+        hits: Mask = part.codes == kind(wanted.start)
     else:
         # What lies below the range wraps around to large numbers: one comparison is enough.
-        found = np.subtract(part.codes, kind(wanted.start)) <= kind(len(wanted) - 1)
-    return found
+        hits = np.subtract(part.codes, kind(wanted.start)) <= kind(len(wanted) - 1)
+    return hits
 
 
 def _of_documents(part: TypedColumn, hits: Mask, documents: int) -> Mask:

@@ -138,8 +138,8 @@ class _Parser:
         names = [key for key in value if key != "field"]
         unknown = [key for key in names if key not in CONDITIONS]
         if unknown or not names:
-            found = _shown(unknown[0]) if unknown else "none"
-            raise _refused(pointer, f"expected a condition ({', '.join(CONDITIONS)}), found {found}")
+            shown = _shown(unknown[0]) if unknown else "none"
+            raise _refused(pointer, f"expected a condition ({', '.join(CONDITIONS)}), found {shown}")
         if names[0] in BOUNDS and all(name in BOUNDS for name in names):
             return self._range(field, value, names, pointer)
         if len(names) != 1:
@@ -192,8 +192,8 @@ class _Parser:
             raise _refused(pointer, "a lone surrogate is no text")
         # 2024.0 is 2024: one number has one form.
         is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= MAX_WHOLE
-        found: Scalar = int(value) if is_whole else value
-        return found
+        scalar: Scalar = int(value) if is_whole else value
+        return scalar
 
     def _count(self, terms: int, pointer: str) -> None:
         self._terms += terms

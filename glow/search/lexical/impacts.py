@@ -135,27 +135,29 @@ class ImpactIndex:
         """The largest impact in some documents; None: in all, as `largest`."""
         if alive is None:
             return self.largest
-        found = 0.0
+        largest = 0.0
         for word in np.argsort(-self._maxima, kind="stable").tolist():
-            if self._maxima[word] <= found:
+            if self._maxima[word] <= largest:
                 break
             held = slice(int(self._starts[word]), int(self._starts[word + 1]))
-            found = max(found, float(self._impacts[held][alive.mask[self._rows[held]]].max(initial=0.0)))
-        return found
+            largest = max(largest, float(self._impacts[held][alive.mask[self._rows[held]]].max(initial=0.0)))
+        return largest
 
     def bound(self, words: Sequence[str]) -> float:
         """What no document's score exceeds: the largest impact of every word of a query, added up; 0 for no word."""
         counted = Counter(words)
-        found = ((self.vocabulary.row(word), count) for word, count in counted.items())
-        return float(sum(float(self._maxima[row]) * count for row, count in found if row >= 0))
+        rows = ((self.vocabulary.row(word), count) for word, count in counted.items())
+        return float(sum(float(self._maxima[row]) * count for row, count in rows if row >= 0))
 
     def _parts(self, words: Sequence[str]) -> list[_Postings]:
         """The query's words that have postings, in the order of the vocabulary, so that sums round alike."""
         counts = Counter(words)
-        found = sorted(
+        postings = sorted(
             (row, count) for word, count in counts.items() if (row := self.vocabulary.row(word)) >= 0
         )
-        return [_Postings(int(self._starts[row]), int(self._starts[row + 1]), count) for row, count in found]
+        return [
+            _Postings(int(self._starts[row]), int(self._starts[row + 1]), count) for row, count in postings
+        ]
 
     def _look_up(self, parts: Sequence[_Postings], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         scores = np.zeros(len(rows), np.float32)
@@ -192,8 +194,8 @@ class ImpactIndex:
     ) -> NDArray[np.int64]:
         """Rows with a score, among them the k best and all that tie with the last of these."""
         if postings * DOCUMENTS_PER_POSTING > len(self):
-            found = np.flatnonzero(accumulator > 0)  # of booleans: several times as fast as of floats
-            return found if allowed is None else found[allowed.mask[found]]
+            rows = np.flatnonzero(accumulator > 0)  # of booleans: several times as fast as of floats
+            return rows if allowed is None else rows[allowed.mask[rows]]
         every = [self._rows[start:stop] for start, stop, _ in parts]
         held = np.concatenate(every) if every else np.empty(0, np.uint32)
         if allowed is not None:

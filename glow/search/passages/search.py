@@ -48,7 +48,7 @@ def search_documents(
     most = len(passages) if mask is None else mask.count
     if dense.device == "cuda":
         most = min(most, GPU_MAX_HITS)
-    found: dict[int, Folded] = {}
+    finished: dict[int, Folded] = {}
     waiting = list(range(len(vectors)))
     fetched = min(ceil(k * len(passages) / passages.header.documents), max(most, 1))
     while waiting:
@@ -56,7 +56,7 @@ def search_documents(
         for query, its_scores, its_rows in zip(waiting, scores, rows, strict=True):
             hits = passages.fold(its_scores, its_rows)
             if len(hits[1]) >= k or fetched >= most or (its_rows < 0).any():
-                found[query] = (hits[0][:k], hits[1][:k], hits[2][:k])
-        waiting = [query for query in waiting if query not in found]
+                finished[query] = (hits[0][:k], hits[1][:k], hits[2][:k])
+        waiting = [query for query in waiting if query not in finished]
         fetched = min(2 * fetched, most)
-    return [found[query] for query in range(len(vectors))]
+    return [finished[query] for query in range(len(vectors))]

@@ -43,7 +43,11 @@ class Collection:
     @property
     def pairs(self) -> NDArray[np.int64]:
         """Every judged relevant pair, int64 [pairs, 2], in file order."""
-        rows = [(query, document) for query, found in enumerate(self.relevant) for document in sorted(found)]
+        rows = [
+            (query, document)
+            for query, documents in enumerate(self.relevant)
+            for document in sorted(documents)
+        ]
         return np.array(rows, np.int64).reshape(-1, 2)
 
 

@@ -90,7 +90,7 @@ def labelled_pairs(
     Returns:
         int32 [pairs, 3]: query number, document number, label (1 relevant, 0 not), shuffled.
     """
-    hard = ((query, number) for query, found in enumerate(collection.negatives or ()) for number in found)
+    hard = ((query, number) for query, numbers in enumerate(collection.negatives or ()) for number in numbers)
     negatives = np.fromiter(hard, np.dtype((np.int32, 2)))
     positives = np.repeat(collection.pairs.astype(np.int32), oversampling, axis=0)
     labels = np.repeat(np.array([1, 0], np.int32), [len(positives), len(negatives)])

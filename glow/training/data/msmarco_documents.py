@@ -139,8 +139,8 @@ class MsMarcoDocuments(Sequence[Document]):
         if not path.is_file():
             raise InputError(f"there is no {path}; expected MS MARCO's documents as released")
         if not set(schema.names) & set(COLUMNS):
-            found, expected = ", ".join(schema.names), ", ".join(COLUMNS)
-            raise InputError(f"schema {schema.name} has the fields {found}, expected some of {expected}")
+            names, expected = ", ".join(schema.names), ", ".join(COLUMNS)
+            raise InputError(f"schema {schema.name} has the fields {names}, expected some of {expected}")
         index = _load_index(path, cache)
         if index is None:
             with one_at_a_time(cache / f"{INDEX}.lock"):

@@ -146,28 +146,28 @@ class _Miner:
         vectors, has_words = self.dense.encode(texts) if self.dense else (None, None)
         rankings = self._rankings(texts, vectors)
         for i, number in enumerate(numbers):
-            found = {source: ranking[i] for source, ranking in rankings.items()}
+            places = {source: ranking[i] for source, ranking in rankings.items()}
             if has_words is not None and not has_words[i]:
-                found = {}
-            chosen = self._choose(number, found, None if vectors is None else vectors[i])
+                places = {}
+            chosen = self._choose(number, places, None if vectors is None else vectors[i])
             yield QueryNegatives(self.collection.query_ids[number], texts[i], chosen)
 
     def _rankings(
         self, texts: Sequence[str], vectors: NDArray[np.float32] | None
     ) -> dict[str, list[Ranking]]:
         """Source -> ranking of each query, down to the last rank asked for."""
-        found: dict[str, list[Ranking]] = {}
+        rankings: dict[str, list[Ranking]] = {}
         if self.dense and vectors is not None and self.options.retriever != "lexical":
             scores, rows = self.dense.nearest(vectors, self.options.last)
             pairs = zip(rows.tolist(), scores.tolist(), strict=True)
-            found["dense"] = [list(zip(row, score, strict=True)) for row, score in pairs]
+            rankings["dense"] = [list(zip(row, score, strict=True)) for row, score in pairs]
         if self._lexical:
             queries = [Query(str(i), text) for i, text in enumerate(texts)]
             run = self._lexical.search(queries, self.options.last)
-            found["lexical"] = [
+            rankings["lexical"] = [
                 [(self._numbers[hit.document_id], hit.score) for hit in run[query.id]] for query in queries
             ]
-        return found
+        return rankings
 
     def _choose(
         self, query: int, rankings: Mapping[str, Ranking], vector: NDArray[np.float32] | None
@@ -180,19 +180,19 @@ class _Miner:
             kept = [kept[place] for place in sorted(random.permutation(len(kept))[: self.options.count])]
         documents = self.collection.documents
         return tuple(
-            Negative(documents[found.number].id, found.rank, found.score, found.source)
-            for found in kept[: self.options.count]
+            Negative(documents[candidate.number].id, candidate.rank, candidate.score, candidate.source)
+            for candidate in kept[: self.options.count]
         )
 
     def _candidates(self, rankings: Mapping[str, Ranking]) -> list[_Candidate]:
         """Documents in the range of ranks, best rank first, each once."""
-        found = [
+        candidates = [
             _Candidate(rank, source, number, score)
             for source, ranking in rankings.items()
             for rank, (number, score) in enumerate(ranking, start=1)
         ]
         once: dict[int, _Candidate] = {}
-        for candidate in sorted(found):
+        for candidate in sorted(candidates):
             once.setdefault(candidate.number, candidate)
         # Only now: what one retriever ranks above the range must not come back at the other's lower rank.
         return [candidate for candidate in once.values() if candidate.rank >= self.options.first]

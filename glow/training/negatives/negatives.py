@@ -156,7 +156,7 @@ def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
         raise FormatError(
             f"{path.name} holds {len(lines) - 1} queries, its header says {header.queries}; mine again"
         )
-    found: list[tuple[int, ...]] = [()] * len(collection.queries)
+    negatives: list[tuple[int, ...]] = [()] * len(collection.queries)
     queries = {identifier: number for number, identifier in enumerate(collection.query_ids)}
     documents = {document.id: number for number, document in enumerate(collection.documents)}
     matched = set()
@@ -172,7 +172,7 @@ def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
             matched.add(query)
             relevant = collection.relevant[query]
             numbers = (_number(identifier, documents) for identifier in ids)
-            found[query] = tuple(document for document in numbers if document not in relevant)
+            negatives[query] = tuple(document for document in numbers if document not in relevant)
         except RecordError as error:
             raise RecordError(f"{path.name} line {number}: {error}") from error
     if not matched:
@@ -180,7 +180,7 @@ def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
             f"{path.name} has none of the {len(queries)} queries of {collection.name}: it was mined for split "
             f"{header.split!r}; mine again with --split"
         )
-    return found
+    return negatives
 
 
 def match_negatives(
@@ -196,7 +196,7 @@ def match_negatives(
         GlowError: as `read_negatives`.
     """
     hashes = [documents_hash(collection.documents) for collection in collections]
-    found: list[list[tuple[int, ...]] | None] = [None] * len(collections)
+    matched: list[list[tuple[int, ...]] | None] = [None] * len(collections)
     for path in paths:
         header = read_header(path)
         if header.documents_hash not in hashes:
@@ -208,10 +208,10 @@ def match_negatives(
         asked = {_parse(line)[0] for line in _lines(path)[1:]}
         places = [place for place, known in enumerate(hashes) if known == header.documents_hash]
         for place in [p for p in places if asked.intersection(collections[p].query_ids)] or places[:1]:
-            if found[place] is not None:
+            if matched[place] is not None:
                 raise MismatchError(f"two files hold negatives of {collections[place].name}; give one")
-            found[place] = read_negatives(path, collections[place])
-    return found
+            matched[place] = read_negatives(path, collections[place])
+    return matched
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -72,12 +72,12 @@ class KeywordCounts:
 
 def candidates(document: Document, counts: KeywordCounts, random: np.random.Generator) -> list[Candidate]:
     """Every query that a document offers, by kind in the order of `KINDS`, each text once."""
-    found: dict[str, Candidate] = {}
+    by_text: dict[str, Candidate] = {}
     for kind, text in _texts(document, counts, random):
         plain = _SPACE.sub(" ", text).strip()
         if MIN_WORDS[kind] <= len(plain.split()) <= MAX_WORDS and _WORD.search(plain):
-            found.setdefault(_key(plain), Candidate(kind, plain))
-    return list(found.values())
+            by_text.setdefault(_key(plain), Candidate(kind, plain))
+    return list(by_text.values())
 
 
 def choose(found: Sequence[Candidate], most: int, random: np.random.Generator) -> list[Candidate]:

@@ -155,8 +155,8 @@ def _known(out: Path) -> dict[str, Any] | None:
         InputError: if the folder holds queries that were not synthesised.
     """
     try:
-        found = json.loads((out / REPORT_FILE).read_bytes())
-        return found if isinstance(found, dict) else {}
+        report = json.loads((out / REPORT_FILE).read_bytes())
+        return report if isinstance(report, dict) else {}
     except FileNotFoundError:
         if (out / "queries.jsonl").exists():
             raise InputError(
@@ -172,8 +172,8 @@ def _pairs(documents: Sequence[Document], schema: FieldSchema, options: Synthesi
     most = options.max_queries * (POOL if options.round_trip else 1)
     for number, document in enumerate(documents):
         random = np.random.default_rng([options.seed, number])
-        found = [one for one in candidates(document, counts, random) if one.kind in options.kinds]
-        for candidate in choose(found, most, random):
+        usable = [one for one in candidates(document, counts, random) if one.kind in options.kinds]
+        for candidate in choose(usable, most, random):
             yield number, candidate
 
 
@@ -236,5 +236,5 @@ def _write(out: Path, documents: Sequence[Document], pairs: Sequence[Pair]) -> N
 
 
 def _by_kind(pairs: Sequence[Pair]) -> dict[str, int]:
-    found = Counter(candidate.kind for _, candidate in pairs)
-    return {kind: found[kind] for kind in KINDS}
+    counts = Counter(candidate.kind for _, candidate in pairs)
+    return {kind: counts[kind] for kind in KINDS}

@@ -53,11 +53,13 @@ class RoundTrip:
         Returns:
             bool [queries].
         """
-        found = np.zeros(len(texts), np.bool_)
+        is_consistent = np.zeros(len(texts), np.bool_)
         for start in range(0, len(texts), BLOCK_QUERIES):
             queries = [Query(str(i), texts[i]) for i in range(start, min(start + BLOCK_QUERIES, len(texts)))]
             run = self._retriever.search(queries, max(CANDIDATES, rank))
             for query in queries:
                 hits = run[query.id][:rank]
-                found[int(query.id)] = document_ids[int(query.id)] in {hit.document_id for hit in hits}
-        return found
+                is_consistent[int(query.id)] = document_ids[int(query.id)] in {
+                    hit.document_id for hit in hits
+                }
+        return is_consistent
