@@ -29,11 +29,12 @@ class SortedStrings:
         text, ends: as given.
     """
 
-    __slots__ = ("ends", "text")
+    __slots__ = ("_places", "ends", "text")
 
     def __init__(self, text: memoryview, ends: NDArray[np.int64]) -> None:
         self.text = text
         self.ends = ends
+        self._places = memoryview(ends)  # gives plain numbers, in a third of numpy's time
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -73,7 +74,8 @@ class SortedStrings:
 
     def key(self, place: int) -> bytes:
         """The UTF-8 of a string, 0 to n - 1."""
-        return bytes(self.text[int(self.ends[place]) : int(self.ends[place + 1])])
+        places = self._places
+        return bytes(self.text[places[place] : places[place + 1]])
 
     def value(self, place: int) -> str:
         """A string, 0 to n - 1."""
@@ -81,8 +83,9 @@ class SortedStrings:
 
     def find(self, key: bytes) -> int:
         """The place of a string, `ABSENT` where it is not there."""
-        place = self.place(key)
-        return place if place < len(self) and self.key(place) == key else ABSENT
+        count = len(self._places) - 1
+        place = bisect_left(range(count), key, key=self.key)
+        return place if place < count and self.key(place) == key else ABSENT
 
     def place(self, key: bytes, *, after: bool = False) -> int:
         """How many strings come before one that may not be there, or up to and with it where `after`."""

@@ -1,5 +1,7 @@
 """What a client may take for itself on one connection, by raw sockets against a server in a thread."""
 
+import inspect
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import glow_service.protocol
 from glow_service.app import create_app
@@ -161,3 +164,16 @@ def test_a_refusal_before_an_announced_body_closes(client: httpx.Client) -> None
         answer = connection.recv(65_536)
         assert b"404" in answer.split(b"\r\n")[0]
         assert b"connection: close" in answer.lower()
+
+
+RELIED_ON = (
+    "app config cycle flow loop on_body on_header on_headers_complete on_message_begin on_message_complete on_url parser "
+    "pipeline scope send_400_response transport url _start_asgi_task _unset_keepalive_if_required connection_made "
+    "data_received"
+).split()
+
+
+def test_uvicorns_protocol_has_what_ours_relies_on() -> None:
+    """It is not public (docs/decisions/0020): a release that renames something is found out here, by name."""
+    source = inspect.getsource(HttpToolsProtocol)
+    assert not [name for name in RELIED_ON if not re.search(rf"\b{name}\b", source)]

@@ -1,0 +1,112 @@
+"""Options come from one model, faults are named together, and every command ends in the same way."""
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from glow.commands import JsonOptions, command, option, rows_of, say, write_report
+from glow.errors import GateError, GlowError, IntegrityError
+
+
+class Base(JsonOptions):
+    """Options that commands share."""
+
+    depth: int = option(3, "How deep.", ge=1, le=9, unit="hits")
+
+
+class Options(Base):
+    """Of the command of these tests."""
+
+    name: str = option(..., "Whose.", is_argument=True, metavar="NAME")
+    files: tuple[Path, ...] = option((), "Files.", flag="--file", metavar="FILE")
+    mode: Literal["a", "b"] = option("a", "Which way.")
+    index: Literal["x", "y"] | Literal["auto"] = option("auto", "A union.")
+    publish: bool = option(True, "On by default.")
+    force: bool = option(False, "Off by default.")
+    rename: Mapping[str, str] = option({}, "Pairs.", flag="--map")
+
+
+def run(*arguments: str, error: BaseException | None = None) -> Result:
+    @command(Options)
+    def work(options: Options) -> None:
+        """Does the work."""
+        if error is not None:
+            raise error
+        write_report(options.json_file, {"depth": options.depth})
+        say(repr((options.name, options.files, options.mode, options.index, options.publish, options.force)))
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(work)
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_flags_defaults_and_arguments_come_from_the_model() -> None:
+    rows = rows_of(Options)
+    assert [row.name for row in rows][:2] == ["name", "files"]  # its own before those of its base
+    assert {row.name: (row.low, row.high, row.unit) for row in rows}["depth"] == (1, 9, "hits")
+    assert run("bees").stdout == "('bees', (), 'a', 'auto', True, False)\n"
+    flags = ("--file", "1", "--file", "2", "--mode", "b", "--index", "y", "--no-publish", "--force")
+    assert "(PosixPath('1'), PosixPath('2')), 'b', 'y', False, True" in run("owls", *flags).stdout
+    assert "1<=x<=9" in run("--help").stdout
+
+
+def test_all_faults_are_named_together_with_what_was_found() -> None:
+    done = run("bees", "--depth", "0", "--map", "nothing")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("glow: error (invalid_config): ")
+    assert "--depth: " in done.stderr and "found 0" in done.stderr and "--map: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (IntegrityError("x.bin\n[damaged]"), 3),
+        (GlowError("a bug"), 1),
+        (GateError("no", {"version": "v1"}), 6),
+    ],
+)
+def test_an_error_is_one_line_and_the_code_of_its_kind(error: GlowError, code: int, tmp_path: Path) -> None:
+    done = run("bees", "--json", str(tmp_path / "report.json"), error=error)
+    assert done.exit_code == code
+    assert (
+        done.stderr == f"glow: error ({error.code}): {' '.join(str(error).split())}\n"
+    )  # `[…]` is no markup
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["status"], report["code"]) == ("failed", error.code)
+
+
+def test_a_report_may_go_to_standard_output_or_be_refused_before_the_work(tmp_path: Path) -> None:
+    assert run("bees", "--json", "-").stdout.startswith('{\n  "depth": 3\n}\n')
+    done = run("bees", "--json", str(tmp_path / "no" / "report.json"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "there is no folder" in done.stderr
+
+
+def test_an_interrupt_has_its_own_code() -> None:
+    done = run("bees", error=KeyboardInterrupt())
+    assert done.exit_code == 128 + signal.SIGINT
+    assert "interrupted" in done.stderr
+
+
+def test_sigterm_ends_a_command_in_order() -> None:
+    class Stop(BaseException):
+        pass
+
+    @command(Options)
+    def work(options: Options) -> None:
+        """Does the work."""
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise Stop  # not reached
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(work)
+    assert CliRunner().invoke(app, ["bees"]).exit_code == 128 + signal.SIGTERM
