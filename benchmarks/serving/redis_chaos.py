@@ -94,7 +94,7 @@ def main(
     texts = query_texts(data)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        requests = write_requests(folder / "requests.txt", map(search_request, _zipf(texts)))
+        requests = write_requests(folder / "requests.txt", map(search_request, zipf(texts)))
         generator = OpenLoop(folder, cores)
         with running(our_service(index_root, *settings), folder, cores) as server:
             pace = rate or run_wrk(server.url, requests, 8, min(seconds, 5), cores).per_second / 2
@@ -182,7 +182,7 @@ def _restart_often(redis: RedisServer, seconds: float) -> None:
         time.sleep(0.5)
 
 
-def _zipf(texts: list[str]) -> list[str]:
+def zipf(texts: list[str]) -> list[str]:
     """A stream in which the n-th text comes with a frequency of n to the power of -1.1."""
     weights = np.arange(1, len(texts) + 1, dtype=np.float64) ** -HOT
     rows = np.random.default_rng(0).choice(len(texts), size=REQUESTS, p=weights / weights.sum())

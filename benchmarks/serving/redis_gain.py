@@ -1,0 +1,104 @@
+"""What the shared cache gains: a worker that has just started, alone and beside a Redis that others filled.
+
+python -m benchmarks.serving.redis_gain --index-root INDEX_ROOT --data $DATA/tldr
+
+Hypothesis: Redis gains while a process's own cache is cold (a new replica, a rolling update), and nothing once it is warm. Each
+round starts one worker without Redis and one with a Redis that a worker before it filled with the same stream of queries (Zipf, so few
+are hot), in turning order, and measures queries a second, CPU and latency in the first seconds and again once the own cache has
+seen the stream. Nothing else should run on the machine.
+"""
+
+import statistics
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.report import emit, table
+from benchmarks.serving.generators import run_wrk
+from benchmarks.serving.redis_chaos import zipf
+from benchmarks.serving.redis_server import RedisServer
+from benchmarks.serving.servers import our_service, running
+from benchmarks.serving.workload import query_texts, search_request, write_requests
+
+CLIENTS = 8
+COLD, WARM = "first seconds", "later"
+
+
+def main(
+    index_root: Annotated[Path, typer.Option(help="Index root to serve.")],
+    data: Annotated[list[Path], typer.Option(help="BEIR folder whose queries are asked.")],
+    seconds: Annotated[float, typer.Option(help="Of each measurement.")] = 5,
+    rounds: Annotated[int, typer.Option(help="Of both, in turns.")] = 5,
+    cores: Annotated[str, typer.Option(help="Cores of all.")] = "0,1",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
+    markdown_file: Annotated[
+        Path | None, typer.Option("--markdown", help="Where to write the table.")
+    ] = None,
+) -> None:
+    """Measures both, cold and warm, and the ratio of each round."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        requests = write_requests(folder / "requests.txt", map(search_request, zipf(query_texts(data))))
+        with closing(RedisServer(folder, cores)) as redis:
+            redis.start()
+            forms = {"without Redis": (), "with a filled Redis": ("--redis-url", redis.url)}
+            _measure(index_root, forms["with a filled Redis"], requests, folder, 3 * seconds, cores)
+            rows: list[dict[str, Any]] = []
+            for number in range(rounds):
+                for name in sorted(forms, reverse=bool(number % 2)):
+                    found = _measure(index_root, forms[name], requests, folder, seconds, cores)
+                    rows += [
+                        {"form": name, "round": number, "when": when, **row} for when, row in found.items()
+                    ]
+    summary = _summary(rows)
+    emit({"rows": rows, "summary": summary}, _markdown(summary), json_file, markdown_file)
+
+
+def _measure(
+    root: Path, flags: tuple[str, ...], requests: Path, folder: Path, seconds: float, cores: str
+) -> dict[str, dict[str, float]]:
+    """A worker that has just started: its first seconds, and as many once its own cache has seen them."""
+    with running(our_service(root, "--workers", "1", *flags), folder, cores) as server:
+        rows = {}
+        for when in (COLD, WARM):
+            before = server.cpu_s()
+            closed = run_wrk(server.url, requests, CLIENTS, seconds, cores)
+            rows[when] = {
+                "per_second": closed.per_second,
+                "p50_ms": closed.p50_ms,
+                "p99_ms": closed.p99_ms,
+                "cpu_ms": 1e3 * (server.cpu_s() - before) / max(closed.requests, 1),
+            }
+    return rows
+
+
+def _summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Medians over rounds, and the median ratio of queries a second of the two forms of a round."""
+    summary = []
+    for when in (COLD, WARM):
+        speeds = {}
+        for form in sorted({row["form"] for row in rows}):
+            chosen = [row for row in rows if (row["form"], row["when"]) == (form, when)]
+            speeds[form] = [row["per_second"] for row in chosen]
+            medians = {
+                name: round(statistics.median(row[name] for row in chosen), 3)
+                for name in ("per_second", "p50_ms", "p99_ms", "cpu_ms")
+            }
+            summary.append({"when": when, "form": form, **medians})
+        ratios = [mine / other for mine, other in zip(*speeds.values(), strict=True)]
+        summary[-2]["gain"] = round(statistics.median(ratios), 2)
+        summary[-2]["gains"] = [round(ratio, 2) for ratio in sorted(ratios)]
+    return summary
+
+
+def _markdown(summary: list[dict[str, Any]]) -> str:
+    head = ["own cache", "", "queries/s", "p50 ms", "p99 ms", "CPU ms/query", "queries/s beside none"]
+    columns = ("when", "form", "per_second", "p50_ms", "p99_ms", "cpu_ms", "gain")
+    return table(head, [[row.get(name) for name in columns] for row in summary])
+
+
+if __name__ == "__main__":
+    typer.run(main)
