@@ -13,9 +13,9 @@ import onnx
 import torch
 from onnx import ModelProto
 
+from glow.artifact import TensorNames
 from glow.errors import ExportError
 from glow.nn import Tower
-from glow.training import TRANSPOSED
 
 __all__ = ["INPUTS", "OUTPUT", "export_graph"]
 
@@ -102,7 +102,7 @@ def _name_matrices(model: ModelProto) -> None:
             raise ExportError(f"expected a bias behind matrix {node.input[1]}, found {add.op_type}")
         module = biases[0].removesuffix(".bias")
         tensor = initialisers[node.input[1]]
-        tensor.name = f"{module}.weight{TRANSPOSED}"
+        tensor.name = f"{module}.weight{TensorNames.TRANSPOSED}"
         node.input[1] = tensor.name
         node.name = module
 

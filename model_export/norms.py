@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from glow.training import SCALED
+from glow.artifact import TensorNames
 
 __all__ = ["spread_norms"]
 
@@ -35,7 +35,7 @@ def spread_norms(model: ModelProto) -> ModelProto:
         size = gain.dims[0]
         scaled = numpy_helper.to_array(gain) * np.float32(np.sqrt(size))
         graph.initializer.remove(gain)
-        graph.initializer.append(numpy_helper.from_array(scaled, gain.name + SCALED))
+        graph.initializer.append(numpy_helper.from_array(scaled, gain.name + TensorNames.SCALED))
         epsilon = next(attribute.f for attribute in node.attribute if attribute.name == "epsilon")
         nodes += _steps(model, node, gain.name, np.float32(size * epsilon))
     del graph.node[:]
@@ -58,6 +58,6 @@ def _steps(model: ModelProto, node: NodeProto, gain: str, least: np.float32) -> 
         step("Add", [f"{name}.squares", f"{name}.least"], f"{name}.positive"),
         step("Sqrt", [f"{name}.positive"], f"{name}.length"),
         step("Div", [f"{name}.centred", f"{name}.length"], f"{name}.direction"),
-        step("Mul", [f"{name}.direction", gain + SCALED], f"{name}.scaled"),
+        step("Mul", [f"{name}.direction", gain + TensorNames.SCALED], f"{name}.scaled"),
         step("Add", [f"{name}.scaled", bias], node.output[0]),
     ]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from glow.training import CODES, MATRIX_SCALES, TRANSPOSED
+from glow.artifact import TensorNames
 from glow_model_export.norms import spread_norms
 
 __all__ = ["Quantization", "quantize_columns", "quantize_matrices"]
@@ -61,7 +61,7 @@ def _by_rows(model: ModelProto) -> ModelProto:
     graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
     nodes: list[NodeProto] = []
     for node in graph.node:
-        if node.op_type == "MatMul" and node.input[1].endswith(TRANSPOSED):
+        if node.op_type == "MatMul" and node.input[1].endswith(TensorNames.TRANSPOSED):
             nodes += _product(node)
             _replace(graph.initializer, tensors[node.input[1]])
         else:
@@ -83,7 +83,7 @@ def _product(node: NodeProto) -> list[NodeProto]:
     def step(kind: str, inputs: list[str], out: str, **attributes: Any) -> NodeProto:
         return helper.make_node(kind, inputs, [out], f"{name}.{kind}", **attributes)
 
-    codes = [f"{name}.tokens", matrix + CODES, _SCALE, matrix + MATRIX_SCALES, _ZERO]
+    codes = [f"{name}.tokens", matrix + TensorNames.CODES, _SCALE, matrix + TensorNames.MATRIX_SCALES, _ZERO]
     return [
         step("Abs", [tokens], f"{name}.absolute"),
         step("ReduceMax", [f"{name}.absolute", _AXIS], f"{name}.largest", keepdims=1),
@@ -97,8 +97,8 @@ def _product(node: NodeProto) -> list[NodeProto]:
 def _replace(tensors: list[TensorProto], matrix: TensorProto) -> None:
     codes, scales = quantize_columns(numpy_helper.to_array(matrix))
     tensors.remove(matrix)
-    tensors.append(numpy_helper.from_array(codes, matrix.name + CODES))
-    tensors.append(numpy_helper.from_array(scales, matrix.name + MATRIX_SCALES))
+    tensors.append(numpy_helper.from_array(codes, matrix.name + TensorNames.CODES))
+    tensors.append(numpy_helper.from_array(scales, matrix.name + TensorNames.MATRIX_SCALES))
 
 
 def _half(model: ModelProto) -> ModelProto:

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from glow.artifact import WORD_TABLE
+from glow.artifact import WORD_TABLE, TensorNames
 from glow.errors import ExportError
-from glow.training import SCALES, TABLE
 
 __all__ = ["move_weights", "quantize_rows", "share_word_table"]
 
@@ -39,13 +38,13 @@ def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool)
     Raises:
         ExportError: if the towers' tables differ.
     """
-    tables = [numpy_helper.to_array(_tensor(model, TABLE)) for model in towers.values()]
+    tables = [numpy_helper.to_array(_tensor(model, TensorNames.TABLE)) for model in towers.values()]
     if any(not np.array_equal(tables[0], other) for other in tables[1:]):
         raise ExportError("the towers hold different word tables; they must share one")
-    parts: dict[str, NDArray[np.generic]] = {TABLE: tables[0]}
+    parts: dict[str, NDArray[np.generic]] = {TensorNames.TABLE: tables[0]}
     if int8:
         codes, scales = quantize_rows(tables[0].astype(np.float32))
-        parts = {TABLE: codes, SCALES: scales}
+        parts = {TensorNames.TABLE: codes, TensorNames.SCALES: scales}
     offsets = _write(folder / WORD_TABLE, parts)
     for model in towers.values():
         if int8:
@@ -85,17 +84,19 @@ def _gather_codes(model: ModelProto) -> None:
     """Gather(table) becomes Gather(codes) → Cast → Mul by Gather(scales)."""
     graph = model.graph
     position = next(
-        index for index, node in enumerate(graph.node) if node.op_type == "Gather" and node.input[0] == TABLE
+        index
+        for index, node in enumerate(graph.node)
+        if node.op_type == "Gather" and node.input[0] == TensorNames.TABLE
     )
     gather = graph.node[position]
     ids, result = gather.input[1], gather.output[0]
-    graph.initializer.append(TensorProto(name=SCALES, data_type=TensorProto.FLOAT))
+    graph.initializer.append(TensorProto(name=TensorNames.SCALES, data_type=TensorProto.FLOAT))
     axis = numpy_helper.from_array(np.array([-1], np.int64), "words.axis")
     graph.initializer.append(axis)
     nodes = [
-        helper.make_node("Gather", [TABLE, ids], ["words.codes"]),
+        helper.make_node("Gather", [TensorNames.TABLE, ids], ["words.codes"]),
         helper.make_node("Cast", ["words.codes"], ["words.values"], to=TensorProto.FLOAT),
-        helper.make_node("Gather", [SCALES, ids], ["words.row_scale"]),
+        helper.make_node("Gather", [TensorNames.SCALES, ids], ["words.row_scale"]),
         helper.make_node("Unsqueeze", ["words.row_scale", "words.axis"], ["words.factor"]),
         helper.make_node("Mul", ["words.values", "words.factor"], [result]),
     ]

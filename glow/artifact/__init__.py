@@ -36,6 +36,7 @@ from glow.artifact.model import (
 )
 from glow.artifact.pinned import PINNED_FILE
 from glow.artifact.root import CURRENT_FILE, WAIT_S, WORK_FOLDER, IndexRoot
+from glow.artifact.tensors import TensorNames
 from glow.artifact.verdict import GATE, failed_checks
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "KnownFiles",
     "Manifest",
     "RootLock",
+    "TensorNames",
     "default_model",
     "discard",
     "failed_checks",

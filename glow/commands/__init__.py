@@ -1,6 +1,6 @@
 """The one layer under every command: options, how a command ends, and how far it is. Rooms define the verbs."""
 
-from glow.commands.bars import Advance, progress, write_line
+from glow.commands.bars import Advance, Show, progress, shown_progress, write_line
 from glow.commands.command import IndexRootOptions, JsonOptions, command, room_app
 from glow.commands.options import (
     OptionRow,
@@ -26,6 +26,7 @@ __all__ = [
     "IndexRootOptions",
     "JsonOptions",
     "OptionRow",
+    "Show",
     "all_cores",
     "command",
     "describe_faults",
@@ -39,6 +40,7 @@ __all__ = [
     "rows_of",
     "say",
     "say_error",
+    "shown_progress",
     "with_parameters",
     "write_line",
     "write_report",

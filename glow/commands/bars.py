@@ -8,10 +8,13 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-__all__ = ["Advance", "progress", "write_line"]
+__all__ = ["Advance", "Show", "progress", "shown_progress", "write_line"]
 
 PLAIN_INTERVAL_S = 10.0
 Advance = Callable[[int], None]
+"""Called with what was done since the last call."""
+Show = Callable[[int, int], None]
+"""Called with what is done by now, and with all there is."""
 
 
 @contextmanager
@@ -26,6 +29,30 @@ def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -
     """
     with _bar(out, name, total) if out.isatty() else _lines(out, name, total, unit) as advance:
         yield advance
+
+
+@contextmanager
+def shown_progress(out: TextIO) -> Iterator[Callable[[str], Show]]:
+    """Gives a function that shows a piece of work by its name, for work that tells how much there is while it runs."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=Console(file=out), transient=True, disable=not out.isatty()
+    ) as bars:
+
+        def show(name: str) -> Show:
+            task = bars.add_task(name, total=None)
+            last_line = time.monotonic()
+
+            def tell(done: int, total: int) -> None:
+                nonlocal last_line
+                bars.update(task, completed=done, total=total)
+                if not out.isatty() and time.monotonic() - last_line >= PLAIN_INTERVAL_S:
+                    last_line = time.monotonic()
+                    write_line(out, f"{name}: {done:,} of {total:,}")
+
+            return tell
+
+        yield show
 
 
 @contextmanager

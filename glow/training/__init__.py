@@ -4,21 +4,15 @@ from glow.training.checkpoint import REPORT_FILE, TOWERS_FILE, load_checkpoint, 
 from glow.training.config import OptimizerConfig, TrainConfig, WatchConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
 from glow.training.encode import vectors
-from glow.training.from_model import CODES, MATRIX_SCALES, SCALED, SCALES, TABLE, TRANSPOSED, read_towers
+from glow.training.from_model import read_towers
 from glow.training.loop import Trainer
 from glow.training.progress import Progress
 from glow.training.train import initial_towers
 from glow.training.watch import Watch
 
 __all__ = [
-    "CODES",
-    "MATRIX_SCALES",
     "REPORT_FILE",
-    "SCALED",
-    "SCALES",
-    "TABLE",
     "TOWERS_FILE",
-    "TRANSPOSED",
     "Collection",
     "OptimizerConfig",
     "PairBatches",

@@ -12,21 +12,13 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper
 
-from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TensorNames
 from glow.errors import FormatError
 from glow.nn import Tower, TowerConfig, TwoTowers
 from glow.runtime import Model
 
-__all__ = ["CODES", "MATRIX_SCALES", "SCALED", "SCALES", "TABLE", "TRANSPOSED", "read_towers"]
+__all__ = ["read_towers"]
 
-TABLE, SCALES = "words.weight", "words.scale"
-"""The word table in a graph, and the scales of its rows where it is int8."""
-TRANSPOSED = "^T"
-"""Behind the name of a matrix that a graph holds transposed."""
-CODES, MATRIX_SCALES = "_codes", "_scales"
-"""Behind the name of a transposed matrix: its int8 codes, and the scales of its columns."""
-SCALED = "_scaled"
-"""Behind the name of a normalisation's gain that a graph holds multiplied by the root of its length."""
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
@@ -57,18 +49,24 @@ def _fill(tower: Tower, arrays: Arrays, file: str) -> None:
 
 def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
     """A parameter by name: plain, transposed, or dequantized."""
-    matrix = name + TRANSPOSED
-    if name == TABLE and SCALES in arrays:
-        return arrays[TABLE].astype(np.float32) * arrays[SCALES].astype(np.float32)[:, None]
+    matrix = name + TensorNames.TRANSPOSED
+    if name == TensorNames.TABLE and TensorNames.SCALES in arrays:
+        return (
+            arrays[TensorNames.TABLE].astype(np.float32)
+            * arrays[TensorNames.SCALES].astype(np.float32)[:, None]
+        )
     if name in arrays:
         return arrays[name].astype(np.float32)
-    if name + SCALED in arrays:
-        scaled = arrays[name + SCALED].astype(np.float32)
+    if name + TensorNames.SCALED in arrays:
+        scaled = arrays[name + TensorNames.SCALED].astype(np.float32)
         return scaled / np.float32(np.sqrt(len(scaled)))
     if matrix in arrays:
         return arrays[matrix].astype(np.float32).T
-    if matrix + CODES in arrays:
-        codes, scales = arrays[matrix + CODES].astype(np.float32), arrays[matrix + MATRIX_SCALES]
+    if matrix + TensorNames.CODES in arrays:
+        codes, scales = (
+            arrays[matrix + TensorNames.CODES].astype(np.float32),
+            arrays[matrix + TensorNames.MATRIX_SCALES],
+        )
         return np.asarray(codes * scales.astype(np.float32), np.float32).T
     return None
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from glow.training.from_model import TRANSPOSED
+from glow.artifact import TensorNames
 from glow_model_export.norms import spread_norms
 from glow_model_export.quantize import MATRIX_LEVELS, quantize_columns, quantize_matrices
 
@@ -21,11 +21,11 @@ MATRIX = (RANDOM.normal(size=(64, 32)) * np.exp(RANDOM.normal(size=32))).astype(
 def product(tmp_path_factory: pytest.TempPathFactory) -> onnxruntime.InferenceSession:
     """x·W in integers, as a tower would hold it."""
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w" + TRANSPOSED], ["y"], "layer")],
+        [helper.make_node("MatMul", ["x", "w" + TensorNames.TRANSPOSED], ["y"], "layer")],
         "one product",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "length", 64])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "length", 32])],
-        [numpy_helper.from_array(MATRIX, "w" + TRANSPOSED)],
+        [numpy_helper.from_array(MATRIX, "w" + TensorNames.TRANSPOSED)],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     path: Path = tmp_path_factory.mktemp("product") / "product.onnx"

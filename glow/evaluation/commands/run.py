@@ -1,14 +1,13 @@
 """`glow evaluate`: search the judged queries with one retriever, and measure what comes."""
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from glow.artifact import default_model
-from glow.commands import command, option
+from glow.commands import command, option, shown_progress
 from glow.errors import ConfigError, InputError
 from glow.evaluation.commands.options import (
     TOP_K,
@@ -16,7 +15,6 @@ from glow.evaluation.commands.options import (
     QueryOptions,
     check_per_query,
     emit,
-    errors,
     sibling_split,
     unseen_part,
 )
@@ -156,12 +154,8 @@ def _open(plan: _Plan, folder: Path) -> tuple[str | None, Retriever]:
     if plan.index_root is not None:
         index, served = open_version(plan.index_root, plan.retriever, plan.dense.device, plan.dense.threads)
         return index.model, served
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as progress:
-        task = progress.add_task(f"reading {folder.name}", total=None)
-
-        def show(done: int, total: int) -> None:
-            progress.update(task, description=f"encoding {folder.name}", completed=done, total=total)
-
-        retriever = open_retriever(plan.retriever, folder, plan.model, plan.dense, show)
+    with shown_progress(sys.stderr) as show:
+        retriever = open_retriever(
+            plan.retriever, folder, plan.model, plan.dense, show(f"encoding {folder.name}")
+        )
     return None if plan.model is None else plan.model.label, retriever

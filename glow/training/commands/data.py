@@ -3,17 +3,13 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from glow.artifact import default_model
-from glow.commands import command, option
+from glow.commands import command, option, shown_progress
 from glow.options import StrictModel
 from glow.runtime import Device
 from glow.schema import FieldSchema
@@ -84,7 +80,7 @@ def mine_command(options: MineOptions) -> None:
 
     BM25 alone (`--retriever lexical`) opens a model only where `--model` names one, for the margin.
     """
-    with _progress() as show:
+    with shown_progress(sys.stderr) as show:
         mining = MiningOptions(
             options.retriever,
             options.first,
@@ -108,7 +104,7 @@ def mine_command(options: MineOptions) -> None:
 @command(SynthesiseOptions)
 def synthesise_command(options: SynthesiseOptions) -> None:
     """Makes training pairs from documents alone, filtered by searching for them."""
-    with _progress() as show:
+    with shown_progress(sys.stderr) as show:
         kinds = tuple(kind.strip() for kind in options.kinds.split(",") if kind.strip())
         making = SynthesisOptions(options.max_queries, options.drop, options.round_trip, options.seed, kinds)
         searcher = (options.model or default_model()) if options.round_trip else None
@@ -118,19 +114,6 @@ def synthesise_command(options: SynthesiseOptions) -> None:
             options.corpus, options.out, schema, making, searcher, encode, show("encoding documents")
         )
     _say({"folder": str(options.out), **report})
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Gives a function that opens a bar by name; the bar is told what is done of how much."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-
-        def show(name: str) -> Callable[[int, int], None]:
-            task = progress.add_task(name, total=None)
-            return lambda done, total: progress.update(task, completed=done, total=total)
-
-        yield show
 
 
 def _say(report: dict[str, Any]) -> None:
