@@ -32,7 +32,8 @@ def test_a_dead_redis_costs_nothing_and_is_asked_again_when_it_lives(server: Red
                 cache.put("page", b"other", b"value")
             assert time.monotonic() - started < SLACK_S * 2
             found = counts(metrics)
-            assert found["error"] >= FAILURES_TO_OPEN
+            # On a busy machine the end of a connection may be heard of only after the time for Redis is over.
+            assert found["error"] + found.get("timeout", 0) >= FAILURES_TO_OPEN
             assert found["skipped"] >= 150
             server.start()
             server.client().set(KEY, seal(KEY, b"again"))
