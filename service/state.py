@@ -46,14 +46,7 @@ def new_service(settings: Settings) -> Service:
     batcher = Batcher(
         pool, metrics, settings.batch_tokens, settings.batch_wait_us, arriving=lambda: admission.taken
     )
-    resources = Resources(
-        settings.index_root,
-        metrics,
-        device=settings.device,
-        threads=settings.encode_threads,
-        warmup_queries=settings.warmup_queries,
-        document_model=settings.document_model,
-    )
+    resources = _resources(settings, metrics)
     workers = WorkerGroup()
     swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)
     watcher = Watcher(resources, swap, workers, settings.watch_s, settings.encode_threads)
@@ -102,6 +95,17 @@ def new_service(settings: Settings) -> Service:
             device=settings.device,
             threads=settings.encode_threads,
         ),
+    )
+
+
+def _resources(settings: Settings, metrics: Metrics) -> Resources:
+    return Resources(
+        settings.index_root,
+        metrics,
+        device=settings.device,
+        threads=settings.encode_threads,
+        warmup_queries=settings.warmup_queries,
+        document_model=settings.document_model,
     )
 
 
