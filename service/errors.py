@@ -28,29 +28,12 @@ from collections.abc import Sequence
 from glow.errors import Fault, GlowError, InputError, QueryError
 
 __all__ = [
-    "AccessError",
-    "BodyTooLargeError",
-    "DeadlineError",
-    "DrainingError",
-    "Fault",
-    "HeadersTooLargeError",
-    "HeadersTooLateError",
-    "KeyMissingError",
-    "KeyRefusedError",
-    "MalformedHttpError",
-    "MalformedJsonError",
-    "MediaTypeError",
-    "MethodNotAllowedError",
-    "NotAvailableError",
-    "NotReadyError",
-    "OverloadedError",
-    "QueryTooLongError",
-    "RateLimitError",
-    "RequestError",
-    "RouteNotFoundError",
-    "SwapRefusedError",
+    "AccessError", "BodyTooLargeError", "DeadlineError", "DrainingError", "Fault", "HeadersTooLargeError",
+    "HeadersTooLateError", "KeyMissingError", "KeyRefusedError", "MalformedHttpError", "MalformedJsonError",
+    "MediaTypeError", "MethodNotAllowedError", "NotAvailableError", "NotReadyError", "OverloadedError",
+    "QueryTooLongError", "RateLimitError", "RequestError", "RouteNotFoundError", "SwapRefusedError",
     "UnavailableError",
-]
+]  # fmt: skip
 
 
 class RequestError(InputError):

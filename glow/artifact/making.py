@@ -16,14 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = [
-    "REMOVED",
-    "discard",
-    "folder_for",
-    "is_abandoned",
-    "is_temporary",
-    "set_aside",
-    "set_aside_abandoned",
-]
+    "REMOVED", "discard", "folder_for", "is_abandoned", "is_temporary", "set_aside", "set_aside_abandoned",
+]  # fmt: skip
 
 REMOVED = ".removed-"
 """Begins the name of what is being removed."""

@@ -14,17 +14,9 @@ from glow.errors import ArtifactNotFoundError, FormatError, IntegrityError, Mism
 from glow.options import StrictModel, describe
 
 __all__ = [
-    "FORMAT_VERSION",
-    "MANIFEST_FILE",
-    "FileKey",
-    "FileRecord",
-    "Kind",
-    "KnownFiles",
-    "Manifest",
-    "known_files",
-    "read_manifest",
-    "verify",
-]
+    "FORMAT_VERSION", "MANIFEST_FILE", "FileKey", "FileRecord", "Kind", "KnownFiles", "Manifest",
+    "known_files", "read_manifest", "verify",
+]  # fmt: skip
 
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1

@@ -11,18 +11,9 @@ from glow.errors import ArtifactNotFoundError
 from glow.text import PREPROCESSOR_VERSION
 
 __all__ = [
-    "DOCUMENT_TOWER",
-    "EXPLAIN_FILES",
-    "EXPLAIN_TOWERS",
-    "HASHED_FILES",
-    "QUERY_SIDE_FILES",
-    "QUERY_TOWER",
-    "TOWER_WEIGHTS",
-    "WORD_TABLE",
-    "default_model",
-    "model_hash",
-    "open_model",
-]
+    "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "HASHED_FILES", "QUERY_SIDE_FILES", "QUERY_TOWER",
+    "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "model_hash", "open_model",
+]  # fmt: skip
 
 MODELS_PACKAGE = "glow_models"
 """Where an installed GLOW has its models; a package of data alone."""

@@ -15,15 +15,9 @@ from glow.client.results import IndexName, SearchResult
 from glow.records import Document
 
 __all__ = [
-    "BatchResult",
-    "Embeddings",
-    "Readiness",
-    "ServiceInfo",
-    "read_batch",
-    "read_document",
-    "read_embeddings",
+    "BatchResult", "Embeddings", "Readiness", "ServiceInfo", "read_batch", "read_document", "read_embeddings",
     "read_info",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,21 +23,10 @@ from dataclasses import dataclass
 from glow.errors import GlowError
 
 __all__ = [
-    "AccessDeniedError",
-    "BadRequestError",
-    "BusyError",
-    "ClientError",
-    "ConnectionFailedError",
-    "DeadlinePassedError",
-    "InternalServiceError",
-    "NoAnswerInTimeError",
-    "NotFoundError",
-    "RequestFault",
-    "ServiceError",
-    "UnavailableServiceError",
-    "UnusableAnswerError",
-    "error_type_of",
-]
+    "AccessDeniedError", "BadRequestError", "BusyError", "ClientError", "ConnectionFailedError",
+    "DeadlinePassedError", "InternalServiceError", "NoAnswerInTimeError", "NotFoundError", "RequestFault",
+    "ServiceError", "UnavailableServiceError", "UnusableAnswerError", "error_type_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,27 +22,8 @@ from glow.commands.outcome import (
 )
 
 __all__ = [
-    "Advance",
-    "IndexRootOptions",
-    "JsonOptions",
-    "OptionRow",
-    "Show",
-    "all_cores",
-    "command",
-    "describe_faults",
-    "fail",
-    "option",
-    "plain",
-    "progress",
-    "read_options",
-    "reporting",
-    "room_app",
-    "rows_of",
-    "say",
-    "say_error",
-    "shown_progress",
-    "with_parameters",
-    "write_line",
-    "write_report",
+    "Advance", "IndexRootOptions", "JsonOptions", "OptionRow", "Show", "all_cores", "command",
+    "describe_faults", "fail", "option", "plain", "progress", "read_options", "reporting", "room_app",
+    "rows_of", "say", "say_error", "shown_progress", "with_parameters", "write_line", "write_report",
     "write_text",
-]
+]  # fmt: skip

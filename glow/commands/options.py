@@ -18,15 +18,9 @@ from pydantic.fields import FieldInfo
 from glow.errors import ConfigError
 
 __all__ = [
-    "OptionRow",
-    "describe_faults",
-    "option",
-    "parameters_of",
-    "plain",
-    "read_options",
-    "rows_of",
+    "OptionRow", "describe_faults", "option", "parameters_of", "plain", "read_options", "rows_of",
     "with_parameters",
-]
+]  # fmt: skip
 
 O = TypeVar("O", bound=BaseModel)
 

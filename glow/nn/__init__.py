@@ -5,18 +5,7 @@ from glow.nn.bert import bert_config, init_from_bert, init_tower, init_words, lo
 from glow.nn.towers import Pooling, Tower, TowerConfig, TwoTowers
 
 __all__ = [
-    "Pooling",
-    "Tower",
-    "TowerConfig",
-    "TwoTowers",
-    "WeightForm",
-    "WeightSide",
-    "WeightedSelfAttention",
-    "bert_config",
-    "init_from_bert",
-    "init_tower",
-    "init_words",
-    "load_weights",
-    "minilm_folder",
+    "Pooling", "Tower", "TowerConfig", "TwoTowers", "WeightForm", "WeightSide", "WeightedSelfAttention",
+    "bert_config", "init_from_bert", "init_tower", "init_words", "load_weights", "minilm_folder",
     "weighted_attention",
-]
+]  # fmt: skip

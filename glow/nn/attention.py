@@ -18,14 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 __all__ = [
-    "MASKED_LOGIT",
-    "MIN_WEIGHT",
-    "MergeMlp",
-    "WeightForm",
-    "WeightSide",
-    "WeightedSelfAttention",
+    "MASKED_LOGIT", "MIN_WEIGHT", "MergeMlp", "WeightForm", "WeightSide", "WeightedSelfAttention",
     "weighted_attention",
-]
+]  # fmt: skip
 
 WeightSide = Literal["key", "row"]
 WeightForm = Literal["multiply", "log", "mlp"]

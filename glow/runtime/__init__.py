@@ -6,15 +6,6 @@ from glow.runtime.model import Model, encode_documents
 from glow.runtime.session import Device, open_session
 
 __all__ = [
-    "ATTENTION",
-    "DEFAULT_BATCH_TOKENS",
-    "AttentionEncoder",
-    "Device",
-    "Encoder",
-    "Explainer",
-    "Explanation",
-    "LeftOut",
-    "Model",
-    "encode_documents",
-    "open_session",
-]
+    "ATTENTION", "DEFAULT_BATCH_TOKENS", "AttentionEncoder", "Device", "Encoder", "Explainer", "Explanation",
+    "LeftOut", "Model", "encode_documents", "open_session",
+]  # fmt: skip

@@ -22,15 +22,9 @@ from glow.search.fusion import RRF_K
 from glow.search.ranking import Ranking, best
 
 __all__ = [
-    "DEFAULT_FUSION",
-    "FUSION_FILE",
-    "Fused",
-    "Fusion",
-    "FusionWeights",
-    "Scorer",
-    "fuse_rankings",
+    "DEFAULT_FUSION", "FUSION_FILE", "Fused", "Fusion", "FusionWeights", "Scorer", "fuse_rankings",
     "uncertainty",
-]
+]  # fmt: skip
 
 FUSION_FILE = "fusion.json"
 MAX_K = 10_000

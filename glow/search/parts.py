@@ -16,16 +16,9 @@ from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.text import Preprocessor, TermTable, load_preprocessor
 
 __all__ = [
-    "DENSE_FILE",
-    "DOCUMENTS_FILE",
-    "MODEL_FOLDER",
-    "REPORT_FILE",
-    "TERMS_FOLDER",
-    "Rows",
-    "VersionParts",
-    "model_parent",
-    "open_parts",
-]
+    "DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "TERMS_FOLDER", "Rows", "VersionParts",
+    "model_parent", "open_parts",
+]  # fmt: skip
 
 DENSE_FILE = "vectors.faiss"
 DOCUMENTS_FILE = "documents.sqlite"

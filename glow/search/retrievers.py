@@ -21,16 +21,9 @@ from glow.search.views import DenseView, ImpactsView
 from glow.text import Preprocessor
 
 __all__ = [
-    "DEFAULT_CANDIDATES",
-    "HybridCandidates",
-    "Ranked",
-    "Retriever",
-    "Searchable",
-    "gather_hybrid",
-    "rank_dense",
-    "rank_hybrid",
-    "rank_lexical",
-]
+    "DEFAULT_CANDIDATES", "HybridCandidates", "Ranked", "Retriever", "Searchable", "gather_hybrid",
+    "rank_dense", "rank_hybrid", "rank_lexical",
+]  # fmt: skip
 
 Retriever = Literal["dense", "lexical", "hybrid"]
 DEFAULT_CANDIDATES = 100

@@ -5,11 +5,5 @@ from glow.storage.header import read_header
 from glow.storage.strings import ABSENT, SortedStrings
 
 __all__ = [
-    "ABSENT",
-    "SortedStrings",
-    "allocate",
-    "map_array",
-    "map_bytes",
-    "new_array",
-    "read_header",
-]
+    "ABSENT", "SortedStrings", "allocate", "map_array", "map_bytes", "new_array", "read_header",
+]  # fmt: skip

@@ -15,17 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "adjusted_tf",
-    "bm25_impact",
-    "bm25f_weight",
-    "idf_bm25",
-    "idf_lucene",
-    "idf_smooth",
-    "normalise",
-    "query_weight",
-    "released_weight",
-    "soften",
-]
+    "adjusted_tf", "bm25_impact", "bm25f_weight", "idf_bm25", "idf_lucene", "idf_smooth", "normalise",
+    "query_weight", "released_weight", "soften",
+]  # fmt: skip
 
 Number = TypeVar("Number", float, NDArray[np.float64])
 Normalisation = Literal["none", "mean", "sqrt"]

@@ -11,21 +11,7 @@ from glow.training.train import initial_towers
 from glow.training.watch import Watch
 
 __all__ = [
-    "REPORT_FILE",
-    "TOWERS_FILE",
-    "Collection",
-    "OptimizerConfig",
-    "PairBatches",
-    "Progress",
-    "TrainConfig",
-    "Trainer",
-    "Watch",
-    "WatchConfig",
-    "count_terms",
-    "initial_towers",
-    "load_checkpoint",
-    "read_collection",
-    "read_towers",
-    "save_preprocessing",
-    "vectors",
-]
+    "REPORT_FILE", "TOWERS_FILE", "Collection", "OptimizerConfig", "PairBatches", "Progress", "TrainConfig",
+    "Trainer", "Watch", "WatchConfig", "count_terms", "initial_towers", "load_checkpoint", "read_collection",
+    "read_towers", "save_preprocessing", "vectors",
+]  # fmt: skip

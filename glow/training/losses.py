@@ -13,15 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 __all__ = [
-    "BceObjective",
-    "blocked_negatives",
-    "embedding_loss",
-    "list_loss",
-    "margin_loss",
-    "pairwise_loss",
-    "sample_negatives",
-    "softmax_loss",
-]
+    "BceObjective", "blocked_negatives", "embedding_loss", "list_loss", "margin_loss", "pairwise_loss",
+    "sample_negatives", "softmax_loss",
+]  # fmt: skip
 
 
 def blocked_negatives(relevant: Tensor, query_cosines: Tensor, query_mask: float) -> Tensor:

@@ -10,12 +10,6 @@ from glow_index_builder.building.report import (
 )
 
 __all__ = [
-    "RECALL_FLOOR",
-    "BuildResult",
-    "build",
-    "describe_columns",
-    "describe_lexical",
-    "measure_recall",
-    "stage_seconds",
-    "write_json",
-]
+    "RECALL_FLOOR", "BuildResult", "build", "describe_columns", "describe_lexical", "measure_recall",
+    "stage_seconds", "write_json",
+]  # fmt: skip

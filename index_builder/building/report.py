@@ -24,14 +24,9 @@ from glow_index_builder.encoding import Encoded
 from glow_index_builder.options import BuildOptions
 
 __all__ = [
-    "BuildReport",
-    "describe_columns",
-    "describe_explain",
-    "describe_index",
-    "describe_lexical",
-    "stage_seconds",
-    "write_json",
-]
+    "BuildReport", "describe_columns", "describe_explain", "describe_index", "describe_lexical",
+    "stage_seconds", "write_json",
+]  # fmt: skip
 
 
 Section = Mapping[str, Any]

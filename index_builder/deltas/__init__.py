@@ -5,11 +5,5 @@ from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 
 __all__ = [
-    "CompactOptions",
-    "DeleteOptions",
-    "DeltaResult",
-    "UpsertOptions",
-    "compact",
-    "delete",
-    "upsert",
-]
+    "CompactOptions", "DeleteOptions", "DeltaResult", "UpsertOptions", "compact", "delete", "upsert",
+]  # fmt: skip

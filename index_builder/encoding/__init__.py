@@ -7,14 +7,6 @@ from glow_index_builder.encoding.schedule import Encoded, encode_shards
 from glow_index_builder.encoding.shards import plan_shards
 
 __all__ = [
-    "EncodeJob",
-    "Encoded",
-    "batch_tokens",
-    "cut_documents",
-    "describe_passages",
-    "encode_shards",
-    "make_runner",
-    "open_cutter",
-    "plan_shards",
-    "require_runner",
-]
+    "EncodeJob", "Encoded", "batch_tokens", "cut_documents", "describe_passages", "encode_shards",
+    "make_runner", "open_cutter", "plan_shards", "require_runner",
+]  # fmt: skip

@@ -6,14 +6,6 @@ from glow_index_builder.input.rejects import REJECTS_FILE, RejectLog
 from glow_index_builder.input.source import Line, Source, open_sources
 
 __all__ = [
-    "REJECTS_FILE",
-    "ZSTD",
-    "Line",
-    "LineReader",
-    "RejectLog",
-    "Source",
-    "decompressed",
-    "format_of",
-    "open_sources",
-    "require_package",
-]
+    "REJECTS_FILE", "ZSTD", "Line", "LineReader", "RejectLog", "Source", "decompressed", "format_of",
+    "open_sources", "require_package",
+]  # fmt: skip

@@ -10,28 +10,8 @@ from glow_index_builder.versions.tune import TuneOptions, tune_index
 from glow_index_builder.versions.writer import VersionWriter, derive, describe_heir, disk_errors, link_files
 
 __all__ = [
-    "MOST_QUERIES",
-    "Collected",
-    "Diff",
-    "GateLimits",
-    "GateOptions",
-    "TuneOptions",
-    "VersionWriter",
-    "collect",
-    "derive",
-    "describe_heir",
-    "diff_versions",
-    "disk_errors",
-    "export_version",
-    "import_version",
-    "judge",
-    "link_files",
-    "list_versions",
-    "newest",
-    "parse_gate",
-    "publish_gated",
-    "publish_judged",
-    "sampled_queries",
-    "table",
-    "tune_index",
-]
+    "MOST_QUERIES", "Collected", "Diff", "GateLimits", "GateOptions", "TuneOptions", "VersionWriter",
+    "collect", "derive", "describe_heir", "diff_versions", "disk_errors", "export_version", "import_version",
+    "judge", "link_files", "list_versions", "newest", "parse_gate", "publish_gated", "publish_judged",
+    "sampled_queries", "table", "tune_index",
+]  # fmt: skip

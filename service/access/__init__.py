@@ -5,10 +5,5 @@ from glow_service.access.cors import cors_options, parse_origins
 from glow_service.access.keys import check_keys, make_key
 
 __all__ = [
-    "AccessControl",
-    "access_errors",
-    "check_keys",
-    "cors_options",
-    "make_key",
-    "parse_origins",
-]
+    "AccessControl", "access_errors", "check_keys", "cors_options", "make_key", "parse_origins",
+]  # fmt: skip

@@ -7,10 +7,5 @@ from glow_service.api.problems import problem_response
 from glow_service.api.routes import add_routes
 
 __all__ = [
-    "SCOPE_KEY",
-    "DrainMiddleware",
-    "RequestContext",
-    "RequestMiddleware",
-    "add_routes",
-    "problem_response",
-]
+    "SCOPE_KEY", "DrainMiddleware", "RequestContext", "RequestMiddleware", "add_routes", "problem_response",
+]  # fmt: skip

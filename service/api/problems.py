@@ -16,14 +16,8 @@ from glow_service.api.responses import json_bytes
 from glow_service.errors import Fault, RequestError
 
 __all__ = [
-    "PROBLEMS",
-    "Problem",
-    "problem_body",
-    "problem_of",
-    "problem_response",
-    "problem_type",
-    "responses_of",
-]
+    "PROBLEMS", "Problem", "problem_body", "problem_of", "problem_response", "problem_type", "responses_of",
+]  # fmt: skip
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1

@@ -7,14 +7,6 @@ from glow_service.cache.link import Link, check_redis_url, connector, discard, p
 from glow_service.cache.shared import RedisBudget
 
 __all__ = [
-    "EVENTS",
-    "Cache",
-    "Keys",
-    "Kind",
-    "Link",
-    "RedisBudget",
-    "check_redis_url",
-    "connector",
-    "discard",
+    "EVENTS", "Cache", "Keys", "Kind", "Link", "RedisBudget", "check_redis_url", "connector", "discard",
     "ping_redis",
-]
+]  # fmt: skip

@@ -9,16 +9,6 @@ from glow_service.live.watcher import Watcher
 from glow_service.live.workers import WorkerGroup, end_with_parent, note_loaded, was_loaded
 
 __all__ = [
-    "Channel",
-    "OpenVersion",
-    "Readiness",
-    "Resources",
-    "Shadow",
-    "Swap",
-    "Watcher",
-    "WorkerGroup",
-    "channel_name",
-    "end_with_parent",
-    "note_loaded",
-    "was_loaded",
-]
+    "Channel", "OpenVersion", "Readiness", "Resources", "Shadow", "Swap", "Watcher", "WorkerGroup",
+    "channel_name", "end_with_parent", "note_loaded", "was_loaded",
+]  # fmt: skip

@@ -5,15 +5,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
-    "MOST_FIELDS",
-    "ExplainBody",
-    "FacetBody",
-    "FusionBody",
-    "HighlightBody",
-    "ParamsBody",
-    "SearchBody",
+    "MOST_FIELDS", "ExplainBody", "FacetBody", "FusionBody", "HighlightBody", "ParamsBody", "SearchBody",
     "Shape",
-]
+]  # fmt: skip
 
 # Pydantic looks at every member of a list before it says what is wrong with them.
 MOST_FIELDS = 64

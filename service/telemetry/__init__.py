@@ -7,11 +7,6 @@ from glow_service.telemetry.query_log import QueryLog
 from glow_service.telemetry.tracing import FinishedRequest, Tracer
 
 __all__ = [
-    "FOLDER_VARIABLE",
-    "FinishedRequest",
-    "Metrics",
-    "QueryLog",
-    "Tracer",
-    "configure_logging",
+    "FOLDER_VARIABLE", "FinishedRequest", "Metrics", "QueryLog", "Tracer", "configure_logging",
     "metrics_folder",
-]
+]  # fmt: skip

@@ -17,21 +17,10 @@ from glow.options import StrictModel
 from glow.records import Qrel
 
 __all__ = [
-    "TOP_K",
-    "MarkdownOptions",
-    "MeasureOptions",
-    "QrelsOptions",
-    "QueryOptions",
-    "RelevanceOptions",
-    "ReportOptions",
-    "check_per_query",
-    "emit",
-    "errors",
-    "read_runs",
-    "run_labels",
-    "sibling_split",
+    "TOP_K", "MarkdownOptions", "MeasureOptions", "QrelsOptions", "QueryOptions", "RelevanceOptions",
+    "ReportOptions", "check_per_query", "emit", "errors", "read_runs", "run_labels", "sibling_split",
     "unseen_part",
-]
+]  # fmt: skip
 
 # Twice as deep as R@100 looks: fusion needs candidates from below the depth at which it is measured.
 TOP_K = 200

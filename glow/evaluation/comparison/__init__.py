@@ -6,18 +6,6 @@ from glow.evaluation.comparison.student import paired_t_test, t_tail
 from glow.evaluation.comparison.unseen import Unseen, unseen_queries
 
 __all__ = [
-    "SAMPLES",
-    "Analysis",
-    "Change",
-    "Comparison",
-    "Found",
-    "Test",
-    "Unseen",
-    "analyse",
-    "compare",
-    "compare_all",
-    "holm",
-    "paired_t_test",
-    "t_tail",
-    "unseen_queries",
-]
+    "SAMPLES", "Analysis", "Change", "Comparison", "Found", "Test", "Unseen", "analyse", "compare",
+    "compare_all", "holm", "paired_t_test", "t_tail", "unseen_queries",
+]  # fmt: skip

@@ -12,15 +12,6 @@ from glow.evaluation.measures.evaluation import (
 from glow.evaluation.measures.gains import dcg, err, ncg, ndcg
 
 __all__ = [
-    "DEFAULT_MEASURES",
-    "MEASURE_SETS",
-    "Evaluation",
-    "check_measures",
-    "dcg",
-    "err",
-    "evaluate",
-    "grades_by_query",
-    "measure_names",
-    "ncg",
-    "ndcg",
-]
+    "DEFAULT_MEASURES", "MEASURE_SETS", "Evaluation", "check_measures", "dcg", "err", "evaluate",
+    "grades_by_query", "measure_names", "ncg", "ndcg",
+]  # fmt: skip

@@ -19,14 +19,9 @@ from glow.evaluation.runs import Run
 from glow.records import Qrel
 
 __all__ = [
-    "DEFAULT_MEASURES",
-    "MEASURE_SETS",
-    "Evaluation",
-    "check_measures",
-    "evaluate",
-    "grades_by_query",
+    "DEFAULT_MEASURES", "MEASURE_SETS", "Evaluation", "check_measures", "evaluate", "grades_by_query",
     "measure_names",
-]
+]  # fmt: skip
 
 DEFAULT_MEASURES = ("RR@10", "nDCG@10", "R@100", "NCG@10", "NCG@20", "NCG@50")
 MEASURE_SETS = {

@@ -7,15 +7,6 @@ from glow.evaluation.retrieval.served import DenseRetriever, open_version
 from glow.evaluation.retrieval.version import DEPTH, VersionSearch, mean_overlap
 
 __all__ = [
-    "DEPTH",
-    "DenseOptions",
-    "DenseRetriever",
-    "FusedRetriever",
-    "LexicalRetriever",
-    "Retriever",
-    "RetrieverKind",
-    "VersionSearch",
-    "mean_overlap",
-    "open_retriever",
-    "open_version",
-]
+    "DEPTH", "DenseOptions", "DenseRetriever", "FusedRetriever", "LexicalRetriever", "Retriever",
+    "RetrieverKind", "VersionSearch", "mean_overlap", "open_retriever", "open_version",
+]  # fmt: skip

@@ -16,13 +16,8 @@ from glow.schema import FieldSchema
 from glow.search import fuse
 
 __all__ = [
-    "DenseOptions",
-    "FusedRetriever",
-    "HybridRetriever",
-    "Retriever",
-    "RetrieverKind",
-    "open_retriever",
-]
+    "DenseOptions", "FusedRetriever", "HybridRetriever", "Retriever", "RetrieverKind", "open_retriever",
+]  # fmt: skip
 
 RetrieverKind = Literal["dense", "lexical", "hybrid"]
 

@@ -6,16 +6,6 @@ from glow.search.columns.metadata import VALUE_TYPES, Scalar, ValueType, type_of
 from glow.search.columns.reader import Columns, Field, TypedColumn
 
 __all__ = [
-    "COLUMNS_FOLDER",
-    "COLUMNS_HEADER",
-    "ORDER_FILE",
-    "VALUE_TYPES",
-    "Columns",
-    "ColumnsHeader",
-    "Field",
-    "Scalar",
-    "TypedColumn",
-    "ValueType",
-    "build_columns",
-    "type_of",
-]
+    "COLUMNS_FOLDER", "COLUMNS_HEADER", "ORDER_FILE", "VALUE_TYPES", "Columns", "ColumnsHeader", "Field",
+    "Scalar", "TypedColumn", "ValueType", "build_columns", "type_of",
+]  # fmt: skip

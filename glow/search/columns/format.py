@@ -13,17 +13,9 @@ from glow.options import StrictModel
 from glow.search.columns.metadata import ValueType
 
 __all__ = [
-    "COLUMNS_FOLDER",
-    "COLUMNS_HEADER",
-    "MAX_FIELDS",
-    "ORDER_FILE",
-    "VALUES_FILE",
-    "ArrayName",
-    "ColumnsHeader",
-    "FieldHeader",
-    "PartHeader",
-    "Place",
-]
+    "COLUMNS_FOLDER", "COLUMNS_HEADER", "MAX_FIELDS", "ORDER_FILE", "VALUES_FILE", "ArrayName",
+    "ColumnsHeader", "FieldHeader", "PartHeader", "Place",
+]  # fmt: skip
 
 COLUMNS_FOLDER = "columns"
 COLUMNS_HEADER = "columns.json"

@@ -9,22 +9,7 @@ from glow.search.delta.segment_parts import SegmentedDocuments
 from glow.search.delta.segments import Segments
 
 __all__ = [
-    "DELTA_FOLDER",
-    "DELTA_HEADER",
-    "VECTORS_FILE",
-    "Delta",
-    "DeltaBase",
-    "DeltaHeader",
-    "SegmentSlice",
-    "SegmentedDocuments",
-    "Segments",
-    "join",
-    "map_vectors",
-    "merge_documents",
-    "merge_impacts",
-    "merge_passages",
-    "merge_vectors",
-    "read_delta_header",
-    "view_of",
-    "write_delta",
-]
+    "DELTA_FOLDER", "DELTA_HEADER", "VECTORS_FILE", "Delta", "DeltaBase", "DeltaHeader", "SegmentSlice",
+    "SegmentedDocuments", "Segments", "join", "map_vectors", "merge_documents", "merge_impacts",
+    "merge_passages", "merge_vectors", "read_delta_header", "view_of", "write_delta",
+]  # fmt: skip

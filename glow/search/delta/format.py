@@ -21,15 +21,9 @@ from glow.options import StrictModel
 from glow.storage import map_array, read_header
 
 __all__ = [
-    "DELTA_FOLDER",
-    "DELTA_HEADER",
-    "DeltaHeader",
-    "in_delta",
-    "read_delta_header",
-    "read_order",
-    "read_tombstones",
-    "write_rows",
-]
+    "DELTA_FOLDER", "DELTA_HEADER", "DeltaHeader", "in_delta", "read_delta_header", "read_order",
+    "read_tombstones", "write_rows",
+]  # fmt: skip
 
 DELTA_FOLDER = "delta"
 HEADER_FILE, TOMBSTONES_FILE, ORDER_FILE = "delta.json", "tombstones.npy", "order.npy"

@@ -12,17 +12,6 @@ from glow.search.dense.index import (
 from glow.search.dense.kinds import KINDS, IndexKind, choose_kind, index_bytes, require_buildable
 
 __all__ = [
-    "GPU_MAX_HITS",
-    "KINDS",
-    "DenseIndex",
-    "IndexKind",
-    "SearchParams",
-    "VectorReader",
-    "VectorRows",
-    "build_dense",
-    "choose_kind",
-    "index_bytes",
-    "require_buildable",
-    "require_device",
-    "set_threads",
-]
+    "GPU_MAX_HITS", "KINDS", "DenseIndex", "IndexKind", "SearchParams", "VectorReader", "VectorRows",
+    "build_dense", "choose_kind", "index_bytes", "require_buildable", "require_device", "set_threads",
+]  # fmt: skip

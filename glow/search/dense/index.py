@@ -21,13 +21,8 @@ from glow.search.dense.kinds import IndexKind
 from glow.search.row_mask import RowMask
 
 __all__ = [
-    "DenseIndex",
-    "SearchParams",
-    "VectorReader",
-    "require_device",
-    "set_threads",
-    "to_gpu",
-]
+    "DenseIndex", "SearchParams", "VectorReader", "require_device", "set_threads", "to_gpu",
+]  # fmt: skip
 
 faiss: Any = _faiss  # its type stubs lack much of what it has
 

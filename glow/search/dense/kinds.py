@@ -9,14 +9,8 @@ from typing import Literal
 from glow.errors import ConfigError
 
 __all__ = [
-    "KINDS",
-    "IndexKind",
-    "choose_kind",
-    "code_count",
-    "index_bytes",
-    "list_count",
-    "require_buildable",
-]
+    "KINDS", "IndexKind", "choose_kind", "code_count", "index_bytes", "list_count", "require_buildable",
+]  # fmt: skip
 
 IndexKind = Literal["flat", "hnsw", "ivf-flat", "ivf-pq"]
 KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat", "ivf-pq")

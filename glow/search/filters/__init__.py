@@ -6,12 +6,6 @@ from glow.search.filters.parse import parse_filter
 from glow.search.filters.terms import Expression
 
 __all__ = [
-    "Expression",
-    "FacetCounts",
-    "FacetRequest",
-    "FilterMasks",
-    "count_values",
-    "evaluate",
-    "parse_facets",
+    "Expression", "FacetCounts", "FacetRequest", "FilterMasks", "count_values", "evaluate", "parse_facets",
     "parse_filter",
-]
+]  # fmt: skip

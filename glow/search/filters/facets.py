@@ -13,14 +13,8 @@ from glow.search.columns import VALUE_TYPES, Columns, Scalar, TypedColumn
 from glow.search.filters.parse import field_of
 
 __all__ = [
-    "MAX_FACETS",
-    "MAX_VALUES",
-    "FacetCounts",
-    "FacetRequest",
-    "ValueCount",
-    "count_values",
-    "parse_facets",
-]
+    "MAX_FACETS", "MAX_VALUES", "FacetCounts", "FacetRequest", "ValueCount", "count_values", "parse_facets",
+]  # fmt: skip
 
 MAX_FACETS = 16
 MAX_VALUES = 100

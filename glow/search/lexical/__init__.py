@@ -16,17 +16,7 @@ from glow.search.lexical.impacts import ImpactIndex
 from glow.search.lexical.vocabulary import Vocabulary
 
 __all__ = [
-    "IMPACTS_FILES",
-    "IMPACTS_FOLDER",
-    "IMPACTS_HEADER",
-    "MAXIMA_FILE",
-    "ROWS_FILE",
-    "STARTS_FILE",
-    "VALUES_FILE",
-    "Bm25",
-    "ImpactHeader",
-    "ImpactIndex",
-    "Vocabulary",
-    "build_lexical",
+    "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "MAXIMA_FILE", "ROWS_FILE", "STARTS_FILE",
+    "VALUES_FILE", "Bm25", "ImpactHeader", "ImpactIndex", "Vocabulary", "build_lexical",
     "read_impacts_header",
-]
+]  # fmt: skip

@@ -17,14 +17,9 @@ from glow.search.lexical.vocabulary import VOCABULARY_FILES
 from glow.storage import map_array, read_header
 
 __all__ = [
-    "IMPACTS_FILES",
-    "IMPACTS_FOLDER",
-    "IMPACTS_HEADER",
-    "Arrays",
-    "ImpactHeader",
-    "read_arrays",
+    "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "Arrays", "ImpactHeader", "read_arrays",
     "read_impacts_header",
-]
+]  # fmt: skip
 
 FORMAT_VERSION: Literal[1] = 1
 IMPACTS_FOLDER = "impacts"

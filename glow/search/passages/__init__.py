@@ -13,14 +13,6 @@ from glow.search.passages.map import (
 from glow.search.passages.search import search_documents
 
 __all__ = [
-    "ARRAYS",
-    "PASSAGES_FILES",
-    "PASSAGES_FOLDER",
-    "PASSAGES_HEADER",
-    "FoundPassage",
-    "PassageMap",
-    "PassagesHeader",
-    "build_passages",
-    "passages_of",
-    "search_documents",
-]
+    "ARRAYS", "PASSAGES_FILES", "PASSAGES_FOLDER", "PASSAGES_HEADER", "FoundPassage", "PassageMap",
+    "PassagesHeader", "build_passages", "passages_of", "search_documents",
+]  # fmt: skip

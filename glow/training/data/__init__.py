@@ -6,13 +6,6 @@ from glow.training.data.msmarco_documents import MsMarcoDocuments
 from glow.training.data.turns import one_at_a_time
 
 __all__ = [
-    "Collection",
-    "MsMarcoDocuments",
-    "PairBatch",
-    "PairBatches",
-    "count_terms",
-    "is_msmarco",
-    "one_at_a_time",
-    "read_collection",
-    "read_msmarco",
-]
+    "Collection", "MsMarcoDocuments", "PairBatch", "PairBatches", "count_terms", "is_msmarco",
+    "one_at_a_time", "read_collection", "read_msmarco",
+]  # fmt: skip

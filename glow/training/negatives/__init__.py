@@ -4,11 +4,6 @@ from glow.training.negatives.mining import Choose, MiningOptions, MiningRetrieve
 from glow.training.negatives.negatives import documents_hash, match_negatives, write_negatives
 
 __all__ = [
-    "Choose",
-    "MiningOptions",
-    "MiningRetriever",
-    "documents_hash",
-    "match_negatives",
-    "mine",
+    "Choose", "MiningOptions", "MiningRetriever", "documents_hash", "match_negatives", "mine",
     "write_negatives",
-]
+]  # fmt: skip

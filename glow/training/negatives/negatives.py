@@ -20,16 +20,9 @@ from glow.records import Document
 from glow.training.data import Collection
 
 __all__ = [
-    "Header",
-    "Negative",
-    "QueryNegatives",
-    "SourceRecord",
-    "documents_hash",
-    "match_negatives",
-    "read_header",
-    "read_negatives",
-    "write_negatives",
-]
+    "Header", "Negative", "QueryNegatives", "SourceRecord", "documents_hash", "match_negatives",
+    "read_header", "read_negatives", "write_negatives",
+]  # fmt: skip
 
 FORMAT_VERSION: Literal[1] = 1
 
