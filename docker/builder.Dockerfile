@@ -20,6 +20,7 @@ RUN python -m venv /build \
     && python -m venv --without-pip /opt/glow \
     && /build/bin/pip --python /opt/glow/bin/python install --no-index --no-deps /wheels/*.whl \
     && rm -rf /wheels
+COPY docker/glow /opt/glow/bin/
 COPY glow /app/glow
 COPY index_builder /app/glow_index_builder
 COPY index_builder/__main__.py /app/index_builder/

@@ -25,6 +25,7 @@ RUN python -m venv /build \
 # numpy's own tests, and the downloader of a hub that is never asked: 20 MB.
 RUN find /opt/glow/lib -type d -name tests -path '*/numpy/*' -prune -exec rm -rf {} + \
     && rm -rf /opt/glow/lib/python3*/site-packages/hf_xet*
+COPY docker/glow /opt/glow/bin/
 COPY glow /app/glow
 COPY service /app/glow_service
 COPY service/__main__.py /app/service/

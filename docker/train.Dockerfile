@@ -25,6 +25,7 @@ RUN python -m venv /build \
     && python -m venv --without-pip /opt/glow \
     && /build/bin/pip --python /opt/glow/bin/python install --no-index --no-deps /wheels/*.whl \
     && rm -rf /wheels
+COPY docker/glow /opt/glow/bin/
 COPY glow /app/glow
 COPY model_export /app/glow_model_export
 RUN python -m compileall -q --invalidation-mode unchecked-hash /app
