@@ -74,6 +74,11 @@ class FieldSchema(StrictModel):
         """Field names in order; a name's position is its field id."""
         return tuple(spec.name for spec in self.fields)
 
+    @property
+    def body(self) -> str:
+        """Name of the field that holds a document's text: the one with the most tokens."""
+        return max(self.fields, key=lambda spec: spec.tokens).name
+
     @classmethod
     def preset(cls, name: str) -> "FieldSchema":
         """The named preset.

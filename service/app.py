@@ -22,12 +22,13 @@ from glow_service.api import DrainMiddleware, RequestMiddleware, add_routes
 from glow_service.live import end_with_parent, note_loaded, was_loaded
 from glow_service.settings import Settings
 from glow_service.state import Service, new_service
-from glow_service.telemetry import configure_logging
+from glow_service.telemetry import LoopLag, configure_logging
 
 __all__ = ["EXIT_CANNOT_START", "create_app", "from_environment"]
 
 EXIT_CANNOT_START = 3
 """Exit status of a service that cannot start; uvicorn's own, at which its supervisor stops all workers."""
+LOADED_POLL_S = 0.05
 RETRY_S = 1.0
 """Pause before a worker that cannot load what the other workers have loaded ends, and is started again."""
 _logger = logging.getLogger(__name__)
@@ -45,13 +46,19 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # A daemon: a stop must not wait until a large index is loaded.
-        work = partial(_load, service, on_failure)
+        loaded = threading.Event()
+        has_mates = settings.processes > 1 and was_loaded()
+        work = partial(_load, service, on_failure, loaded)
         threading.Thread(target=service.watcher.run, args=(work,), name="watch", daemon=True).start()
         if service.channel is not None:
             service.channel.start()
         service.shadow.start()
+        lag = asyncio.create_task(LoopLag(service.metrics.loop_lag).run())
         with _drain_on_sigterm(service):
+            if has_mates:
+                await _wait_until_loaded(service, loaded)
             yield
+        lag.cancel()
         service.watcher.close()
         service.shadow.close()
         if service.channel is not None:
@@ -61,7 +68,8 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         # What waits to be written goes first: a search thread may work on until its request's deadline.
         await asyncio.to_thread(service.query_log.close)
         await asyncio.to_thread(service.tracer.close)
-        await asyncio.to_thread(service.pool.close)
+        for lane in (service.plain, service.bulk):
+            await asyncio.to_thread(lane.pool.close)
 
     app = FastAPI(
         title="GLOW",
@@ -99,11 +107,21 @@ async def _pass_on(_: Request, error: Exception) -> Response:
     raise error
 
 
-def _load(service: Service, on_failure: Callable[[], None]) -> bool:
+async def _wait_until_loaded(service: Service, loaded: threading.Event) -> None:
+    """Before the server listens: what a worker took that cannot answer yet, its mates would have answered."""
+    while not loaded.is_set():
+        if service.resources.draining:
+            logging.shutdown()
+            os._exit(0)  # it has neither a connection nor an answer that would have to be finished
+        await asyncio.sleep(LOADED_POLL_S)
+
+
+def _load(service: Service, on_failure: Callable[[], None], loaded: threading.Event) -> bool:
     """Loads the first index; returns whether it could."""
     try:
         service.resources.load()
         note_loaded()
+        loaded.set()
         return True
     except (GlowError, OSError) as error:
         code = error.code if isinstance(error, GlowError) else "unreadable"

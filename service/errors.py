@@ -7,6 +7,7 @@ InputError
     ├── MediaTypeError         the body is not declared as JSON
     ├── RouteNotFoundError     no such path
     ├── MethodNotAllowedError  the path does not know this method
+    ├── AnswerTooLargeError    the answer would exceed max_answer_bytes
     └── NotAvailableError      a feature that this index or this version lacks
 QueryError
 └── QueryTooLongError          the query exceeds max_query_chars
@@ -28,7 +29,7 @@ from collections.abc import Sequence
 from glow.errors import Fault, GlowError, InputError, QueryError
 
 __all__ = [
-    "AccessError", "BodyTooLargeError", "DeadlineError", "DrainingError", "Fault", "HeadersTooLargeError",
+    "AccessError", "AnswerTooLargeError", "BodyTooLargeError", "DeadlineError", "DrainingError", "Fault", "HeadersTooLargeError",
     "HeadersTooLateError", "KeyMissingError", "KeyRefusedError", "MalformedHttpError", "MalformedJsonError",
     "MediaTypeError", "MethodNotAllowedError", "NotAvailableError", "NotReadyError", "OverloadedError",
     "QueryTooLongError", "RateLimitError", "RequestError", "RouteNotFoundError", "SwapRefusedError",
@@ -97,6 +98,12 @@ class MethodNotAllowedError(RequestError):
     """The path does not know this method."""
 
     code = "method_not_allowed"
+
+
+class AnswerTooLargeError(RequestError):
+    """The answer would exceed `max_answer_bytes`."""
+
+    code = "answer_too_large"
 
 
 class NotAvailableError(RequestError):

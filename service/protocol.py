@@ -24,6 +24,8 @@ MAX_HEAD_S = 10
 """Longest that headers, or the rest of a body that was refused, may take, in seconds."""
 MAX_WRITE_S = 10
 """Longest that a client may leave an answer unread, in seconds."""
+LAST_REQUEST_S = 0.5
+"""How long an idle connection stays open for a last request, once the server ends, in seconds."""
 MAX_AHEAD = 64
 """Most requests that may wait on one connection for those before them."""
 _UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
@@ -131,6 +133,13 @@ class BoundedProtocol(HttpToolsProtocol):
         """The client has read."""
         self._stop_write_timer()
         super().resume_writing()
+
+    def shutdown(self) -> None:
+        """The server ends: a request that is on its way to an idle connection is still answered, as its last one."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(LAST_REQUEST_S, super().shutdown)
+        else:
+            super().shutdown()
 
     def timeout_keep_alive_handler(self) -> None:
         """The client was idle for too long; closing in order would wait for a buffer that it does not read."""

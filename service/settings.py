@@ -95,8 +95,26 @@ class Settings(StrictModel):
     max_filter_terms: int = _setting(
         1_000, "Most conditions, groups and values of one filter.", "terms", ge=1, le=100_000
     )
+    max_batch_filter_terms: int = _setting(
+        4_000, "Most terms of all filters of one batch.", "terms", ge=1, le=400_000
+    )
+    max_explained_hits: int = _setting(20, "Most hits that one search may explain.", "hits", ge=1, le=2_048)
+    max_batch_explained_hits: int = _setting(
+        64, "Most hits that all searches of one batch may explain.", "hits", ge=1, le=100_000
+    )
+    max_answer_bytes: int = _setting(
+        8 << 20,
+        "Most bytes of the documents in one answer, a batch's answers counted together.",
+        "bytes",
+        ge=1 << 10,
+        le=1 << 30,
+    )
     max_in_flight: int = _setting(
-        128, "Requests that a process works on at once; one more is a 429.", "requests", ge=1, le=10_000
+        128,
+        "Requests that a process works on at once, and in its bulk lane their prices; one more is a 429.",
+        "requests",
+        ge=1,
+        le=10_000,
     )
     default_timeout_ms: int = _setting(
         2_000, "Deadline of a request that names none.", "milliseconds", ge=1, le=600_000

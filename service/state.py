@@ -8,7 +8,7 @@ from glow.artifact import IndexRoot
 from glow_service.access import AccessControl
 from glow_service.cache import Cache
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
-from glow_service.search import Admission, Batcher, SearchLimits, SearchPool
+from glow_service.search import BULK_NICENESS, Lane, SearchLimits
 from glow_service.settings import Settings
 from glow_service.telemetry import Metrics, QueryLog, Tracer
 
@@ -23,9 +23,8 @@ class Service:
     limits: SearchLimits
     metrics: Metrics
     resources: Resources
-    pool: SearchPool
-    admission: Admission
-    batcher: Batcher
+    plain: Lane
+    bulk: Lane
     cache: Cache
     access: AccessControl
     readiness: Readiness
@@ -41,11 +40,6 @@ class Service:
 def new_service(settings: Settings) -> Service:
     """Makes the parts; the index is loaded later, by `Resources.load`."""
     metrics = Metrics()
-    pool = SearchPool(settings.threads, settings.encode_threads)
-    admission = Admission(settings.max_in_flight)
-    batcher = Batcher(
-        pool, metrics, settings.batch_tokens, settings.batch_wait_us, arriving=lambda: admission.taken
-    )
     resources = _resources(settings, metrics)
     workers = WorkerGroup()
     swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)
@@ -56,9 +50,8 @@ def new_service(settings: Settings) -> Service:
         metrics=metrics,
         resources=resources,
         readiness=Readiness(resources, workers, settings.processes),
-        pool=pool,
-        admission=admission,
-        batcher=batcher,
+        plain=_lane(settings, metrics),
+        bulk=_lane(settings, metrics, BULK_NICENESS),
         cache=Cache(
             metrics,
             settings.cache_entries,
@@ -95,6 +88,18 @@ def new_service(settings: Settings) -> Service:
             device=settings.device,
             threads=settings.encode_threads,
         ),
+    )
+
+
+def _lane(settings: Settings, metrics: Metrics, niceness: int = 0) -> Lane:
+    return Lane.open(
+        metrics,
+        permits=settings.max_in_flight,
+        threads=settings.threads,
+        encode_threads=settings.encode_threads,
+        batch_tokens=settings.batch_tokens,
+        batch_wait_us=settings.batch_wait_us,
+        niceness=niceness,
     )
 
 

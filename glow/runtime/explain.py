@@ -149,18 +149,22 @@ class Explainer:
 
         Args:
             documents: to encode, in batches of like lengths.
-            check: called before every batch; what it raises ends the work.
+            check: called before every document that is read and every batch; what it raises ends the work.
 
         Raises:
             ArtifactError: if a graph cannot be opened.
         """
         own = self._preprocessor
-        sequences = [own.document(document) for document in documents]
+        sequences = []
+        for document in documents:
+            check()
+            sequences.append(own.document(document))
         explanations: dict[int, Explanation] = {}
         for rows in batches_by_length([len(sequence) for sequence in sequences], MAX_BATCH_TOKENS):
             check()
             vectors, attention = self._tower(DOCUMENT_TOWER).run([sequences[row] for row in rows])
             for row, vector, shares in zip(rows, vectors, attention, strict=True):
+                check()
                 fields = field_words(documents[row], own.schema, own.pieces)
                 explanations[row] = self._explanation(sequences[row], fields, shares, vector)
         return [explanations[row] for row in range(len(documents))]

@@ -138,6 +138,27 @@ class AccessControl:
             self._limit(self._limiter, name or _client(scope))
         return name
 
+    def charge(self, scope: Scope, name: str, price: int) -> None:
+        """Takes from a client's rate what its request costs, once that is known.
+
+        Args:
+            scope: of the request, which `check` let pass.
+            name: what `check` returned.
+            price: of the whole request, >= 1; `check` took 1.
+
+        Raises:
+            RateLimitError: if the client still owes for an earlier request.
+        """
+        if self._limiter is None or price <= 1:
+            return
+        wait_s = self._limiter.charge(name or _client(scope), price - 1)
+        if wait_s:
+            self._limited.inc()
+            raise RateLimitError(
+                f"earlier requests cost more than the rate limit gives; the next one may come in {wait_s} s",
+                wait_s,
+            )
+
     def _name(self, scope: Scope, digests: dict[str, bytes]) -> str:
         given = set(_presented(scope["headers"]))
         if not given:

@@ -14,7 +14,10 @@ _MAX_CLIENT_CHARS = 64
 
 
 class RateLimiter:
-    """Token buckets: each holds `burst` tokens, a request takes one, and `rate` come back each second.
+    """Token buckets: each holds `burst` tokens, a request takes its price, and `rate` come back each second.
+
+    A request begins where one token is there, and pays what it costs more on credit: a dear one must not be refused for ever
+    because its price exceeds the burst, and whoever sent it waits until the debt is paid back.
 
     Not safe to share between threads; the event loop owns it.
 
@@ -39,7 +42,7 @@ class RateLimiter:
         return len(self._buckets)
 
     def take(self, client: str) -> int:
-        """Takes a token.
+        """Takes a token, with which a request begins.
 
         Args:
             client: whose.
@@ -47,16 +50,35 @@ class RateLimiter:
         Returns:
             0 where there was one, else the whole seconds (>= 1) until there is; a refused request costs nothing.
         """
+        return self._take(client, 1.0, needed=1.0)
+
+    def charge(self, client: str, price: int) -> int:
+        """Takes what a request costs beyond its first token, on credit.
+
+        Args:
+            client: whose.
+            price: tokens, >= 1.
+
+        Returns:
+            0, or where the client is in debt already the whole seconds (>= 1) until it is not; then nothing is taken, and the
+            request's first token is given back.
+        """
+        wait_s = self._take(client, float(price), needed=0.0)
+        if wait_s:
+            self._take(client, -1.0, needed=-math.inf)
+        return wait_s
+
+    def _take(self, client: str, price: float, needed: float) -> int:
         now = self._clock()
         tokens, then = self._buckets.pop(client, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)
-        lacking = 1.0 - tokens
+        lacking = needed - tokens
         if lacking <= _SLACK:
-            tokens = max(0.0, tokens - 1.0)
+            tokens = min(self._burst, tokens - price)
         self._buckets[client] = (tokens, now)
         if len(self._buckets) > self._max_clients:
             del self._buckets[next(iter(self._buckets))]
-        return 0 if lacking <= _SLACK else math.ceil(lacking / self._rate)
+        return 0 if lacking <= _SLACK else max(1, math.ceil(lacking / self._rate))
 
 
 def client_of(host: str) -> str:

@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.errors import GlowError
 from glow.query_log import LoggedQuery
 from glow.search import Index
 from glow_service.api.context import RequestContext
-from glow_service.cache import RedisBudget
+from glow_service.cache import Cache, RedisBudget
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
 from glow_service.search import (
     CheckedSearch,
     Deadline,
     Job,
+    Lane,
     SearchAnswer,
     SearchSession,
     StageClock,
@@ -27,8 +29,10 @@ from glow_service.search import (
 )
 from glow_service.state import Service
 
-__all__ = ["Answer", "count_late", "find", "note"]
+__all__ = ["LONG_FILTER", "Answer", "count_late", "find", "note"]
 
+LONG_FILTER = 50
+"""Terms of a filter that is checked, and made into a cache key, off the event loop."""
 SHORT_CHARS = 200
 """A query of this length is preprocessed in less time than a thread takes to begin."""
 Vector = NDArray[np.float32]
@@ -54,11 +58,14 @@ class Answer:
         return {"degraded": self.degraded}, {"timings_ms": timings}
 
 
-async def find(service: Service, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
+async def find(
+    service: Service, lane: Lane, index: Index, checked: CheckedSearch, deadline: Deadline
+) -> Answer:
     """Answers a search from the cache, or by the towers and the index.
 
     Args:
         service: what answers.
+        lane: where its work is done.
         index: the version to answer from.
         checked: what was asked.
         deadline: by which the answer must be there.
@@ -73,14 +80,14 @@ async def find(service: Service, index: Index, checked: CheckedSearch, deadline:
 
     async def make() -> bytes:
         session = SearchSession(index, checked.call, deadline)
-        answer, result = await _search(service, session, checked.fields, budget)
+        answer, result = await _search(service.cache, lane, session, budget)
         timings.update(answer.timings_ms)
         if answer.truncated:
             service.metrics.truncated.labels("query").inc()
         return result.members
 
     try:
-        result = await _cached(service, index, checked, make, deadline, budget)
+        result = await _cached(service.cache, lane, index, checked, make, deadline, budget)
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
@@ -99,7 +106,8 @@ def count_late(service: Service, context: RequestContext) -> None:
 
 
 async def _cached(
-    service: Service,
+    cache: Cache,
+    lane: Lane,
     index: Index,
     checked: CheckedSearch,
     make: Callable[[], Awaitable[bytes]],
@@ -107,12 +115,13 @@ async def _cached(
     budget: RedisBudget,
 ) -> ResultFragment:
     """The result from the cache, or made; requests that ask the same at the same time make it once."""
-    cache = service.cache
     if not cache.enabled:
         return ResultFragment(await make())
     try:
         async with asyncio.timeout(deadline.left_s()):
-            key = cache.keys(index).page(checked.call, checked.fields)
+            keys = cache.keys(index)
+            is_long = checked.filter_terms > LONG_FILTER
+            key = await lane.pool.run(keys.page, checked.call) if is_long else keys.page(checked.call)
             members, _ = await cache.get_or_make("page", key, make, budget)
     except TimeoutError as error:
         raise deadline.error() from error
@@ -120,49 +129,51 @@ async def _cached(
 
 
 async def _search(
-    service: Service, session: SearchSession, fields: tuple[str, ...], budget: RedisBudget
+    cache: Cache, lane: Lane, session: SearchSession, budget: RedisBudget
 ) -> tuple[SearchAnswer, ResultFragment]:
-    cache, index, text = service.cache, session.index, session.call.text
+    index, text = session.index, session.call.text
     if len(text) <= SHORT_CHARS:
         tokens = session.preprocess()
     else:
-        tokens = await service.pool.run_by(session.deadline, session.preprocess)
+        tokens = await lane.pool.run_by(session.deadline, session.preprocess)
     if not session.needs_vector:  # so no batch either
-        return await _finish_by(service, session, fields, None)
+        return await _finish_by(lane, session, None)
     key = cache.keys(index).vector(text) if cache.enabled else b""
     known = await cache.get("vector", key, budget) if key else None
     if known is not None and len(known) == 4 * index.dense.dimensions:
-        return await _finish_by(service, session, fields, np.frombuffer(known, np.float32))
+        return await _finish_by(lane, session, np.frombuffer(known, np.float32))
 
     def finish(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, ResultFragment, bytes]:
         session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
         session.clock.gone = job.future.done
-        return *_finish(session, fields, vector), vector.tobytes() if key else b""
+        return *_finish(session, vector), vector.tobytes() if key else b""
 
-    answer, result, encoded = await service.batcher.run(index.encoder, tokens, finish, session.deadline)
+    answer, result, encoded = await lane.batcher.run(index.encoder, tokens, finish, session.deadline)
     if key:
         cache.put("vector", key, encoded)
     return answer, result
 
 
 async def _finish_by(
-    service: Service, session: SearchSession, fields: tuple[str, ...], vector: Vector | None
+    lane: Lane, session: SearchSession, vector: Vector | None
 ) -> tuple[SearchAnswer, ResultFragment]:
     """`_finish` in a search thread, which is told when nobody waits for it any more."""
     gone = threading.Event()
     session.clock.gone = gone.is_set
     try:
-        return await service.pool.run_by(session.deadline, _finish, session, fields, vector)
+        return await lane.pool.run_by(session.deadline, _finish, session, vector)
     finally:
         gone.set()
 
 
-def _finish(
-    session: SearchSession, fields: tuple[str, ...], vector: Vector | None
-) -> tuple[SearchAnswer, ResultFragment]:
+def _finish(session: SearchSession, vector: Vector | None) -> tuple[SearchAnswer, ResultFragment]:
     """Search, documents and their JSON; runs in a search thread."""
-    answer = session.retrieve(vector)
-    return answer, ResultFragment.of(result_body(session.index, session.call, fields, answer))
+    try:
+        answer = session.retrieve(vector)
+    except GlowError as error:
+        # Its traceback would keep every document that was read in memory, until the collector comes by.
+        raise error.with_traceback(None) from None
+    return answer, ResultFragment.of(result_body(session.index, session.call, answer))
 
 
 def _nothing(index: Index, checked: CheckedSearch) -> ResultFragment:

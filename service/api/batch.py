@@ -12,17 +12,21 @@ from starlette.responses import Response
 from glow.errors import GlowError
 from glow.search import Index
 from glow_service.api.answers import count_late, find, note
+from glow_service.api.batch_checks import AnswerRoom, check_searches
 from glow_service.api.body import read_object
 from glow_service.api.context import RequestContext, context_of, head_of, leaving_cancels
+from glow_service.api.lanes import enter_lane
 from glow_service.api.problems import problem_body
 from glow_service.api.responses import json_answer
 from glow_service.api.schemas import BatchBody
 from glow_service.errors import DeadlineError, Fault, RequestError
-from glow_service.search import Deadline, check_search, faults_of, index_body
+from glow_service.search import CheckedSearch, Deadline, Lane, faults_of, index_body
 from glow_service.state import Service, service_of
 
 __all__ = ["post_batch"]
 
+AT_ONCE = 8
+"""Searches of one batch that are in work together: each begins on the event loop, which has others to serve."""
 _logger = logging.getLogger(__name__)
 
 
@@ -35,13 +39,17 @@ async def post_batch(request: Request) -> Response:
     limits = service.settings
     value = await read_object(request, limits.batch_bytes, context.deadline, limits.max_items)
     body = _parse(value, limits.batch_limit)
-    more = len(body.searches) - 1  # the request itself holds the first one's permit
-    service.admission.enter(more)
-    context.permits += more
     with leaving_cancels(context):
-        results = await asyncio.gather(
-            *(_one(service, context, index, search, place) for place, search in enumerate(body.searches))
-        )
+        checked = await check_searches(service, context.deadline, index, body.searches)
+        price = sum(each.price if isinstance(each, CheckedSearch) else 1 for each in checked)
+        lane = enter_lane(service, context, request.scope, price, is_bulk=True)
+        room, turns = AnswerRoom(limits.max_answer_bytes), asyncio.Semaphore(AT_ONCE)
+
+        async def one(place: int, search: CheckedSearch | Exception) -> bytes:
+            async with turns:
+                return await _one(service, lane, context, index, search, room, place)
+
+        results = await asyncio.gather(*(one(place, search) for place, search in enumerate(checked)))
     answers = [orjson.Fragment(result) for result in results]
     return json_answer(orjson.dumps({**head_of(context), "index": index_body(index), "results": answers}))
 
@@ -58,12 +66,21 @@ def _parse(value: dict[str, Any], most: int) -> BatchBody:
 
 
 async def _one(
-    service: Service, context: RequestContext, index: Index, value: dict[str, Any], place: int
+    service: Service,
+    lane: Lane,
+    context: RequestContext,
+    index: Index,
+    search: CheckedSearch | Exception,
+    room: AnswerRoom,
+    place: int,
 ) -> bytes:
     try:
-        checked = check_search(value, service.limits, index)
-        deadline = Deadline.after(context.started, checked.timeout_ms)
-        answer = await find(service, index, checked, deadline)
+        if isinstance(search, Exception):
+            raise search
+        deadline = Deadline.after(context.started, search.timeout_ms)
+        answer = await find(service, lane, index, search, deadline)
+        before, after = answer.envelope()
+        result = room.take(answer.result.enclose({"status": 200, **before}, after))
     except Exception as error:  # one search's own, whatever it is: the others must have their answers
         if not isinstance(error, GlowError):
             fields = {"request_id": context.request_id, "path": f"/searches/{place}"}
@@ -77,6 +94,5 @@ async def _one(
     if "timeout" in answer.degraded:
         count_late(service, context)
     service.metrics.stages(answer.timings_ms)
-    note(service, context, index, checked, answer)
-    before, after = answer.envelope()
-    return answer.result.enclose({"status": 200, **before}, after)
+    note(service, context, index, search, answer)
+    return result

@@ -11,12 +11,16 @@ from typing import Any
 
 from starlette.types import Scope
 
-from glow_service.search import NEVER, Deadline
+from glow_service.search import NEVER, Admission, Deadline
 
 __all__ = ["SCOPE_KEY", "RequestContext", "context_of", "head_of", "leaving_cancels", "new_context"]
 
 SCOPE_KEY = "glow.context"
 _WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+
+
+def _nothing_held() -> None:
+    """A request that holds no permit gives none back."""
 
 
 @dataclass(slots=True)
@@ -31,7 +35,7 @@ class RequestContext:
         deadline: by which it must be answered.
         on_disconnect: called when the client leaves.
         left: whether the client left before the answer.
-        permits: what it holds of `Admission`.
+        release: gives back the permits that it holds.
         key: name of the API key that it came with, "" where there is none.
         status: HTTP status of the answer; 499 (nginx's number) while there is none.
         code: code of the problem, "" where there is none.
@@ -45,11 +49,20 @@ class RequestContext:
     deadline: Deadline = NEVER
     on_disconnect: Callable[[], object] | None = None
     left: bool = False
-    permits: int = 0
+    release: Callable[[], None] = _nothing_held
     key: str = ""
     status: int = 499
     code: str = ""
     is_late: bool = False
+
+    def hold(self, admission: Admission, permits: int = 1) -> None:
+        """Notes permits that were taken; the middleware gives them back when the request has ended."""
+
+        def release() -> None:
+            admission.leave(permits)
+            self.release = _nothing_held
+
+        self.release = release
 
     def leave(self) -> None:
         """The client left: whoever waits for its sake may stop."""

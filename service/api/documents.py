@@ -18,7 +18,9 @@ async def get_document(request: Request) -> Response:
     context = context_of(request.scope)
     context.index_version = index.version
     with leaving_cancels(context):
-        document = await service.pool.run_by(context.deadline, index.documents.get, request.path_params["id"])
+        document = await service.plain.pool.run_by(
+            context.deadline, index.documents.get, request.path_params["id"]
+        )
     schema = index.preprocessor.schema
     return json_response(
         {

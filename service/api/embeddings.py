@@ -17,13 +17,23 @@ from glow.search import Index
 from glow.text import WeightedTokens
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, leaving_cancels
+from glow_service.api.lanes import enter_lane
 from glow_service.api.responses import json_response
 from glow_service.api.schemas import EmbeddingsBody
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.live import OpenVersion
-from glow_service.search import MAX_FAULTS, Deadline, StageClock, faults_of, query_tokens
+from glow_service.search import (
+    MAX_FAULTS,
+    MOST_PLAIN,
+    Deadline,
+    Lane,
+    StageClock,
+    faults_of,
+    price_of_texts,
+    query_tokens,
+)
 from glow_service.settings import Settings
-from glow_service.state import Service, service_of
+from glow_service.state import service_of
 
 __all__ = ["post_embeddings"]
 
@@ -41,16 +51,16 @@ async def post_embeddings(request: Request) -> Response:
     limit = settings.batch_bytes
     body = _parse(await read_object(request, limit, context.deadline, settings.max_items), settings, index)
     texts = [body.input] if isinstance(body.input, str) else body.input
-    service.admission.enter(len(texts) - 1)
-    context.permits += len(texts) - 1
     encoder = _encoder(version, body.input_type)
+    price = price_of_texts(texts, body.input_type)
+    lane = enter_lane(service, context, request.scope, price, is_bulk=len(texts) > 1 or price > MOST_PLAIN)
     with leaving_cancels(context):
-        sequences = await service.pool.run_by(
+        sequences = await lane.pool.run_by(
             context.deadline, _sequences, index, texts, body.input_type, StageClock(context.deadline)
         )
         for _ in filter(None, (tokens.truncated for tokens in sequences)):
             service.metrics.truncate(body.input_type)
-        vectors = await _encode(service, encoder, sequences, context.deadline)
+        vectors = await _encode(lane, encoder, sequences, context.deadline)
     return json_response(
         {
             "object": "list",
@@ -104,7 +114,7 @@ def _encoder(version: OpenVersion, input_type: str) -> Encoder:
 
 
 def _sequences(index: Index, texts: list[str], input_type: str, clock: StageClock) -> list[WeightedTokens]:
-    body = max(index.preprocessor.schema.fields, key=lambda spec: spec.tokens).name
+    body = index.preprocessor.schema.body
     sequences = []
     for place, text in enumerate(texts):
         clock.check()
@@ -125,10 +135,10 @@ def _query(index: Index, text: str, place: int) -> WeightedTokens:
 
 
 async def _encode(
-    service: Service, encoder: Encoder, sequences: list[WeightedTokens], deadline: Deadline
+    lane: Lane, encoder: Encoder, sequences: list[WeightedTokens], deadline: Deadline
 ) -> list[Vector]:
     return await asyncio.gather(
-        *(service.batcher.run(encoder, tokens, lambda _, vector: vector, deadline) for tokens in sequences)
+        *(lane.batcher.run(encoder, tokens, lambda _, vector: vector, deadline) for tokens in sequences)
     )
 
 

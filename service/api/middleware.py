@@ -59,7 +59,7 @@ class RequestMiddleware:
         self._metrics = service.metrics
         self._access = service.access
         self._tracer = service.tracer
-        self._admission = service.admission
+        self._admission = service.plain.admission
         self._access_log = service.settings.access_log
         # The gate counts its own refusals.
         self._refusals = {
@@ -87,7 +87,7 @@ class RequestMiddleware:
             try:
                 await self._answer(context, scope, receive, send_with_headers)
             finally:
-                self._admission.leave(context.permits)
+                context.release()
                 self._finish(context, scope)
 
     async def _answer(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +95,7 @@ class RequestMiddleware:
             context.key = self._access.check(scope)
             if _is_work(scope):
                 self._admission.enter()
-                context.permits = 1
+                context.hold(self._admission)
             await self._app(scope, receive, send)
         except ClientDisconnect:
             return  # nobody is left to answer; the log line says 499

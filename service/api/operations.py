@@ -33,7 +33,10 @@ async def get_ready(request: Request) -> Response:
     service = service_of(request)
     index = await service.readiness.check()
     context_of(request.scope).index_version = index.version
-    body: dict[str, Any] = {"status": "ready", "index": index_body(index)}
+    processes = service.settings.processes
+    # A worker that was started again may still load, or fail to: its mates serve, so this is no reason for a 503 either.
+    workers = {"ready": len(service.workers.statuses()) if processes > 1 else 1, "wanted": processes}
+    body: dict[str, Any] = {"status": "ready", "index": index_body(index), "workers": workers}
     if service.swap.refusal is not None:  # the live version goes on, so this is no reason for a 503
         body["swap"] = asdict(service.swap.refusal)
     return json_response(body)
@@ -59,7 +62,7 @@ async def get_info(request: Request) -> Response:
             "retrievers": _retrievers(index),
             "device": service.settings.device,
             "providers": index.encoder.providers,
-            "search_threads": service.pool.threads,
+            "search_threads": service.plain.pool.threads,
             "workers": workers_body(service),
             "settings": service.settings.public(),
         }

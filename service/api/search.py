@@ -1,14 +1,18 @@
 """`POST /search`."""
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glow_service.api.answers import count_late, find, note
+from glow.search import Index, count_terms
+from glow_service.api.answers import LONG_FILTER, count_late, find, note
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, head_of, leaving_cancels
+from glow_service.api.lanes import enter_lane
 from glow_service.api.responses import json_answer
-from glow_service.search import Deadline, check_search
-from glow_service.state import service_of
+from glow_service.search import MOST_PLAIN, CheckedSearch, Deadline, check_search
+from glow_service.state import Service, service_of
 
 __all__ = ["post_search"]
 
@@ -22,10 +26,11 @@ async def post_search(request: Request) -> Response:
     body = await read_object(
         request, service.settings.max_body_bytes, context.deadline, service.settings.max_items
     )
-    checked = check_search(body, service.limits, index)
-    context.deadline = Deadline.after(context.started, checked.timeout_ms)
     with leaving_cancels(context):
-        answer = await find(service, index, checked, context.deadline)
+        checked = await _check(service, index, body, context.deadline)
+        context.deadline = Deadline.after(context.started, checked.timeout_ms)
+        lane = enter_lane(service, context, request.scope, checked.price, is_bulk=checked.price > MOST_PLAIN)
+        answer = await find(service, lane, index, checked, context.deadline)
     context.timings_ms = answer.timings_ms
     service.metrics.stages(answer.timings_ms)
     note(service, context, index, checked, answer)
@@ -35,3 +40,10 @@ async def post_search(request: Request) -> Response:
         service.shadow.offer(context.request_id, body, answer.result)
     before, after = answer.envelope()
     return json_answer(answer.result.enclose({**head_of(context), **before}, after))
+
+
+async def _check(service: Service, index: Index, body: dict[str, Any], deadline: Deadline) -> CheckedSearch:
+    """A long filter is checked off the event loop, and not in the way of plain searches."""
+    if count_terms(body.get("filter")) <= LONG_FILTER:
+        return check_search(body, service.limits, index)
+    return await service.bulk.pool.run_by(deadline, check_search, body, service.limits, index)

@@ -15,6 +15,7 @@ __all__ = ["Cache"]
 
 # Answers differ in size a thousandfold, so their number alone bounds no memory.
 _LEAST_BYTES = 64 << 20
+MOST_VALUE_BYTES = 1 << 20
 _BYTES_PER_ENTRY = 4 << 10
 
 
@@ -44,7 +45,9 @@ class Cache:
     ) -> None:
         size = max(_LEAST_BYTES, entries * _BYTES_PER_ENTRY)
         self._local: dict[Kind, LocalCache] = {
-            kind: LocalCache(entries, size, ttl_s, TierEvents(metrics, "local", kind))
+            kind: LocalCache(
+                entries, size, ttl_s, TierEvents(metrics, "local", kind), max_value_bytes=MOST_VALUE_BYTES
+            )
             for kind in KINDS
             if entries
         }

@@ -1,5 +1,6 @@
 """The cache inside a process: least recently used goes first, and nothing stays beyond its time."""
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,6 +24,7 @@ class LocalCache:
         ttl_s: seconds that an entry is kept after it was stored; reading it does not keep it longer.
         events: counts.
         clock: seconds that never go back.
+        max_value_bytes: a larger value is not kept, so that no huge answer costs many others their place.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class LocalCache:
         ttl_s: float,
         events: TierEvents,
         clock: Callable[[], float] = time.monotonic,
+        max_value_bytes: int = sys.maxsize,
     ) -> None:
         self._entries: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
         self._max_entries = max_entries
@@ -39,6 +42,7 @@ class LocalCache:
         self._ttl_s = ttl_s
         self._count = events.count
         self._clock = clock
+        self._max_value_bytes = max_value_bytes
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -65,7 +69,7 @@ class LocalCache:
         if key in self._entries:
             self._remove(key)
         size = _size(value)
-        if size > self._max_bytes:
+        if size > self._max_bytes or len(value) > self._max_value_bytes:
             self._count("skipped")
             return
         while len(self._entries) >= self._max_entries or self.size_bytes + size > self._max_bytes:

@@ -74,7 +74,7 @@ def _search_index(options: SearchOptions) -> Mapping[str, Any]:
     limits = Settings(index_root=options.index_root).limits
     checked = check_search(_body(options, retriever), limits, index)
     session = SearchSession(index, checked.call)
-    return result_body(index, checked.call, checked.fields, session.run())
+    return result_body(index, checked.call, session.run())
 
 
 def _ask_service(options: SearchOptions) -> Mapping[str, Any]:

@@ -14,12 +14,12 @@ from typing import Any
 import typer
 import uvicorn
 from pydantic import ValidationError
-from uvicorn.supervisors import Multiprocess
 
 from glow.commands import describe_faults, fail, with_parameters
 from glow.errors import ConfigError
 from glow_service.app import EXIT_CANNOT_START
 from glow_service.cache import check_redis_url
+from glow_service.commands.supervisor import Supervisor
 from glow_service.protocol import BoundedProtocol
 from glow_service.settings import Settings, settings_table
 from glow_service.telemetry import configure_logging, metrics_folder
@@ -74,7 +74,7 @@ def _run(settings: Settings) -> int:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
             uvicorn.Server(config).run(sockets=[listening])
             return 0
-        supervisor = Multiprocess(config, sockets=[listening])
+        supervisor = Supervisor(config, sockets=[listening])
         supervisor.run()
         failed = any(worker.exitcode == EXIT_CANNOT_START for worker in supervisor.processes)
         return EXIT_CANNOT_START if failed else 0

@@ -54,6 +54,7 @@ class HeldVersions:
             held.replaced = held.replaced or now
         self._held.append(_Held(weakref.ref(index, lambda _: self._gone.append(None)), index.version))
         self._metrics.versions_open.set(len(self))
+        _settle()
 
     def tidy(self) -> None:
         """Notes versions that went, and gives their memory back; searches for circles where one stays for long."""
@@ -75,7 +76,18 @@ class HeldVersions:
         since = min(held.replaced or now for held in self._held if held.index() is not None)
         if now - max(since, self._collected) > COLLECT_AFTER_S:
             self._collected = now
-            gc.collect()
+            _settle()
+
+
+def _settle() -> None:
+    """Collects what is in circles, and takes what stays out of the garbage collector's walks, which stop every thread.
+
+    A walk over all that an index and the program consist of takes some 40 ms, and a request of many small parts would set one
+    off every few moments.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _give_back() -> None:

@@ -41,6 +41,9 @@ class SearchCall:
         filter: which documents may be found; None: all. Needs `index.columns`, as facets do.
         facets: what to count over the candidates.
         highlight, explain: what to say of each hit; None for nothing. The latter needs `index.explainer`.
+        fields, metadata: names of what to return of each document; None for all.
+        max_bytes: most bytes of all hits together; 0 for no bound.
+        may_cut: whether hits may be cut to fit.
     """
 
     text: str
@@ -54,6 +57,10 @@ class SearchCall:
     facets: tuple[FacetRequest, ...] = ()
     highlight: HighlightCall | None = None
     explain: ExplainCall | None = None
+    fields: tuple[str, ...] | None = None
+    metadata: tuple[str, ...] | None = None
+    max_bytes: int = 0
+    may_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,10 @@ class FoundDocument:
         score: what ranks.
         row: of the document in the index.
         parts: `dense` (cosine, in [-1, 1]) or `lexical` (>= 0) -> that part's score, where it is known.
-        document: as stored.
+        document: as stored, with the fields and metadata that were asked for.
         passage: its best passage, where the index has passages and vectors found it.
+        truncated: names of the parts of the document that were cut or left out to fit.
+        highlights: field -> snippets as HTML; None where not asked for.
     """
 
     score: float
@@ -82,6 +91,8 @@ class FoundDocument:
     parts: Mapping[str, float]
     document: Document
     passage: FoundPassage | None = None
+    truncated: tuple[str, ...] = ()
+    highlights: Mapping[str, list[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,6 @@ class SearchAnswer:
         hits: best first, from `offset` on.
         timings_ms: stage -> milliseconds.
         facets: field -> counts.
-        highlights: of each hit, field -> snippets as HTML; empty where not asked for.
         explanations: why each hit was found; None where not asked for.
     """
 
@@ -105,5 +115,4 @@ class SearchAnswer:
     hits: tuple[FoundDocument, ...]
     timings_ms: dict[str, float]
     facets: Mapping[str, FacetCounts]
-    highlights: tuple[Mapping[str, list[str]], ...] = ()
     explanations: Explanations | None = None

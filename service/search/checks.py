@@ -8,16 +8,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from glow.errors import QueryError
-from glow.search import Index, SearchParams
+from glow.search import Columns, Index, SearchParams, count_terms
 from glow_service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
 from glow_service.search.calls import SearchCall
 from glow_service.search.features import check_features
 from glow_service.search.limits import SearchLimits
+from glow_service.search.price import price_of
 from glow_service.search.shapes import SearchBody
 
 __all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]
 
 MAX_FAULTS = 20
+SHOWN_METADATA = 30
 _SHORT = reprlib.Repr()
 """What was found, without writing out all of it first."""
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -29,17 +31,22 @@ class CheckedSearch:
 
     Attributes:
         call: what to search.
-        fields: names of the fields to return, in the order asked for.
         timeout_ms: its deadline, from its first byte.
         allow_partial: whether to answer with what there is once the deadline has passed.
         filter: as it was sent, for the query log; None for none.
+        filter_terms: conditions, groups and values of it.
     """
 
     call: SearchCall
-    fields: tuple[str, ...]
     timeout_ms: int
     allow_partial: bool
     filter: dict[str, Any] | None = None
+    filter_terms: int = 0
+
+    @property
+    def price(self) -> int:
+        """What the search costs, >= 1."""
+        return price_of(self.call, self.filter_terms)
 
 
 def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> CheckedSearch:
@@ -54,30 +61,42 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
     body = _parse(_without_lacking(value))
     _check_query(body.query, limits)
     names = index.preprocessor.schema.names
-    faults = [*_range_faults(body, limits), *_field_faults(body.fields or (), names)]
+    faults = [*_range_faults(body, limits), *_field_faults(body.fields or (), names, index.columns)]
     if faults:
         raise RequestError(_sentence(faults), faults)
     if body.params.exact and index.dense.kind == "ivf-pq":
         detail = "this index holds compressed vectors (ivf-pq) and cannot search exactly"
         raise NotAvailableError(detail, [Fault("/params/exact", detail)])
-    params = SearchParams(body.params.ef_search, body.params.nprobe, body.params.exact)
-    fields = names if body.fields is None else tuple(dict.fromkeys(body.fields))
-    features = check_features(body, fields, limits, index)
+    features = check_features(body, _shown_fields(body.fields, names), limits, index)
     call = SearchCall(
         body.query,
         body.top_k,
         body.offset,
         _candidates(body, limits),
-        params,
+        SearchParams(body.params.ef_search, body.params.nprobe, body.params.exact),
         body.retriever,
         features.fusion,
         features.filter,
         features.facets,
         features.highlight,
         features.explain,
+        _shown_fields(body.fields, names),
+        _shown_metadata(body.fields, names),
+        limits.max_answer_bytes,
+        body.allow_truncated,
     )
     timeout_ms = body.timeout_ms or limits.default_timeout_ms
-    return CheckedSearch(call, fields, timeout_ms, body.allow_partial, body.filter)
+    terms = 0 if body.filter is None else count_terms(body.filter)
+    return CheckedSearch(call, timeout_ms, body.allow_partial, body.filter, terms)
+
+
+def _shown_fields(asked: list[str] | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    return names if asked is None else tuple(dict.fromkeys(name for name in asked if name in names))
+
+
+def _shown_metadata(asked: list[str] | None, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The metadata that are named; all where none are."""
+    return tuple(dict.fromkeys(name for name in asked or () if name not in names)) or None
 
 
 def _without_lacking(value: dict[str, Any]) -> dict[str, Any]:
@@ -132,12 +151,16 @@ def _range_faults(body: SearchBody, limits: SearchLimits) -> list[Fault]:
     return faults
 
 
-def _field_faults(fields: list[str] | tuple[()], names: tuple[str, ...]) -> list[Fault]:
-    known = ", ".join(names)
+def _field_faults(
+    fields: list[str] | tuple[()], names: tuple[str, ...], columns: Columns | None
+) -> list[Fault]:
+    """Names that are neither fields nor metadata of this index."""
+    metadata = {**columns.fields, **columns.left_out} if columns is not None else {}
+    known = ", ".join((*names, *list(metadata)[:SHOWN_METADATA]))
     return [
         Fault(f"/fields/{position}", f"unknown field {name!r:.80}; this index has {known}")
         for position, name in enumerate(fields)
-        if name not in names
+        if name not in names and name not in metadata
     ][:MAX_FAULTS]
 
 

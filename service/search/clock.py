@@ -38,6 +38,12 @@ class StageClock:
         self._last = now
         self.check()
 
+    def switch(self, stage: str) -> None:
+        """Adds the time since the last stage to a stage that comes in several pieces."""
+        now = time.perf_counter()
+        self.timings_ms[stage] = self.timings_ms.get(stage, 0.0) + (now - self._last) * 1_000
+        self._last = now
+
     def check(self) -> None:
         """Looks for the end of a search within a long stage.
 

@@ -61,7 +61,7 @@ def explain(
         query: with at least one word.
         documents: hits; a passage as a document of its own.
         leave_one_out: whether to leave out each word of the query as well.
-        check: called before every batch; what it raises ends the work.
+        check: called before every document and batch; what it raises ends the work.
 
     Raises:
         NotAvailableError: if the index was built without explain graphs.

@@ -57,7 +57,7 @@ def check_features(body: SearchBody, fields: tuple[str, ...], limits: SearchLimi
         filter=_filter(body, limits, index.columns),
         facets=_facets(body, index.columns),
         highlight=_highlight(body, fields, index),
-        explain=_explain(body),
+        explain=_explain(body, limits),
     )
 
 
@@ -107,7 +107,8 @@ def _highlight(body: SearchBody, fields: tuple[str, ...], index: Index) -> Highl
         return None
     asked = _NO_HIGHLIGHT if body.highlight is True else body.highlight
     names = index.preprocessor.schema.names
-    chosen = fields if asked.fields is None else tuple(dict.fromkeys(asked.fields))
+    own = (*fields, index.preprocessor.schema.body) if asked.fields is None else asked.fields
+    chosen = tuple(dict.fromkeys(own))
     faults = [
         Fault(f"/highlight/fields/{place}", f"unknown field {name!r:.80}; this index has {', '.join(names)}")
         for place, name in enumerate(asked.fields or ())
@@ -118,7 +119,10 @@ def _highlight(body: SearchBody, fields: tuple[str, ...], index: Index) -> Highl
     return HighlightCall(chosen, Highlighting(asked.fragments, asked.fragment_chars))
 
 
-def _explain(body: SearchBody) -> ExplainCall | None:
+def _explain(body: SearchBody, limits: SearchLimits) -> ExplainCall | None:
     if not body.explain:
         return None
+    if body.top_k > limits.max_explained_hits:
+        detail = f"explains at most {limits.max_explained_hits} hits, found top_k {body.top_k}; ask for fewer"
+        raise RequestError(f"/explain: {detail}", [Fault("/explain", detail)])
     return ExplainCall(leave_one_out=body.explain is not True and body.explain.leave_one_out)

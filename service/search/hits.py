@@ -1,13 +1,16 @@
-"""What is said of hits beside their scores: snippets of their fields."""
+"""A hit as it is shown: its snippets, and of its document no more than was asked for."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection
 
 from glow.records import Document
 from glow.search import FoundPassage, Index
-from glow.text import Highlighter, Highlighting, markup
-from glow_service.search.explanations import Explanations
+from glow.text import Highlighter, markup
+from glow_service.search.calls import HighlightCall, SearchCall
 
-__all__ = ["highlight_hits", "passage_document"]
+__all__ = ["Highlight", "highlight_with", "passage_document", "shown_part"]
+
+Highlight = Callable[[Document, Collection[str]], dict[str, list[str]]]
+"""A document and further words to mark -> snippets by field."""
 
 
 def passage_document(document: Document, passage: FoundPassage | None) -> Document:
@@ -17,34 +20,28 @@ def passage_document(document: Document, passage: FoundPassage | None) -> Docume
     return Document(document.id, {**document.fields, passage.field: (passage.text,)}, document.metadata)
 
 
-def highlight_hits(
-    index: Index,
-    text: str,
-    documents: Sequence[Document],
-    fields: Sequence[str],
-    options: Highlighting,
-    explanations: Explanations | None = None,
-    check: Callable[[], None] = lambda: None,
-) -> tuple[Mapping[str, list[str]], ...]:
-    """Snippets of each hit.
+def shown_part(document: Document, call: SearchCall) -> Document:
+    """A document with the fields and metadata that a call asks for; what is not shown need not be kept in memory."""
+    fields, metadata = document.fields, document.metadata
+    if call.fields is not None:
+        fields = {name: fields[name] for name in call.fields if name in fields}
+    if call.metadata is not None:
+        metadata = {name: metadata[name] for name in call.metadata if name in metadata}
+    return Document(document.id, fields, metadata)
+
+
+def highlight_with(index: Index, text: str, asked: HighlightCall) -> Highlight:
+    """What makes the snippets of each hit, as HTML, without fields that it lacks.
 
     Args:
         index: whose words and idf decide.
         text: the query, whose words are marked.
-        documents: hits, whole.
-        fields: to look into.
-        options: how much to show.
-        explanations: where they are known, each document's most attended words are marked as well.
-        check: called before every hit; what it raises ends the work.
-
-    Returns:
-        For each document field -> snippets as HTML, without fields that it lacks.
+        asked: fields and how much to show.
     """
     highlighter = Highlighter(index.preprocessor)
-    highlights = []
-    for place, document in enumerate(documents):
-        check()
-        attended = explanations.documents[place].attended_words() if explanations else ()
-        fragments = highlighter.document(document, text, fields, attended, options)
-        highlights.append({name: [markup(fragment) for fragment in each] for name, each in fragments.items()})
-    return tuple(highlights)
+
+    def highlight(document: Document, attended: Collection[str]) -> dict[str, list[str]]:
+        fragments = highlighter.document(document, text, asked.fields, attended, asked.options)
+        return {name: [markup(fragment) for fragment in each] for name, each in fragments.items()}
+
+    return highlight

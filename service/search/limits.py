@@ -14,5 +14,7 @@ class SearchLimits:
     max_candidates: int
     default_candidates: int
     max_filter_terms: int
+    max_explained_hits: int
+    max_answer_bytes: int
     max_timeout_ms: int
     default_timeout_ms: int

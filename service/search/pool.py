@@ -1,8 +1,11 @@
 """The bounded threads that searches run in, off the event loop."""
 
 import asyncio
+import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -21,15 +24,15 @@ class SearchPool:
     Args:
         threads: how many searches run side by side, >= 1.
         encode_threads: threads that one search may use, >= 1.
+        niceness: 0 to 19; how far the threads stand back for others.
 
     Attributes:
         threads: how many searches run side by side.
     """
 
-    def __init__(self, threads: int, encode_threads: int) -> None:
+    def __init__(self, threads: int, encode_threads: int, niceness: int = 0) -> None:
         self.threads = threads
-        # OpenMP keeps its number of threads for each calling thread apart, so each of ours sets it.
-        limit = partial(set_threads, encode_threads)
+        limit = partial(_begin, encode_threads, niceness)
         self._executor = ThreadPoolExecutor(self.threads, "search", initializer=limit)
         # What needs no tower must not look like a batch: the batcher counts on the threads above.
         self._side = ThreadPoolExecutor(self.threads, "side", initializer=limit)
@@ -61,3 +64,11 @@ class SearchPool:
         """Waits for running work and ends the threads."""
         for executor in (self._executor, self._side):
             executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(encode_threads: int, niceness: int) -> None:
+    # OpenMP keeps its number of threads for each calling thread apart, so each of ours sets it.
+    set_threads(encode_threads)
+    if niceness:
+        with suppress(OSError):  # another system than Linux: the lane has the priority of the process
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

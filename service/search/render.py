@@ -16,21 +16,18 @@ SCORE_DIGITS = 6
 WEIGHT_DIGITS = 4
 
 
-def result_body(
-    index: Index, call: SearchCall, fields: tuple[str, ...], answer: SearchAnswer
-) -> dict[str, Any]:
+def result_body(index: Index, call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
     """The members of an answer that depend on index and request alone: `index`, `query`, `hits`, `facets`.
 
     Args:
         index: that was searched.
         call: what was asked.
-        fields: names of the fields to show.
         answer: what was found.
     """
     body: dict[str, Any] = {
         "index": index_body(index),
         "query": _query(call, answer),
-        "hits": _hits(index, call, fields, answer),
+        "hits": _hits(index, call, answer),
     }
     if answer.facets:
         body["facets"] = {name: _facet(counts) for name, counts in answer.facets.items()}
@@ -52,10 +49,9 @@ def _query(call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
     return body
 
 
-def _hits(
-    index: Index, call: SearchCall, fields: tuple[str, ...], answer: SearchAnswer
-) -> list[dict[str, Any]]:
-    lists = list_fields(index.preprocessor.schema)
+def _hits(index: Index, call: SearchCall, answer: SearchAnswer) -> list[dict[str, Any]]:
+    schema = index.preprocessor.schema
+    lists, fields = list_fields(schema), schema.names if call.fields is None else call.fields
     shown = []
     for place, hit in enumerate(answer.hits):
         body = {
@@ -68,8 +64,10 @@ def _hits(
         }
         if hit.passage is not None:
             body["passage"] = _passage(hit.passage)
-        if answer.highlights:
-            body["highlights"] = answer.highlights[place]
+        if hit.truncated:
+            body["truncated"] = hit.truncated
+        if hit.highlights is not None:
+            body["highlights"] = hit.highlights
         if answer.explanations is not None:
             body["explanation"] = _explanation(index, call, hit, answer.explanations, place)
         shown.append(body)

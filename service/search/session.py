@@ -4,12 +4,14 @@ The functions block and are safe to run in many threads; `service/search/batcher
 some microseconds, off the event loop.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import QueryError
+from glow.records import Document
 from glow.search import (
     FacetCounts,
     Index,
@@ -21,13 +23,17 @@ from glow.search import (
     rank_lexical,
 )
 from glow.text import Preprocessor, WeightedTokens
+from glow_service.search.answer_size import AnswerSize
 from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall, Term
 from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain
-from glow_service.search.hits import highlight_hits, passage_document
+from glow_service.search.hits import highlight_with, passage_document, shown_part
 
 __all__ = ["SearchSession", "query_tokens"]
+
+FETCHED_AT_ONCE = 10
+"""Documents that are read together; while they are looked at, no more of them are in memory."""
 
 
 def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
@@ -112,9 +118,7 @@ class SearchSession:
         ranked = _rank(index, call, vector, allowed)
         clock.lap("search")
         facets = _count(index, call, ranked.rows, allowed, clock)
-        hits = _fetch(index, call, ranked)
-        clock.lap("fetch")
-        explanations = self._explanations(hits)
+        hits, explanations = self._hits(ranked)
         return SearchAnswer(
             tokens=len(tokens),
             truncated=tokens.truncated,
@@ -122,31 +126,35 @@ class SearchSession:
             hits=hits,
             timings_ms=clock.timings_ms,
             facets=facets,
-            highlights=self._highlights(hits, explanations),
             explanations=explanations,
         )
 
-    def _explanations(self, hits: tuple[FoundDocument, ...]) -> Explanations | None:
-        asked = self.call.explain
-        if asked is None:
-            return None
-        read = [passage_document(hit.document, hit.passage) for hit in hits]
-        explanations = explain(self.index, self.call.text, read, asked.leave_one_out, self.clock.check)
-        self.clock.lap("explain")
-        return explanations
-
-    def _highlights(
-        self, hits: tuple[FoundDocument, ...], explanations: Explanations | None
-    ) -> tuple[Mapping[str, list[str]], ...]:
-        asked = self.call.highlight
-        if asked is None:
-            return ()
-        documents, check = [hit.document for hit in hits], self.clock.check
-        highlights = highlight_hits(
-            self.index, self.call.text, documents, asked.fields, asked.options, explanations, check
-        )
-        self.clock.lap("highlight")
-        return highlights
+    def _hits(self, ranked: Ranked) -> tuple[tuple[FoundDocument, ...], Explanations | None]:
+        """The page's hits; documents are read a few at a time and only what is shown of them is kept."""
+        index, call, clock = self.index, self.call, self.clock
+        page = _page(call, ranked)
+        explanations = None
+        if call.explain is not None:
+            read = [document for _, document, _ in _documents(index, page)]
+            clock.lap("fetch")
+            explanations = explain(index, call.text, read, call.explain.leave_one_out, clock.check)
+            clock.lap("explain")
+        highlight = None if call.highlight is None else highlight_with(index, call.text, call.highlight)
+        size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
+        hits = []
+        for place, (found, _, document) in enumerate(_documents(index, page)):
+            snippets = None
+            if highlight is not None:
+                clock.switch("fetch")
+                attended = explanations.documents[place].attended_words() if explanations else ()
+                snippets = highlight(document, attended)
+                clock.switch("highlight")
+                clock.check()
+            shown, truncated = size.fit(shown_part(document, call), snippets)
+            hits.append(replace(found, document=shown, truncated=truncated, highlights=snippets))
+        clock.switch("fetch")
+        clock.check()
+        return tuple(hits), explanations
 
 
 def _terms(preprocessor: Preprocessor, tokens: WeightedTokens) -> tuple[Term, ...]:
@@ -202,17 +210,29 @@ def _count(
     return counts
 
 
-def _fetch(index: Index, call: SearchCall, ranked: Ranked) -> tuple[FoundDocument, ...]:
+def _page(call: SearchCall, ranked: Ranked) -> list[tuple[int, float, dict[str, float], int | None]]:
+    """Row, score, known parts and passage of each hit that is returned."""
     page = slice(call.offset, call.offset + call.top_k)
     rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
     parts = {name: values[page].tolist() for name, values in ranked.parts.items()}
-    documents = index.documents.rows(rows) if rows else []
     hits = []
-    for place, (row, score, document) in enumerate(zip(rows, scores, documents, strict=True)):
+    for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
         # NaN, the one number that is not itself, stands for a score that is not known.
         known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
-        passage = None
-        if index.passages is not None and row in ranked.passages:
-            passage = index.passages.passage_of(document, ranked.passages[row])
-        hits.append(FoundDocument(score, row, known, document, passage))
-    return tuple(hits)
+        hits.append((row, score, known, ranked.passages.get(row)))
+    return hits
+
+
+def _documents(
+    index: Index, page: Sequence[tuple[int, float, dict[str, float], int | None]]
+) -> Iterator[tuple[FoundDocument, Document, Document]]:
+    """Each hit, what the document tower read of it, and the whole document."""
+    for start in range(0, len(page), FETCHED_AT_ONCE):
+        hits = page[start : start + FETCHED_AT_ONCE]
+        documents = index.documents.rows([row for row, *_ in hits])
+        for (row, score, known, number), document in zip(hits, documents, strict=True):
+            passage = None
+            if index.passages is not None and number is not None:
+                passage = index.passages.passage_of(document, number)
+            found = FoundDocument(score, row, known, document, passage)
+            yield found, passage_document(document, passage), document

@@ -91,7 +91,7 @@ class SearchBody(Shape):
     fields: list[str] | None = Field(
         None,
         max_length=MOST_FIELDS,
-        description=f"Fields to return, at most {MOST_FIELDS}; all where absent.",
+        description=f"Fields to return, at most {MOST_FIELDS}, and metadata by name; all where absent.",
     )
     highlight: bool | HighlightBody | None = Field(
         None, description="Snippets with the query's words marked."
@@ -107,4 +107,7 @@ class SearchBody(Shape):
     )
     allow_partial: bool = Field(
         False, description="After the deadline, answer with what there is, and say so in `degraded`."
+    )
+    allow_truncated: bool = Field(
+        False, description="Cut hits field by field where the answer would exceed `max_answer_bytes`."
     )

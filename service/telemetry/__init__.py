@@ -2,11 +2,12 @@
 
 from glow_service.telemetry.exposition import FOLDER_VARIABLE, metrics_folder
 from glow_service.telemetry.logs import configure_logging
+from glow_service.telemetry.loop_lag import LoopLag
 from glow_service.telemetry.metrics import Metrics
 from glow_service.telemetry.query_log import QueryLog
 from glow_service.telemetry.tracing import FinishedRequest, Tracer
 
 __all__ = [
-    "FOLDER_VARIABLE", "FinishedRequest", "Metrics", "QueryLog", "Tracer", "configure_logging",
+    "FOLDER_VARIABLE", "FinishedRequest", "LoopLag", "Metrics", "QueryLog", "Tracer", "configure_logging",
     "metrics_folder",
 ]  # fmt: skip

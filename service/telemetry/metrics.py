@@ -106,6 +106,11 @@ class Metrics:
             return Gauge(name, text, labels, registry=self.registry, multiprocess_mode=over_workers)
 
         self.in_flight = gauge("glow_requests_in_flight", "Requests being answered.", "livesum")
+        self.loop_lag = gauge(
+            "glow_loop_lag_seconds",
+            "Longest that the event loop was held up, of the last ten seconds.",
+            "livemax",
+        )
         self.queue_depth = gauge("glow_queue_depth", "Queries that wait for the tower.", "livesum")
         self.ready = gauge("glow_ready", "1 when every worker is ready, else 0.", "livemin")
         self.index_info = gauge(INDEX_INFO, "The live index; always 1.", "livemax", "version", "model")

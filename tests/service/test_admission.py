@@ -63,10 +63,11 @@ def open_socket(client: httpx.Client) -> socket.socket:
 
 @contextmanager
 def busy(service: Service) -> Iterator[None]:
-    """Every search thread is occupied."""
+    """Every search thread is occupied, of both lanes."""
     gate = threading.Event()
-    for _ in range(service.pool.threads):
-        service.pool.submit(gate.wait, 30)
+    for lane in (service.plain, service.bulk):
+        for _ in range(lane.pool.threads):
+            lane.pool.submit(gate.wait, 30)
     try:
         yield
     finally:
@@ -82,7 +83,7 @@ def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve: Se
         holders = [open_socket(client) for _ in range(2)]
         for holder in holders:  # a permit is taken before the body is there
             holder.sendall(HEAD % len(BODY) + BODY[:5])
-        until(lambda: service.admission.taken == 2)
+        until(lambda: service.plain.admission.taken == 2)
         started = time.perf_counter()
         refused = search(client)
         assert time.perf_counter() - started < 0.5
@@ -112,26 +113,29 @@ def test_every_permit_comes_back_however_a_request_ends(serve: Serve) -> None:
         client.get("/documents/nothing")
         left = open_socket(client)
         left.sendall(HEAD % len(BODY) + BODY[:5])
-        until(lambda: service.admission.taken == 1)
+        until(lambda: service.plain.admission.taken == 1)
         left.close()
-        until(lambda: service.admission.taken == 0)
+        until(lambda: service.plain.admission.taken == 0)
         assert search(client).status_code == 200
 
 
-def test_a_batch_holds_a_permit_for_each_of_its_searches(serve: Serve) -> None:
+def test_a_batch_holds_permits_of_the_bulk_lane_for_its_price(serve: Serve) -> None:
     with serve(max_in_flight=2, default_timeout_ms=20_000) as (client, service):
         searches = [{"query": "bees"}, {"query": "salmon"}, {"query": "camels"}]
         assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 200
         # What could never be admitted is no matter of trying again.
         assert client.post("/search/batch", json={"searches": searches}).status_code == 422
         assert client.post("/v1/embeddings", json={"input": ["a", "b", "c"]}).status_code == 422
-        holder = open_socket(client)
-        holder.sendall(HEAD % len(BODY) + BODY[:5])
-        until(lambda: service.admission.taken == 1)
+        service.bulk.admission.enter(1)
         assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 429
         assert client.post("/v1/embeddings", json={"input": ["a", "b"]}).status_code == 429
         assert client.post("/v1/embeddings", json={"input": ["a"]}).status_code == 200
-        holder.close()
+        assert search(client, explain=True, top_k=5).status_code == 429
+        assert search(client).status_code == 200
+        service.bulk.admission.leave(1)
+        # It costs more than there are permits, and takes them all.
+        assert search(client, explain=True, top_k=5).status_code == 200
+        until(lambda: service.bulk.admission.taken == service.plain.admission.taken == 0)
 
 
 def late_requests(service: Service) -> float | None:
@@ -182,7 +186,7 @@ def test_a_body_that_comes_too_slowly_is_a_504(serve: Serve) -> None:
         slow = open_socket(client)
         slow.sendall(HEAD % len(BODY) + BODY[:5])
         assert b"504 Gateway Timeout" in slow.recv(65_536)
-        until(lambda: service.admission.taken == 0)
+        until(lambda: service.plain.admission.taken == 0)
 
 
 def test_headers_that_come_too_slowly_are_a_408(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +204,8 @@ def test_a_client_that_leaves_frees_its_place_and_is_never_searched_for(serve: S
     with serve(cache_entries=0, default_timeout_ms=20_000) as (client, service), busy(service):
         leaving = open_socket(client)
         leaving.sendall(HEAD % len(BODY) + BODY)
-        until(lambda: service.batcher.waiting == 1 or service.batcher.running == 1)
-        assert service.admission.taken == 1
+        until(lambda: service.plain.batcher.waiting == 1 or service.plain.batcher.running == 1)
+        assert service.plain.admission.taken == 1
         leaving.close()
-        until(lambda: service.admission.taken == 0)
+        until(lambda: service.plain.admission.taken == 0)
         assert client.get("/healthz").status_code == 200

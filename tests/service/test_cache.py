@@ -152,11 +152,13 @@ def test_large_answers_do_not_fill_the_memory() -> None:
     try:
         for number in range(200):
             cache.put("page", b"%d" % number, bytes(1 << 20))
+            cache.put("page", b"huge%d" % number, bytes((1 << 20) + 1))
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert kept < 66 << 20
     assert counts(metrics, "local")["evict"] > 130
+    assert counts(metrics, "local")["skipped"] == 200
 
 
 def test_without_entries_and_redis_every_call_passes_through() -> None:

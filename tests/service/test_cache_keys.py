@@ -94,13 +94,19 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         replace(CALL, highlight=HighlightCall(("text",), Highlighting())),
         replace(CALL, explain=ExplainCall(leave_one_out=False)),
         replace(CALL, explain=ExplainCall(leave_one_out=True)),
+        replace(CALL, fields=("title", "text")),
+        replace(CALL, fields=("text", "title")),
+        replace(CALL, fields=("title",)),
+        replace(CALL, metadata=("lang",)),
+        replace(CALL, max_bytes=1),
+        replace(CALL, may_cut=True),
     ]
     fields = set(SearchCall.__slots__)
     told = {"text", "top_k", "offset", "candidates", "params", "retriever", "fusion", "filter", "facets"}
-    assert fields <= told | {"highlight", "explain"}, "a new field needs a line above"
-    keys = {KEYS.page(call, ("title", "text")) for call in [CALL, *changed]}
-    keys |= {KEYS.page(CALL, ("text", "title")), KEYS.page(CALL, ("title",)), KEYS.page(CALL, None)}
-    assert len(keys) == len(changed) + 4
+    told |= {"highlight", "explain", "fields", "metadata", "max_bytes", "may_cut"}
+    assert fields <= told, "a new field needs a line above"
+    keys = {KEYS.page(call) for call in [CALL, *changed]}
+    assert len(keys) == len(changed) + 1
 
 
 def test_a_mapping_in_any_order_has_the_key_of_its_content_and_a_dataclass_that_of_its_name_too() -> None:
@@ -143,7 +149,7 @@ def test_hashes_of_the_identity_do_not_run_into_each_other() -> None:
 def test_keys_are_short_printable_and_tell_their_kind() -> None:
     for text in ("", "a", "\ud800\0\n", "x" * 100_000):
         vector, page = KEYS.vector(text), KEYS.page(text)
-        assert vector.startswith(b"glow:2:vector:") and page.startswith(b"glow:2:page:")
+        assert vector.startswith(b"glow:3:vector:") and page.startswith(b"glow:3:page:")
         assert len(vector) < 64 and vector.isascii() and vector.decode().isprintable()
         assert len(page) < 64 and page.isascii() and page.decode().isprintable()
 

@@ -21,7 +21,11 @@ def samples(http: httpx.Client) -> dict[str, float]:
 def test_health_and_readiness_are_well(http: httpx.Client, index: Index) -> None:
     assert http.get("/healthz").json() == {"status": "alive"}
     ready = http.get("/readyz")
-    assert ready.json() == {"status": "ready", "index": {"version": index.version, "model": index.model}}
+    assert ready.json() == {
+        "status": "ready",
+        "index": {"version": index.version, "model": index.model},
+        "workers": {"ready": 1, "wanted": 1},
+    }
     assert ready.headers["x-index-version"] == index.version
 
 

@@ -2,10 +2,10 @@
 
 from glow.search.filters.facets import FacetCounts, FacetRequest, count_values, parse_facets
 from glow.search.filters.masks import FilterMasks, evaluate
-from glow.search.filters.parse import parse_filter
+from glow.search.filters.parse import count_terms, parse_filter
 from glow.search.filters.terms import Expression
 
 __all__ = [
-    "Expression", "FacetCounts", "FacetRequest", "FilterMasks", "count_values", "evaluate", "parse_facets",
+    "Expression", "FacetCounts", "FacetRequest", "FilterMasks", "count_terms", "count_values", "evaluate", "parse_facets",
     "parse_filter",
 ]  # fmt: skip

@@ -1,0 +1,115 @@
+"""What a batch may ask for as a whole, and the checks of its searches, which must not hold up the event loop."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from glow.errors import GlowError
+from glow.search import Index, count_terms
+from glow_service.api.answers import LONG_FILTER
+from glow_service.errors import AnswerTooLargeError, Fault, RequestError
+from glow_service.search import CheckedSearch, Deadline, check_search
+from glow_service.settings import Settings
+from glow_service.state import Service
+
+__all__ = ["AnswerRoom", "check_searches"]
+
+LONGEST_STRETCH_S = 0.002
+"""Searches are checked without a pause for no longer than this."""
+
+
+class AnswerRoom:
+    """The bytes that the answers of a batch may still have.
+
+    Args:
+        most: in all, >= 1.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def take(self, answer: bytes) -> bytes:
+        """Lets an answer pass.
+
+        Raises:
+            AnswerTooLargeError: if those before it left too little room.
+        """
+        if len(answer) > self._left:
+            raise AnswerTooLargeError(
+                f"the answers of the batch exceed {self._most} bytes (max_answer_bytes); send fewer searches at once, ask "
+                "for fewer hits or fields, or set allow_truncated"
+            )
+        self._left -= len(answer)
+        return answer
+
+
+async def check_searches(
+    service: Service, deadline: Deadline, index: Index, searches: Sequence[dict[str, Any]]
+) -> list[CheckedSearch | Exception]:
+    """Checks every search of a batch.
+
+    Args:
+        service: what answers.
+        deadline: of the batch.
+        index: the version that answers.
+        searches: as they came.
+
+    Returns:
+        Each search, or what is wrong with it.
+
+    Raises:
+        RequestError: if all of them together ask for too much.
+        DeadlineError: if the deadline passes meanwhile.
+    """
+    pool = service.bulk.pool
+    terms = await pool.run_by(deadline, _count, searches)
+    _check_terms(sum(terms), service.settings)
+    checked: list[CheckedSearch | Exception] = []
+    paused = time.perf_counter()
+    for search, count in zip(searches, terms, strict=True):
+        if count > LONG_FILTER:
+            checked.append(await pool.run_by(deadline, _check, service, index, search))
+        else:
+            checked.append(_check(service, index, search))
+        if time.perf_counter() - paused > LONGEST_STRETCH_S:
+            await asyncio.sleep(0)
+            deadline.check()
+            paused = time.perf_counter()
+    _check_explained(checked, service.settings)
+    return [_with_share(each, len(searches)) for each in checked]
+
+
+def _count(searches: Sequence[dict[str, Any]]) -> list[int]:
+    return [count_terms(search["filter"]) if "filter" in search else 0 for search in searches]
+
+
+def _check(service: Service, index: Index, search: dict[str, Any]) -> CheckedSearch | Exception:
+    try:
+        return check_search(search, service.limits, index)
+    except GlowError as error:
+        return error
+
+
+def _check_terms(terms: int, settings: Settings) -> None:
+    most = settings.max_batch_filter_terms
+    if terms > most:
+        detail = f"the filters have {terms} terms together, expected at most {most}; send several batches"
+        raise RequestError(f"/searches: {detail}", [Fault("/searches", detail)])
+
+
+def _check_explained(checked: Sequence[CheckedSearch | Exception], settings: Settings) -> None:
+    calls = [each.call for each in checked if isinstance(each, CheckedSearch)]
+    hits = sum(call.top_k for call in calls if call.explain is not None)
+    most = settings.max_batch_explained_hits
+    if hits > most:
+        detail = f"the searches explain up to {hits} hits together, expected at most {most}; ask for fewer"
+        raise RequestError(f"/searches: {detail}", [Fault("/searches", detail)])
+
+
+def _with_share(search: CheckedSearch | Exception, searches: int) -> CheckedSearch | Exception:
+    """A search whose hits may be cut gets an equal share of the answer; others share what they need."""
+    if isinstance(search, Exception) or not search.call.may_cut:
+        return search
+    return replace(search, call=replace(search.call, max_bytes=max(search.call.max_bytes // searches, 1)))

@@ -1,0 +1,48 @@
+"""What a request costs, in the time of a plain search: so many permits of the bulk lane, and so many tokens of its key.
+
+Prices are whole numbers, estimated from the request alone before any of its work is done; docs/security.md has the table.
+"""
+
+from collections.abc import Iterable
+
+from glow_service.search.calls import SearchCall
+
+__all__ = [
+    "EXPLAINED_HIT", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "TEXTS", "price_of",
+    "price_of_texts",
+]  # fmt: skip
+
+EXPLAINED_HIT = 4
+"""The document tower reads each hit that is explained."""
+LEAVE_ONE_OUT = 8
+"""The query tower reads the query again without each of its words."""
+HIGHLIGHTED_CHARS = 50_000
+"""Characters of snippets that a request asks for, for one more."""
+FILTER_TERMS = 200
+"""Conditions, groups and values of a filter, for one more."""
+TEXTS = {"query": 1, "document": 4}
+"""Each text of `/v1/embeddings`, by the tower that reads it."""
+MOST_PLAIN = 4
+"""A search that costs more runs in the bulk lane."""
+
+
+def price_of(call: SearchCall, filter_terms: int = 0) -> int:
+    """The price of one search, >= 1; an ordinary one, with highlights and a filter of people's size, costs 1.
+
+    Args:
+        call: the checked request.
+        filter_terms: conditions, groups and values of its filter.
+    """
+    price = 1 + filter_terms // FILTER_TERMS
+    if call.highlight is not None:
+        options = call.highlight.options
+        snippet_chars = options.fragments * options.fragment_chars * len(call.highlight.fields)
+        price += call.top_k * snippet_chars // HIGHLIGHTED_CHARS
+    if call.explain is not None:
+        price += call.top_k * EXPLAINED_HIT + (LEAVE_ONE_OUT if call.explain.leave_one_out else 0)
+    return price
+
+
+def price_of_texts(texts: Iterable[str], input_type: str) -> int:
+    """The price of a request for embeddings, >= 1."""
+    return sum(TEXTS[input_type] for _ in texts)

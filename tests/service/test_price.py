@@ -1,0 +1,72 @@
+"""What requests cost, and who pays."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from glow.search import SearchParams
+from glow.text import Highlighting
+from glow_service.access.rate_limit import RateLimiter
+from glow_service.search import HighlightCall, SearchCall, price, price_of
+from glow_service.search.calls import ExplainCall
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def call(
+    top_k: int = 10, highlight: HighlightCall | None = None, explain: ExplainCall | None = None
+) -> SearchCall:
+    return SearchCall("bees", top_k, 0, 100, SearchParams(), highlight=highlight, explain=explain)
+
+
+def test_an_ordinary_search_costs_one() -> None:
+    snippets = HighlightCall(("url", "title", "anchor", "clicked_queries", "text"), Highlighting(2, 200))
+    assert price_of(call()) == price_of(call(100)) == price_of(call(10, snippets), filter_terms=50) == 1
+
+
+def test_what_takes_long_costs_more() -> None:
+    everything = HighlightCall(("title", "text"), Highlighting(10, 2_000))
+    assert price_of(call(100, everything)) == 1 + 100 * 2 * 10 * 2_000 // price.HIGHLIGHTED_CHARS
+    assert price_of(call(), filter_terms=1_000) == 6
+    assert price_of(call(20, explain=ExplainCall(leave_one_out=False))) == 1 + 20 * price.EXPLAINED_HIT
+    left_out = price_of(call(20, explain=ExplainCall(leave_one_out=True)))
+    assert left_out == 1 + 20 * price.EXPLAINED_HIT + price.LEAVE_ONE_OUT
+
+
+def test_the_page_has_the_table_of_prices() -> None:
+    text = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"^\| (.+?) \| (\d+) \|$", text, re.MULTILINE))
+    assert {name: int(cost) for name, cost in table.items()} == {
+        "a search": 1,
+        f"each {price.FILTER_TERMS} terms of its filter": 1,
+        f"each {price.HIGHLIGHTED_CHARS:,} characters of snippets that it asks for": 1,
+        "each hit that it explains": price.EXPLAINED_HIT,
+        "`leave_one_out`": price.LEAVE_ONE_OUT,
+        "a text of `/v1/embeddings` for the query tower": price.TEXTS["query"],
+        "a text of `/v1/embeddings` for the document tower": price.TEXTS["document"],
+    }
+    assert f"costs more than {price.MOST_PLAIN}" in text
+
+
+def test_a_price_beyond_the_burst_is_paid_on_credit() -> None:
+    now = [0.0]
+    limiter = RateLimiter(rate=2.0, burst=10, max_clients=10, clock=lambda: now[0])
+    assert limiter.take("a") == 0
+    assert limiter.charge("a", 29) == 0
+    assert limiter.take("a") == 11  # 20 owed, and 1 to begin with, at 2 a second
+    assert limiter.take("b") == 0
+    now[0] += 10.0
+    assert limiter.take("a") == 1
+    now[0] += 0.5
+    assert limiter.take("a") == 0
+
+
+def test_who_owes_cannot_spend_more_and_gets_the_first_token_back() -> None:
+    now = [0.0]
+    limiter = RateLimiter(rate=1.0, burst=3, max_clients=10, clock=lambda: now[0])
+    assert [limiter.take("a") for _ in range(3)] == [0, 0, 0]  # three requests whose bodies are on their way
+    assert limiter.charge("a", 5) == 0
+    assert limiter.charge("a", 5) == 5
+    now[0] += 4.0
+    assert limiter.take("a") == 1 or pytest.fail("the token of the refused request was not given back")
