@@ -5,6 +5,7 @@
 builder (which keeps bad lines as rejects), evaluation and training (which stop at the first).
 """
 
+import codecs
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
             nested too deep.
     """
     try:
-        value = json.loads(line, parse_constant=_refuse_constant)
+        value = json.loads(line.decode(), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise RecordError(f"not UTF-8: byte {line[error.start]:#04x} at position {error.start}") from error
     except RecursionError as error:
@@ -151,8 +152,9 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line
+                content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                if content.strip():
+                    yield number, content
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
 

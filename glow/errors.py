@@ -18,6 +18,7 @@
     ├── GateError                  a version that is not good enough to be published
     ├── BusyError                  another process changes the same index root
     ├── ReadOnlyError              an index root cannot be written from here
+    ├── DiskError                  a disk that is full or fails
     └── ExportError                an exported model that is not equal to its checkpoint
 
 Two rooms grow branches of their own: `service/errors.py` (what HTTP needs) and `glow/client/errors.py` (what a call of
@@ -178,6 +179,13 @@ class ReadOnlyError(GlowError):
     """An index root cannot be written from here."""
 
     code = "index_read_only"
+    exit_code = 4
+
+
+class DiskError(GlowError):
+    """A disk is full or fails; what was there before is untouched."""
+
+    code = "disk_failed"
     exit_code = 4
 
 

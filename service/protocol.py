@@ -40,6 +40,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _serving: Any = None
     """The request that is being answered; uvicorn's `cycle` is the one that was read last."""
     _replaying = False
+    _is_broken = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client came."""
@@ -48,6 +49,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parses what came, then looks how much of it still waits for the end of its headers."""
+        if self._is_broken:
+            return  # nobody can tell where the next request would begin
         self._unset_keepalive_if_required()
         self._head_bytes += len(data)
         try:
@@ -103,11 +106,28 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._stop_head_timer()
         self._head_bytes = 0
+        self._check_head()
         if self.parser.get_method() == b"CONNECT":  # it asks for a tunnel, which ends the parsing of HTTP
             raise ValueError("CONNECT is for proxies")
         if len(self.pipeline) >= MAX_AHEAD:
             raise ValueError("too many requests at once on one connection")  # the parser makes it a 400
         super().on_headers_complete()
+
+    def _check_head(self) -> None:
+        """Refuses what two servers in a row might read differently; the parser makes an error here a 400."""
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            raise ValueError("only HTTP/1.0 and HTTP/1.1 are spoken here")
+        headers = self.scope["headers"]
+        hosts = sum(name == b"host" for name, _ in headers)
+        if hosts > 1 or (version == "1.1" and not hosts):
+            raise ValueError("a request has one Host")
+        codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+        if codings not in ([], [b"chunked"]):
+            raise ValueError("the only transfer coding is chunked")
+        for once in (b"content-type", b"content-encoding"):
+            if sum(name == once for name, _ in headers) > 1:
+                raise ValueError("a header that may come once came twice")
 
     def on_body(self, body: bytes) -> None:
         """A part of the body; its size is the app's concern."""
@@ -190,8 +210,22 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()  # the rest of a body that nobody reads
 
     def _refuse(self, error: GlowError) -> None:
-        """Answers in the app's place, unless it has begun to answer itself, and closes."""
-        if self.cycle is None or self.cycle.response_complete:
+        """Answers in the app's place and closes; a whole request that is in work is answered first, and then closes."""
+        self._is_broken = True
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and not cycle.more_body and not self.pipeline:
+            cycle.keep_alive = False
+            return
+        is_cut = (
+            cycle is not None and cycle is self._serving and cycle.more_body and not cycle.response_started
+        )
+        if is_cut:
+            context = cycle.scope.get(SCOPE_KEY)
+            if isinstance(context, RequestContext):
+                context.leave()
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if cycle is None or cycle.response_complete or is_cut:
             request_id = secrets.token_hex(8)
             response = problem_response(error, request_id=request_id, instance="")
             headers = [

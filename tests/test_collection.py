@@ -160,8 +160,19 @@ def test_large_finite_numbers_are_kept() -> None:
     }
 
 
-def test_a_byte_order_mark_is_passed_over() -> None:
-    assert parse(b'\xef\xbb\xbf{"_id": "d"}').id == "d"
+def test_a_byte_order_mark_is_passed_over_at_the_head_of_a_file_and_nowhere_else(tmp_path: Path) -> None:
+    path, line = tmp_path / "corpus.jsonl", b'{"_id": "d", "text": "bees"}\n'
+    path.write_bytes(b"\xef\xbb\xbf" + line)
+    assert [document.id for document in read_documents(path, ("text",))] == ["d"]
+    path.write_bytes(line + b"\xef\xbb\xbf" + line)
+    with pytest.raises(RecordError, match=r"corpus.jsonl line 2: .*BOM"):
+        list(read_documents(path, ("text",)))
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-32"])
+def test_only_utf8_is_read(coding: str) -> None:
+    with pytest.raises(RecordError, match=r"not UTF-8|not JSON"):
+        parse('{"_id": "d", "text": "bees"}'.encode(coding))
 
 
 def test_keys_are_renamed_first() -> None:

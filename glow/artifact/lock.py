@@ -7,12 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from glow.errors import BusyError, ReadOnlyError
+from glow.errors import BusyError, DiskError, ReadOnlyError
 
-__all__ = ["LOCK_FILE", "RootLock"]
+__all__ = ["LOCK_FILE", "RootLock", "disk_error"]
 
 LOCK_FILE = ".lock"
 POLL_S = 0.05
@@ -62,7 +62,7 @@ class RootLock:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             if error.errno not in _UNWRITABLE:
-                raise
+                raise disk_error(self._path.parent, error) from error
             raise ReadOnlyError(
                 f"{self._path.parent} cannot be written ({error.strerror}); run the command where it can be"
             ) from error
@@ -73,8 +73,9 @@ class RootLock:
                         f"{self._path.parent} is being changed by {_holder(descriptor)}; wait for it, then try again"
                     )
                 time.sleep(POLL_S)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"process {os.getpid()} ({_command()})".encode(), 0)
+            with suppress(OSError):  # the lock holds on a full disk, too; only its holder's name is not there
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"process {os.getpid()} ({_command()})".encode(), 0)
         except BaseException:
             os.close(descriptor)
             raise
@@ -98,3 +99,11 @@ def _command() -> str:
     """The command's name and verb, without its options, which may hold what is nobody's business."""
     words = [Path(sys.argv[0]).parent.name if sys.argv[0].endswith("__main__.py") else Path(sys.argv[0]).name]
     return " ".join(words + [word for word in sys.argv[1:2] if word.isalpha()])
+
+
+def disk_error(path: Path, error: OSError) -> DiskError:
+    """What a person hears whose disk is full."""
+    reason = error.strerror or str(error)
+    return DiskError(
+        f"cannot write below {path}: {reason}; the live version is unchanged; make room (`glow gc`), then try again"
+    )

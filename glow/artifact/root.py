@@ -7,19 +7,20 @@ with "left " name versions that rollbacks left since something new was published
 
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from glow.artifact.folder import sync
-from glow.artifact.lock import RootLock
+from glow.artifact.lock import RootLock, disk_error
 from glow.artifact.making import set_aside
 from glow.artifact.manifest import MANIFEST_FILE, KnownFiles, Manifest, known_files, read_manifest, verify
 from glow.artifact.pinned import PINNED_FILE, VERSION_NAME, read_pinned
 from glow.artifact.verdict import require_passed
-from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError
+from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError, FormatError
 
 __all__ = ["CURRENT_FILE", "WORK_FOLDER", "IndexRoot"]
 
@@ -27,6 +28,7 @@ CURRENT_FILE = "CURRENT"
 WORK_FOLDER = ".work"
 """Folder of an index root with what unfinished builds have done."""
 LEFT = "left "
+_TIME_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 HISTORY = 20
 """Versions that CURRENT remembers beside the live one."""
 WAIT_S = 60.0
@@ -53,27 +55,40 @@ class IndexRoot:
         """
         return self._lock.hold(wait_s)
 
-    @staticmethod
-    def new_version() -> str:
-        """A name for a new version, which sorts by time: `20261121T093000.123456Z-7f3c`."""
-        return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(2)}"
+    def new_version(self) -> str:
+        """A name for a new version, which sorts behind all that are there: `20261121T093000.123456Z-7f3c`.
+
+        It has the time, or where the clock was set back the time of the last version and a microsecond.
+        """
+        moments = [_moment(version) for version in self.versions()]
+        last = max((moment for moment in moments if moment), default=datetime.min.replace(tzinfo=UTC))
+        moment = max(datetime.now(UTC), last + timedelta(microseconds=1))
+        return f"{moment:{_TIME_FORMAT}}-{secrets.token_hex(2)}"
 
     def folder(self, version: str) -> Path:
         """The version's folder.
 
         Raises:
             ArtifactNotFoundError: if the name cannot be a version's.
+            FormatError: if it is a link to somewhere else.
         """
         if not VERSION_NAME.fullmatch(version):
             raise ArtifactNotFoundError(f"{version!r} is no version name; see the folders in {self.path}")
-        return self.path / version
+        folder = self.path / version
+        if folder.is_symlink():
+            raise FormatError(
+                f"{folder} is a link; a version is a folder of its own: copy it there, or remove the link"
+            )
+        return folder
 
     def versions(self) -> list[str]:
         """All versions with a readable manifest, oldest name first."""
         if not self.path.is_dir():
             return []
         folders = (
-            path for path in self.path.iterdir() if VERSION_NAME.fullmatch(path.name) and path.is_dir()
+            path
+            for path in self.path.iterdir()
+            if VERSION_NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
         )
         return sorted(path.name for path in folders if (path / MANIFEST_FILE).is_file())
 
@@ -98,6 +113,8 @@ class IndexRoot:
             ArtifactNotFoundError: if CURRENT cannot be read.
         """
         try:
+            if not stat.S_ISREG((self.path / CURRENT_FILE).stat().st_mode):
+                raise OSError("it is no regular file")
             return (self.path / CURRENT_FILE).read_text(encoding="utf-8").partition("\n")[0].strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ArtifactNotFoundError(
@@ -274,9 +291,19 @@ class IndexRoot:
             sync(temporary)
             temporary.replace(path)
             sync(path.parent)
+        except OSError as error:
+            raise disk_error(self.path, error) from error
         finally:
             temporary.unlink(missing_ok=True)
 
     def manifest(self, version: str) -> Manifest:
         """The manifest of a version, its files unchecked."""
         return read_manifest(self.folder(version), "index")
+
+
+def _moment(version: str) -> datetime | None:
+    """When a version was named; None for a name that people gave."""
+    try:
+        return datetime.strptime(version.rpartition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        return None

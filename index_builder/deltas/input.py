@@ -98,14 +98,14 @@ def _lines(sources: Sequence[Source], max_line_bytes: int, advance: Advance) -> 
 
 
 def _identifier(data: bytes) -> str:
-    text = data.strip()
-    if text.startswith(b"{"):
-        return parse_document(text, ()).id
+    """The id of a line: all of it, blanks at its ends included, for a document may have such an id."""
+    if data.lstrip().startswith(b"{"):
+        return parse_document(data, ()).id
     try:
         # As an object, so that an id is checked as those of documents are.
-        return parse_document(json.dumps({"_id": text.decode()}).encode(), ()).id
+        return parse_document(json.dumps({"_id": data.decode()}).encode(), ()).id
     except UnicodeDecodeError as error:
-        raise RecordError(f"not UTF-8: byte {text[error.start]:#04x} at position {error.start}") from error
+        raise RecordError(f"not UTF-8: byte {data[error.start]:#04x} at position {error.start}") from error
 
 
 def _require_few(count: int, most: int) -> None:

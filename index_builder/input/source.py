@@ -1,5 +1,6 @@
 """Input files as bounded lines: files, folders or standard input, plain or compressed, read once and never whole."""
 
+import codecs
 import io
 import sys
 import zlib
@@ -171,7 +172,8 @@ def _bounded_lines(file: BinaryIO, max_line_bytes: int) -> Iterator[Line]:
     number = 0
     while data := file.readline(max_line_bytes + 2):  # room for the line's end
         number += 1
-        read_bytes, content = len(data), data.rstrip(b"\r\n")
+        read_bytes = len(data)
+        content = (data.removeprefix(codecs.BOM_UTF8) if number == 1 else data).rstrip(b"\r\n")
         is_too_long = len(content) > max_line_bytes
         while not data.endswith(b"\n") and (data := file.readline(SKIP_BYTES)):
             read_bytes += len(data)

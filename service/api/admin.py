@@ -64,7 +64,7 @@ async def _body(request: Request, shape: type[ReloadBody] | type[RollbackBody]) 
     try:
         shape.model_validate(value)
     except ValidationError as error:
-        raise faults_of(error) from error
+        raise faults_of(error, value) from error
     return value
 
 

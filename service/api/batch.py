@@ -58,7 +58,7 @@ def _parse(value: dict[str, Any], most: int) -> BatchBody:
     try:
         body = BatchBody.model_validate(value)
     except ValidationError as error:
-        raise faults_of(error) from error
+        raise faults_of(error, value) from error
     if not 1 <= len(body.searches) <= most:
         detail = f"expected 1 to {most} searches, found {len(body.searches)}; send several batches"
         raise RequestError(f"/searches: {detail}", [Fault("/searches", detail)])

@@ -1,6 +1,7 @@
 """Reading a JSON body: its declaration, its size while it streams in, its syntax."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -20,6 +21,8 @@ __all__ = ["read_object"]
 
 SMALL_BYTES = 64 << 10
 """Parsed in less than a millisecond; a larger body is parsed off the event loop."""
+GRACE_S, LEAST_BYTES_S = 10.0, 64 << 10
+"""A body may take so long, and a second more for so many of its bytes."""
 _CHARSETS = ("", "utf-8", "utf8")
 
 
@@ -52,7 +55,7 @@ async def read_object(
     _check_declaration(request)
     try:
         async with asyncio.timeout(deadline.left_s()):
-            body = await _read(request, max_bytes)
+            body = await _read_in_time(request, max_bytes)
     except TimeoutError as error:
         raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error
     try:
@@ -102,7 +105,17 @@ def _check_declaration(request: Request) -> None:
         raise MediaTypeError(f"found Content-Encoding {encoding[:80]!r}; send the body as it is")
 
 
-async def _read(request: Request, max_bytes: int) -> bytes:
+async def _read_in_time(request: Request, max_bytes: int) -> bytes:
+    """The body, from a sender who keeps up `LEAST_BYTES_S`: it holds a permit while it comes."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.timeout_at(began + GRACE_S) as limit:
+        return await _read(
+            request, max_bytes, lambda size: limit.reschedule(began + GRACE_S + size / LEAST_BYTES_S)
+        )
+
+
+async def _read(request: Request, max_bytes: int, note: Callable[[int], None]) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > max_bytes:
         raise _too_large(f"{declared[:20]} bytes", max_bytes)
@@ -113,6 +126,7 @@ async def _read(request: Request, max_bytes: int) -> bytes:
         if size > max_bytes:
             raise _too_large("more", max_bytes)
         chunks.append(chunk)
+        note(size)
     return b"".join(chunks)
 
 

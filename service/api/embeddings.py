@@ -82,7 +82,7 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
     try:
         body = EmbeddingsBody.model_validate(value)
     except ValidationError as error:
-        raise faults_of(error) from error
+        raise faults_of(error, value) from error
     faults = []
     count = 1 if isinstance(body.input, str) else len(body.input)
     if not 1 <= count <= settings.batch_limit:

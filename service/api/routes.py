@@ -1,5 +1,6 @@
 """Every route: path, method, handler, and what OpenAPI says of it."""
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from glow import __version__
 from glow.errors import (
     BusyError,
+    DiskError,
     DocumentNotFoundError,
     FilterError,
     GateError,
@@ -168,7 +170,7 @@ ROUTES = (
         ("/admin/rollback",),
         "POST",
         post_rollback,
-        (*_ADMIN_ERRORS, GateError, BusyError, ReadOnlyError),
+        (*_ADMIN_ERRORS, GateError, BusyError, ReadOnlyError, DiskError),
         answer=AdminResult,
         body=RollbackBody,
     ),
@@ -178,7 +180,14 @@ ROUTES = (
 
 
 class PlainRoute(APIRoute):
-    """A route whose handler reads its request itself: FastAPI documents it, and does no work for each request."""
+    """A route whose handler reads its request itself: FastAPI documents it, and does no work for each request.
+
+    Its path is matched whole: Starlette's pattern passes over a line feed at the end, and finds none inside an id.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler as it is, without FastAPI's own reading of bodies and parameters."""

@@ -20,6 +20,7 @@ __all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]
 
 MAX_FAULTS = 20
 SHOWN_METADATA = 30
+_KINDS = frozenset(("bool", "int", "float", "str", "none"))
 _SHORT = reprlib.Repr()
 """What was found, without writing out all of it first."""
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -112,14 +113,48 @@ def _parse(value: dict[str, Any]) -> SearchBody:
     try:
         return SearchBody.model_validate(value)
     except ValidationError as error:
-        raise faults_of(error) from error
+        raise faults_of(error, value) from error
 
 
-def faults_of(error: ValidationError) -> RequestError:
-    """A body's faults in our form."""
+def faults_of(error: ValidationError, body: Any) -> RequestError:
+    """A body's faults in our form.
+
+    Args:
+        error: what pydantic found.
+        body: as it came; pointers lead to places in it, or to a member that it lacks.
+    """
     errors = error.errors(include_url=False, include_context=False)
-    faults = [Fault(_pointer(fault["loc"]), _detail(fault)) for fault in errors[:MAX_FAULTS]]
-    return RequestError(_sentence(faults), faults)
+    faults: dict[str, Fault] = {}
+    for fault in errors:
+        pointer, is_inner = _place(fault["loc"], body)
+        # Of the kinds that a value may have, what is said of the one whose members were looked at is of use.
+        if is_inner or pointer not in faults:
+            faults.setdefault(pointer, Fault(pointer, _detail(fault)))
+    outer = {pointer for pointer in faults if any(other.startswith(f"{pointer}/") for other in faults)}
+    listed = [fault for pointer, fault in faults.items() if pointer not in outer][:MAX_FAULTS]
+    return RequestError(_sentence(listed), listed)
+
+
+def _place(location: tuple[int | str, ...], body: Any) -> tuple[str, bool]:
+    """A pointer to the part of a body that pydantic means, whose own names of kinds and keys are no places in it."""
+    parts: list[int | str] = []
+    value, is_inner = body, False
+    for at, part in enumerate(location):
+        is_member = isinstance(value, Mapping) and part in value
+        is_item = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if is_member or is_item:
+            value = value[part]
+            parts.append(part)
+            is_inner = True
+        elif at == len(location) - 1 and isinstance(value, Mapping) and not _is_kind(part):
+            parts.append(part)
+    return _pointer(tuple(parts)), is_inner
+
+
+def _is_kind(part: int | str) -> bool:
+    """Whether a part of pydantic's names one of several kinds that a value may be, or a key, and no member."""
+    text = str(part)
+    return text in _KINDS or text.startswith(("function-", "[", "list[", "dict[")) or text.endswith("Body")
 
 
 def _check_query(query: str, limits: SearchLimits) -> None:

@@ -1,16 +1,19 @@
 """An index root holds versions; CURRENT names the live one and is switched in one step."""
 
 import json
+import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from glow.artifact import IndexRoot, write_artifact
-from glow.errors import ArtifactError, ArtifactNotFoundError, IntegrityError, MismatchError
+from glow.errors import ArtifactError, ArtifactNotFoundError, DiskError, IntegrityError, MismatchError
 
 KILL = Path(__file__).with_name("kill_points.py")
 
@@ -31,14 +34,14 @@ def test_versions_are_listed_oldest_first_and_half_made_ones_are_not(root: Index
     assert IndexRoot(root.path / "nowhere").versions() == []
 
 
-def test_versions_made_within_a_second_sort_by_time() -> None:
-    names = [IndexRoot.new_version() for _ in range(50)]
+def test_versions_made_within_a_second_sort_by_time(tmp_path: Path) -> None:
+    names = [IndexRoot(tmp_path).new_version() for _ in range(50)]
     stamps = [name.partition("-")[0] for name in names]
     assert stamps == sorted(stamps) and len(set(stamps)) > 1
 
 
-def test_a_new_version_sorts_after_older_ones_and_can_name_a_folder() -> None:
-    version = IndexRoot.new_version()
+def test_a_new_version_sorts_after_older_ones_and_can_name_a_folder(tmp_path: Path) -> None:
+    version = IndexRoot(tmp_path).new_version()
     assert re.fullmatch(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{4}", version)
     assert version > "20260101T000000Z-aaaa"
 
@@ -175,3 +178,50 @@ def test_a_kill_at_any_step_leaves_the_old_version_live_or_the_new_one(tmp_path:
             except ArtifactError as error:
                 pytest.fail(f"{state}: version {version} is visible and not whole: {error}")
     assert {state["live"] for state in states} == {"v1", "v2"}
+
+
+def test_a_clock_that_was_set_back_does_not_make_older_content_the_newest(root: IndexRoot) -> None:
+    ahead = "29991231T235959.999998Z-ffff"
+    shutil.copytree(root.path / root.versions()[0], root.path / ahead)
+    version = root.new_version()
+    assert version > ahead
+    assert version.startswith("29991231T235959.999999Z-")
+
+
+def test_a_version_that_is_a_link_is_refused(root: IndexRoot, tmp_path: Path) -> None:
+    first = root.versions()[0]
+    moved = (root.path / first).rename(tmp_path / "elsewhere")
+    (root.path / first).symlink_to(moved)
+    assert first not in root.versions()
+    for refused in (lambda: root.publish(first), lambda: root.manifest(first), lambda: root.remove(first)):
+        with pytest.raises(ArtifactError, match=r"is a link|no version"):
+            refused()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_current_must_be_a_regular_file(root: IndexRoot, make: Callable[[Path], None]) -> None:
+    (root.path / "CURRENT").unlink(missing_ok=True)
+    make(root.path / "CURRENT")
+    with pytest.raises(ArtifactNotFoundError, match="no regular file"):
+        root.current()
+
+
+@pytest.mark.parametrize("change", ["publish", "pin", "rollback"])
+def test_a_full_disk_is_one_message_and_changes_nothing(root: IndexRoot, change: str) -> None:
+    for version in root.versions():
+        root.publish(version)
+    before = (root.path / "CURRENT").read_bytes()
+    arguments = [] if change == "rollback" else [root.versions()[0]]
+    command = [sys.executable, "-m", "glow", change, *arguments, "--output", str(root.path)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),  # every write fails
+    )
+    assert done.returncode == DiskError.exit_code == 4, done.stderr
+    assert done.stderr.startswith("glow: ") and done.stderr.count("\n") == 1
+    assert "cannot write below" in done.stderr
+    assert (root.path / "CURRENT").read_bytes() == before
+    assert not [path for path in root.path.iterdir() if path.name.startswith(".CURRENT")]

@@ -105,6 +105,25 @@ BAD_BODIES: list[tuple[bytes, str, list[str]]] = [
 ]
 
 
+NESTED_FAULTS = [
+    ({"highlight": {"fragments": 0}}, ["/highlight/fragments"]),
+    ({"highlight": 3}, ["/highlight"]),
+    ({"explain": {"leave_one_out": "yes"}}, ["/explain/leave_one_out"]),
+    ({"explain": {"more": 1}}, ["/explain/more"]),
+    ({"fusion": {"weights": {"x": 1.0}}}, ["/fusion/weights/x"]),
+    ({"facets": [{"field": "lang"}, {"limit": 3}]}, ["/facets/1/field"]),
+    ({"params": {"ef_search": 0, "bool": 1}}, ["/params/ef_search", "/params/bool"]),
+]
+
+
+@pytest.mark.parametrize(("more", "pointers"), NESTED_FAULTS, ids=lambda value: repr(value)[:50])
+def test_pointers_lead_to_places_of_the_body(
+    http: httpx.Client, more: dict[str, Any], pointers: list[str]
+) -> None:
+    problem = http.post("/search", json={"query": "bees", **more}).json()
+    assert sorted(error["pointer"] for error in problem["errors"]) == sorted(pointers)
+
+
 @pytest.mark.parametrize(("body", "code", "pointers"), BAD_BODIES, ids=lambda value: repr(value)[:50])
 def test_a_bad_body_is_refused_with_its_places(
     http: httpx.Client, body: bytes, code: str, pointers: list[str] | None

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+import glow_service.api.body
 import glow_service.protocol
 from glow_service.app import create_app
 from glow_service.protocol import MAX_AHEAD, BoundedProtocol
@@ -177,3 +178,66 @@ def test_uvicorns_protocol_has_what_ours_relies_on() -> None:
     """It is not public (docs/decisions/0020): a release that renames something is found out here, by name."""
     source = inspect.getsource(HttpToolsProtocol)
     assert not [name for name in RELIED_ON if not re.search(rf"\b{name}\b", source)]
+
+
+def raw(client: httpx.Client, content: bytes) -> bytes:
+    """Everything that is answered until the connection closes."""
+    with connect(client) as connection:
+        connection.sendall(content)
+        answer = b""
+        with suppress(OSError):
+            while piece := connection.recv(65_536):
+                answer += piece
+    return answer
+
+
+CHUNKED = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("chunk", [b"zz\r\n", b"0x5\r\nhello\r\n", b"5\r\nhelloXX", b"fffffffffffffffff\r\n"])
+def test_a_malformed_chunk_gets_its_400(client: httpx.Client, chunk: bytes) -> None:
+    answer = raw(client, CHUNKED + chunk)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"malformed_http" in answer
+
+
+def test_garbage_behind_a_request_does_not_cost_its_answer(client: httpx.Client) -> None:
+    answer = raw(client, post() + b"\x00garbage\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ") and b'"hits"' in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /healthz HTTP/2.0\r\nHost: x\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST /search HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        post(b"Content-Type: text/plain\r\n"),
+        post(b"Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"),
+    ],
+)
+def test_what_two_servers_might_read_differently_is_refused(client: httpx.Client, head: bytes) -> None:
+    assert raw(client, head).startswith(b"HTTP/1.1 400 ")
+
+
+def test_http_1_0_needs_no_host(client: httpx.Client) -> None:
+    assert raw(client, b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_body_that_trickles_in_loses_its_permit(
+    client: httpx.Client, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glow_service.api.body, "GRACE_S", 0.5)
+    whole = post()
+    with connect(client) as connection:
+        connection.sendall(whole[:-20])
+        started = time.monotonic()
+        for at in range(len(whole) - 20, len(whole) - 1):
+            time.sleep(0.1)
+            with suppress(OSError):
+                connection.sendall(whole[at : at + 1])
+        assert b"504 " in connection.recv(65_536)
+    assert time.monotonic() - started < 10  # the deadline of these tests is 30 s
+    assert app.state.service.plain.admission.taken == 0

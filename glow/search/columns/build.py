@@ -76,11 +76,14 @@ class _Survey:
     def __init__(self, documents: Iterable[Metadata]) -> None:
         self.uncounted = 0
         self._documents: Counter[str] = Counter()
+        self._crowd: dict[str, int] = {}
+        """Fields of the smallest document that has the field."""
         self._texts: set[str] = set()
         for metadata in documents:
             self._add(metadata)
         usable = [name for name in self._documents if name not in self._texts]
-        usable.sort(key=lambda name: (-self._documents[name], name))
+        # Of fields that occur equally often those of small documents come first: one author's thousand keys are nobody else's.
+        usable.sort(key=lambda name: (-self._documents[name], self._crowd[name], name))
         self.chosen = frozenset(usable[:MAX_FIELDS])
 
     def _add(self, metadata: Metadata) -> None:
@@ -89,9 +92,11 @@ class _Survey:
             names.add(name)
             if isinstance(value, str) and len(value.encode()) > MAX_VALUE_BYTES:
                 self._texts.add(name)
+        room = MAX_SURVEYED if len(names) <= MAX_FIELDS else MAX_SURVEYED // 2
         for name in names:
-            if name in self._documents or len(self._documents) < MAX_SURVEYED:
+            if name in self._documents or len(self._documents) < room:
                 self._documents[name] += 1
+                self._crowd[name] = min(self._crowd.get(name, len(names)), len(names))
             else:
                 self._texts.discard(name)
                 self.uncounted += 1
