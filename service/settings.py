@@ -89,6 +89,10 @@ class Settings(StrictModel):
         ge=1,
         le=2_048,
     )
+    default_retriever: Literal["auto", "dense", "lexical", "hybrid"] = _setting(
+        "auto",
+        "What searches where a request does not say; auto is hybrid where the index has words, else dense.",
+    )
     max_batch_queries: int = _setting(
         64, "Most queries of one batch, or texts of one embeddings request.", "texts", ge=1, le=1_024
     )

@@ -61,11 +61,7 @@ class RootLock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            if error.errno not in _UNWRITABLE:
-                raise disk_error(self._path.parent, error) from error
-            raise ReadOnlyError(
-                f"{self._path.parent} cannot be written ({error.strerror}); run the command where it can be"
-            ) from error
+            raise disk_error(self._path.parent, error) from error
         try:
             while not _try(descriptor):
                 if time.monotonic() >= until:
@@ -101,9 +97,11 @@ def _command() -> str:
     return " ".join(words + [word for word in sys.argv[1:2] if word.isalpha()])
 
 
-def disk_error(path: Path, error: OSError) -> DiskError:
-    """What a person hears whose disk is full."""
+def disk_error(folder: Path, error: OSError) -> DiskError | ReadOnlyError:
+    """What a person hears whose folder cannot be written, or whose disk is full."""
     reason = error.strerror or str(error)
+    if error.errno in _UNWRITABLE:
+        return ReadOnlyError(f"{folder} cannot be written ({reason}); run the command where it can be")
     return DiskError(
-        f"cannot write below {path}: {reason}; the live version is unchanged; make room (`glow gc`), then try again"
+        f"cannot write below {folder}: {reason}; the live version is unchanged; make room (`glow gc`), then try again"
     )

@@ -52,10 +52,10 @@ class Model:
         """Name and short hash for people: `glow-mini@sha256:ab12cd34`."""
         return f"{self.manifest.name}@sha256:{self.hash[:8]}"
 
-    def with_terms(self, terms: TermTable) -> Preprocessor:
-        """The model's preprocessor with another term table (an index has its own)."""
+    def with_terms(self, terms: TermTable, *, caps_unknown: bool = False) -> Preprocessor:
+        """The model's preprocessor with another term table (an index has its own); arguments as for `Preprocessor`."""
         own = self.preprocessor
-        return Preprocessor(own.pieces, own.schema, own.weighting, terms)
+        return Preprocessor(own.pieces, own.schema, own.weighting, terms, caps_unknown=caps_unknown)
 
     def encoder(
         self,

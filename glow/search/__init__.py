@@ -6,6 +6,7 @@ from glow.search.columns import (
     ORDER_FILE,
     Columns,
     ColumnsHeader,
+    Field,
     build_columns,
 )
 from glow.search.delta import (
@@ -70,6 +71,7 @@ from glow.search.passages import (
     passages_of,
     search_documents,
 )
+from glow.search.queries import QueryReading, Typos, read_query
 from glow.search.ranking import Ranking, best
 from glow.search.retrievers import (
     DEFAULT_CANDIDATES,
@@ -83,6 +85,7 @@ from glow.search.retrievers import (
     rank_lexical,
 )
 from glow.search.row_mask import RowMask
+from glow.search.spelling import SPELLING_FOLDER, Correction, Speller, SpellingTable, build_spelling
 from glow.search.views import DenseView, DocumentsView, ImpactsView
 from glow.storage import map_array
 
@@ -90,14 +93,16 @@ __all__ = [
     "COLUMNS_FOLDER", "COLUMNS_HEADER", "DEFAULT_CANDIDATES", "DEFAULT_FUSION", "DELTA_FOLDER",
     "DELTA_HEADER", "DENSE_FILE", "DOCUMENTS_FILE", "FUSION_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER",
     "IMPACTS_HEADER", "KINDS", "MODEL_FOLDER", "ORDER_FILE", "PASSAGES_FOLDER", "REPORT_FILE", "RRF_K",
-    "TERMS_FOLDER", "VECTORS_FILE", "Bm25", "Columns", "ColumnsHeader", "Delta", "DeltaBase", "DenseIndex",
-    "DenseView", "DocumentStore", "DocumentWriter", "DocumentsView", "Expression", "FacetCounts",
-    "FacetRequest", "FoundPassage", "Fused", "Fusion", "FusionWeights", "HybridCandidates", "ImpactHeader",
-    "ImpactIndex", "ImpactsView", "Index", "IndexKind", "PassageMap", "PassagesHeader", "Ranked", "Ranking",
-    "Retriever", "RowMask", "SearchParams", "Searchable", "SegmentSlice", "SegmentedDocuments", "Segments",
-    "VectorRows", "best", "build_columns", "build_dense", "build_lexical", "build_passages", "choose_kind",
-    "count_terms", "count_values", "dense_scorer", "fuse", "fuse_rankings", "gather_hybrid", "index_bytes", "map_array",
-    "map_vectors", "merge_documents", "merge_impacts", "merge_passages", "merge_vectors", "parse_facets",
-    "parse_filter", "passages_of", "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header",
+    "SPELLING_FOLDER", "TERMS_FOLDER", "VECTORS_FILE", "Bm25", "Columns", "ColumnsHeader", "Correction",
+    "Delta", "DeltaBase", "DenseIndex", "DenseView", "DocumentStore", "DocumentWriter", "DocumentsView",
+    "Expression", "FacetCounts", "FacetRequest", "Field", "FoundPassage", "Fused", "Fusion",
+    "FusionWeights", "HybridCandidates", "ImpactHeader", "ImpactIndex", "ImpactsView", "Index",
+    "IndexKind", "PassageMap", "PassagesHeader", "QueryReading", "Ranked", "Ranking", "Retriever",
+    "RowMask", "SearchParams", "Searchable", "SegmentSlice", "SegmentedDocuments", "Segments", "Speller",
+    "SpellingTable", "Typos", "VectorRows", "best", "build_columns", "build_dense", "build_lexical",
+    "build_passages", "build_spelling", "choose_kind", "count_terms", "count_values", "dense_scorer",
+    "fuse", "fuse_rankings", "gather_hybrid", "index_bytes", "map_array", "map_vectors",
+    "merge_documents", "merge_impacts", "merge_passages", "merge_vectors", "parse_facets", "parse_filter",
+    "passages_of", "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query",
     "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "write_delta",
 ]  # fmt: skip

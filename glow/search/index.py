@@ -25,6 +25,7 @@ from glow.search.parts import (
     open_parts,
 )
 from glow.search.passages import PassageMap
+from glow.search.spelling import Speller
 from glow.search.views import DenseView, DocumentsView, ImpactsView
 from glow.text import Preprocessor
 
@@ -51,6 +52,7 @@ class Index:
         masks: which rows a filter allows; None where `columns` is.
         parts: the files outside the delta as they were opened, for `open` of a version that shares some.
         delta: what changed since the base; None where nothing did.
+        speller: knows the index' words and corrects those of queries; None in a version that was built without words.
     """
 
     manifest: Manifest
@@ -66,6 +68,7 @@ class Index:
     masks: FilterMasks | None = None
     parts: VersionParts | None = None
     delta: Delta | None = None
+    speller: Speller | None = None
 
     @classmethod
     def open(
@@ -109,6 +112,7 @@ class Index:
             view.masks,
             base,
             delta,
+            _open_speller(base, delta),
         )
 
     @property
@@ -134,6 +138,14 @@ def _rows(manifest: Manifest, header: DeltaHeader | None) -> Rows:
         return Rows(manifest.counts.get("documents"), manifest.counts.get("passages"))
     has_passages = "passages" in manifest.counts
     return Rows(header.base_documents, header.base_vectors if has_passages else None)
+
+
+def _open_speller(base: VersionParts, delta: Delta | None) -> Speller | None:
+    preprocessor = base.preprocessor
+    if base.spelling is None or preprocessor.weighting.unit != "word":
+        return None
+    tables = [base.spelling, *([delta.spelling] if delta is not None and delta.spelling is not None else [])]
+    return Speller(preprocessor.pieces, preprocessor.terms, tables)
 
 
 def _open_fusion(folder: Path, manifest: Manifest) -> Fusion:

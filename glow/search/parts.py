@@ -13,6 +13,7 @@ from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
 from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, IMPACTS_HEADER, ImpactIndex
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
+from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER, SpellingTable
 from glow.text import Preprocessor, TermTable, load_preprocessor
 
 __all__ = [
@@ -57,6 +58,7 @@ class VersionParts:
     columns: Columns | None
     impacts: ImpactIndex | None
     passages: PassageMap | None
+    spelling: SpellingTable | None
 
     @property
     def known(self) -> KnownFiles:
@@ -120,6 +122,8 @@ def open_parts(
     impacts = like_part.impacts if like_part else _open_impacts(folder, manifest, documents)
     like_part = same(f"{COLUMNS_FOLDER}/", f"{PASSAGES_FOLDER}/")
     passages = like_part.passages if like_part else _open_passages(folder, manifest, rows, columns)
+    like_part = same(f"{SPELLING_FOLDER}/")
+    spelling = like_part.spelling if like_part else _open_spelling(folder, manifest)
     # One that is not open yet is better opened from this folder, which outlives the older version's.
     is_open = model is not None and model.explainer is not None and model.explainer.is_open
     explainer = _explainer(folder, manifest, preprocessor, device, threads)
@@ -135,6 +139,7 @@ def open_parts(
         columns,
         impacts,
         passages,
+        spelling,
     )
 
 
@@ -157,7 +162,8 @@ def _open_preprocessor(folder: Path, manifest: Manifest, like: VersionParts | No
             f"term table of {folder.name} has hash {terms.hash[:12]}, "
             f"its manifest expects {manifest.hashes.get('terms', 'none')[:12]}; rebuild the index"
         )
-    return load_preprocessor(folder / MODEL_FOLDER, terms, like.preprocessor.pieces if like else None)
+    pieces = like.preprocessor.pieces if like else None
+    return load_preprocessor(folder / MODEL_FOLDER, terms, pieces, caps_unknown=True)
 
 
 def _open_encoder(folder: Path, preprocessor: Preprocessor, device: Device, threads: int) -> Encoder:
@@ -183,6 +189,15 @@ def _open_impacts(folder: Path, manifest: Manifest, documents: DocumentStore) ->
             "rebuild the index"
         )
     return impacts
+
+
+def _open_spelling(folder: Path, manifest: Manifest) -> SpellingTable | None:
+    names = {name: f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES}
+    if names[SPELLING_HEADER] not in manifest.files:
+        return None
+    if missing := [path for path in names.values() if path not in manifest.files]:
+        raise MismatchError(f"index {manifest.name}: its manifest lacks {missing[0]}; rebuild the index")
+    return SpellingTable.open(folder / SPELLING_FOLDER)
 
 
 def _open_passages(

@@ -17,6 +17,7 @@ from glow.search.hybrid import Fusion, Scorer, fuse_rankings
 from glow.search.passages import PassageMap, search_documents
 from glow.search.ranking import Ranking
 from glow.search.row_mask import RowMask
+from glow.search.spelling import Speller
 from glow.search.views import DenseView, ImpactsView
 from glow.text import Preprocessor
 
@@ -47,6 +48,8 @@ class Searchable(Protocol):
     def fusion(self) -> Fusion: ...  # noqa: D102
     @property
     def order(self) -> NDArray[np.uint32] | None: ...  # noqa: D102
+    @property
+    def speller(self) -> Speller | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, eq=False)

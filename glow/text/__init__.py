@@ -12,14 +12,15 @@ from glow.text.preprocessor import (
     field_words,
     load_preprocessor,
 )
+from glow.text.spans import WordSpans
 from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
 from glow.text.weighting import Weighting, WordWeigher, WordWeights
 from glow.text.words import WordPieces, is_punctuation
 
 __all__ = [
     "PREPROCESSOR_VERSION", "QUERY", "Fragment", "Highlighter", "Highlighting", "PassageCutter",
-    "PassageOptions", "Preprocessor", "TermCounter", "TermStats", "TermTable", "WeightedTokens", "Weighting",
-    "WordPieces", "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact", "body_text",
-    "field_words", "idf_bm25", "idf_lucene", "is_lexical", "is_punctuation", "lexical_words",
-    "load_preprocessor", "markup", "pad", "passage_document", "select_terms",
+    "PassageOptions", "Preprocessor", "TermCounter", "TermStats", "TermTable", "WeightedTokens",
+    "Weighting", "WordPieces", "WordSpans", "WordWeigher", "WordWeights", "batches_by_length",
+    "bm25_impact", "body_text", "field_words", "idf_bm25", "idf_lucene", "is_lexical", "is_punctuation",
+    "lexical_words", "load_preprocessor", "markup", "pad", "passage_document", "select_terms",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ hash. A query is `[CLS] words [SEP]`, a document `[CLS] field [SEP] field [SEP] 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -114,11 +114,20 @@ class Preprocessor:
         schema: fields and budgets.
         weighting: how words are weighted.
         terms: the term table; queries and documents of one index use the same.
+        caps_unknown: whether a query's word that the table lacks weighs no more than the heaviest of those that it knows. For
+            searching: a slip of the keyboard has the highest idf, and would draw the query to itself.
     """
 
     def __init__(
-        self, pieces: WordPieces, schema: FieldSchema, weighting: Weighting, terms: TermTable
+        self,
+        pieces: WordPieces,
+        schema: FieldSchema,
+        weighting: Weighting,
+        terms: TermTable,
+        *,
+        caps_unknown: bool = False,
     ) -> None:
+        self._caps_unknown = caps_unknown
         self.pieces = pieces
         self.schema = schema
         self.weighting = weighting
@@ -133,7 +142,17 @@ class Preprocessor:
         """Preprocesses a query that is split into words already, as `WordPieces.words` yields them."""
         layout = _Layout(self.pieces)
         layout.add("query", 0, words, self.schema.query_tokens - 1)
-        return layout.finish(self.weigher.query(words, layout.words), self.weighting)
+        tokens = layout.finish(self.weigher.query(words, layout.words), self.weighting)
+        return self._capped(tokens) if self._caps_unknown else tokens
+
+    def _capped(self, tokens: WeightedTokens) -> WeightedTokens:
+        is_known = np.array([self.terms.df(word) > 0 for word in tokens.words] + [True], np.bool_)
+        known = is_known[tokens.word_ids]  # [CLS] and [SEP] are -1: the last entry
+        words = tokens.word_ids >= 0
+        if known.all() or not (known & words).any():
+            return tokens
+        cap = tokens.weights[known & words].max()
+        return replace(tokens, weights=np.where(known, tokens.weights, np.minimum(tokens.weights, cap)))
 
     def document(self, document: Document) -> WeightedTokens:
         """Preprocesses a document; a missing field is empty and still has its [SEP]."""
@@ -180,7 +199,11 @@ def _words(document: Document, spec: FieldSpec, pieces: WordPieces) -> list[str]
 
 
 def load_preprocessor(
-    folder: Path, terms: TermTable | None = None, pieces: WordPieces | None = None
+    folder: Path,
+    terms: TermTable | None = None,
+    pieces: WordPieces | None = None,
+    *,
+    caps_unknown: bool = False,
 ) -> Preprocessor:
     """The preprocessor of a model or checkpoint folder.
 
@@ -188,6 +211,7 @@ def load_preprocessor(
         folder: holds `vocab.txt`, `schema.json`, `weighting.json` and, unless `terms` is given, `terms/`.
         terms: the table to use in place of the folder's own.
         pieces: made of the same vocabulary, for the same weighting; shared in place of new ones, which take time.
+        caps_unknown: as for `Preprocessor`.
 
     Raises:
         ConfigError: if schema or weighting are not valid.
@@ -199,4 +223,5 @@ def load_preprocessor(
         FieldSchema.load(folder / "schema.json"),
         weighting,
         terms if terms is not None else TermTable.load(folder / "terms"),
+        caps_unknown=caps_unknown,
     )

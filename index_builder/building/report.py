@@ -171,7 +171,12 @@ def describe_columns(header: ColumnsHeader) -> dict[str, Any]:
         }
         for field in header.fields
     }
-    return {"fields": fields, "left_out": header.left_out, "left_out_fields": header.left_out_fields}
+    return {
+        "fields": fields,
+        "left_out": header.left_out,
+        "left_out_fields": header.left_out_fields,
+        "mixed": header.mixed,
+    }
 
 
 def describe_lexical(header: ImpactHeader, folder: Path) -> dict[str, Any]:

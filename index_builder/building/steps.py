@@ -16,16 +16,19 @@ from glow.search import (
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
     PASSAGES_FOLDER,
+    SPELLING_FOLDER,
     TERMS_FOLDER,
     DenseIndex,
     DocumentStore,
     DocumentWriter,
+    ImpactIndex,
     IndexKind,
     PassageMap,
     VectorRows,
     build_columns,
     build_dense,
     build_lexical,
+    build_spelling,
 )
 from glow.text import PassageCutter, TermTable, lexical_words, select_terms
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
@@ -181,6 +184,7 @@ class Steps:
                 words = (lexical_words(each, own.schema, own.pieces) for each in corpus.store.scan())
                 folder = step.folder / IMPACTS_FOLDER
                 header = build_lexical(folder, _counted(words, advance), corpus.stats.terms, terms)
+                build_spelling(step.folder / SPELLING_FOLDER, ImpactIndex.open(folder).word_counts())
                 step.values = {"lexical": describe_lexical(header, step.folder)}
         return step
 

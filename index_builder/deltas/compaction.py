@@ -16,15 +16,18 @@ from glow.search import (
     MODEL_FOLDER,
     PASSAGES_FOLDER,
     REPORT_FILE,
+    SPELLING_FOLDER,
     VECTORS_FILE,
     DenseIndex,
     DocumentStore,
+    ImpactIndex,
     Index,
     IndexKind,
     PassageMap,
     SegmentSlice,
     build_columns,
     build_dense,
+    build_spelling,
     choose_kind,
     map_vectors,
     merge_documents,
@@ -60,6 +63,7 @@ MADE_ANEW = (
     f"{COLUMNS_FOLDER}/",
     f"{IMPACTS_FOLDER}/",
     f"{PASSAGES_FOLDER}/",
+    f"{SPELLING_FOLDER}/",
 )
 """Files of a base, or the beginnings of their paths, that do not stay; term table, model and fusion do."""
 
@@ -126,6 +130,8 @@ class _Compaction:
         if self.segments[0].impacts is not None:
             with stages.stage("lexical"):
                 lexical = merge_impacts(self.segments, folder / IMPACTS_FOLDER)
+                words = ImpactIndex.open(folder / IMPACTS_FOLDER).word_counts()
+                build_spelling(folder / SPELLING_FOLDER, words)
         passages = None
         if self.segments[0].passages is not None:
             passages = merge_passages(self.segments, folder)

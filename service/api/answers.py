@@ -131,14 +131,14 @@ async def _cached(
 async def _search(
     cache: Cache, lane: Lane, session: SearchSession, budget: RedisBudget
 ) -> tuple[SearchAnswer, ResultFragment]:
-    index, text = session.index, session.call.text
-    if len(text) <= SHORT_CHARS:
+    index = session.index
+    if len(session.call.text) <= SHORT_CHARS:
         tokens = session.preprocess()
     else:
         tokens = await lane.pool.run_by(session.deadline, session.preprocess)
     if not session.needs_vector:  # so no batch either
         return await _finish_by(lane, session, None)
-    key = cache.keys(index).vector(text) if cache.enabled else b""
+    key = cache.keys(index).vector(session.text) if cache.enabled else b""
     known = await cache.get("vector", key, budget) if key else None
     if known is not None and len(known) == 4 * index.dense.dimensions:
         return await _finish_by(lane, session, np.frombuffer(known, np.float32))

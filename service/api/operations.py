@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow import __version__
-from glow.search import Index
+from glow.search import Field, Index
 from glow_service.api.admin import workers_body
 from glow_service.api.context import context_of
 from glow_service.api.problems import PROBLEMS, problem_type
@@ -118,15 +118,15 @@ def _parts(index: Index) -> list[str]:
 def _columns(index: Index) -> dict[str, dict[str, Any]]:
     """Metadata that can be filtered and counted by: types, documents with a value, different values."""
     fields = {} if index.columns is None else index.columns.fields
-    return {
-        name: {
-            "type": next(iter(field.parts)),
-            "types": list(field.parts),
-            "documents": field.documents,
-            "distinct": sum(len(part.values) for part in field.parts.values()),
-        }
-        for name, field in list(fields.items())[:SHOWN_COLUMNS]
-    }
+    return {name: _column(field) for name, field in list(fields.items())[:SHOWN_COLUMNS]}
+
+
+def _column(field: Field) -> dict[str, Any]:
+    # The strings of a field of dates are those dates.
+    hidden = "string" if "date" in field.parts else "date"
+    types = [kind for kind in field.parts if kind != hidden]
+    distinct = sum(len(part.values) for kind, part in field.parts.items() if kind in types)
+    return {"type": types[0], "types": types, "documents": field.documents, "distinct": distinct}
 
 
 def _retrievers(index: Index) -> list[str]:

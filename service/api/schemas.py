@@ -56,6 +56,14 @@ class TermShape(Shape):
     word: str
     idf: float
     weight: float
+    known: bool
+
+
+class CorrectedShape(Shape):
+    """What was searched in place of words that the index does not know."""
+
+    text: str
+    words: dict[str, str]
 
 
 class WordShape(Shape):
@@ -104,6 +112,7 @@ class QueryShape(Shape):
     tokens: int
     truncated: bool
     terms: list[TermShape]
+    corrected: CorrectedShape | None = None
     explanation: QueryExplanation | None = None
 
 
@@ -125,6 +134,7 @@ class HitShape(Shape):
     scores: dict[Literal["dense", "lexical"], float]
     fields: dict[str, str | list[str]]
     metadata: dict[str, Any]
+    truncated: list[str] | None = None
     passage: PassageShape | None = None
     highlights: dict[str, list[str]] | None = None
     explanation: HitExplanation | None = None

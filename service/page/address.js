@@ -4,7 +4,7 @@
 const FILTER = "f.";
 
 export function emptyState() {
-  return { query: "", page: 1, retriever: "", filters: new Map() };
+  return { query: "", page: 1, retriever: "", typos: "", filters: new Map() };
 }
 
 export function readAddress() {
@@ -13,6 +13,7 @@ export function readAddress() {
     if (name === "q") state.query = value.trim();
     else if (name === "page") state.page = Math.max(Math.trunc(Number(value)) || 1, 1);
     else if (name === "retriever") state.retriever = value;
+    else if (name === "typos") state.typos = value === "off" ? value : "";
     else if (name.startsWith(FILTER) && value) addValue(state.filters, name.slice(FILTER.length), value);
   }
   return state;
@@ -23,10 +24,11 @@ function addValue(filters, field, value) {
   if (!known.includes(value)) filters.set(field, [...known, value]);
 }
 
-export function addressOf({ query, page, retriever, filters }) {
+export function addressOf({ query, page, retriever, typos, filters }) {
   if (!query) return "/";
   const parts = [["q", query]];
   if (retriever) parts.push(["retriever", retriever]);
+  if (typos) parts.push(["typos", typos]);
   for (const [field, values] of filters) parts.push(...values.map((value) => [FILTER + field, value]));
   if (page > 1) parts.push(["page", page]);
   return "/?" + parts.map((pair) => pair.map(encodeURIComponent).join("=")).join("&");

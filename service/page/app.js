@@ -157,7 +157,7 @@ function fromAddress() {
 
 at("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  change({ query: input.value.trim() });
+  change({ query: input.value.trim(), typos: "" });
 });
 
 at("retrievers").addEventListener("change", ({ target }) => {
@@ -184,7 +184,7 @@ at("key-form").addEventListener("submit", (event) => {
   hideProblem();
   input.focus();
   start();
-  change({ query: input.value.trim() });
+  change({ query: input.value.trim(), typos: "" });
 });
 
 at("retry").addEventListener("click", () => change({ query: input.value.trim(), page: state.page }));

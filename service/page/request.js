@@ -38,6 +38,7 @@ export function searchBody(state, able) {
   const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(able.candidates - offset, 1)), offset, timeout_ms: able.timeoutMs };
   const retriever = able.retrievers.includes(state.retriever) ? state.retriever : able.retrievers[0];
   if (able.retrievers.length > 1) body.retriever = retriever;
+  if (state.typos) body.typos = state.typos;
   if (able.canHighlight) body.highlight = true;
   const filter = filterOf(state.filters, able.columns);
   if (filter) body.filter = filter;

@@ -18,6 +18,7 @@ export function showResults(result, state, able, explain) {
   const sentence = sentenceOf(hits, state.page);
   at("found-title").textContent = `${sentence} in ${ms(result.took_ms)}`;
   at("status").textContent = sentence;
+  showCorrected(result.query, state);
   showNothing(hits, state);
   showPages(result, state, able);
   at("degraded").hidden = result.degraded.length === 0;
@@ -29,6 +30,15 @@ function sentenceOf(hits, page) {
   if (hits.length === 0) return page > 1 ? "Nothing more found" : "Nothing found";
   if (page > 1) return `Results ${hits[0].rank} to ${hits.at(-1).rank}`;
   return hits.length === 1 ? "1 result" : `${hits.length} results`;
+}
+
+// What was searched in place of what was typed, and the way back.
+function showCorrected({ text, corrected }, state) {
+  at("corrected").hidden = !corrected;
+  if (!corrected) return;
+  const back = make("a", "", text);
+  back.href = addressOf({ ...state, page: 1, typos: "off" });
+  clear(at("corrected")).append("Showing results for ", make("b", "", corrected.text), "; search for ", back, " instead.");
 }
 
 function showNothing(hits, { filters }) {

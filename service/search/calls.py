@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from glow.records import Document
-from glow.search import Expression, FacetCounts, FacetRequest, FoundPassage, Fusion, Retriever, SearchParams
+from glow.search import (
+    Expression,
+    FacetCounts,
+    FacetRequest,
+    FoundPassage,
+    Fusion,
+    Retriever,
+    SearchParams,
+    Typos,
+)
 from glow.text import Highlighting
 from glow_service.search.explanations import Explanations
 
@@ -44,6 +53,7 @@ class SearchCall:
         fields, metadata: names of what to return of each document; None for all.
         max_bytes: most bytes of all hits together; 0 for no bound.
         may_cut: whether hits may be cut to fit.
+        typos: whether slips in the query are corrected.
     """
 
     text: str
@@ -61,15 +71,17 @@ class SearchCall:
     metadata: tuple[str, ...] | None = None
     max_bytes: int = 0
     may_cut: bool = False
+    typos: Typos = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of the query: its idf, and the weight that the query tower read; both finite, >= 0."""
+    """A word of the query: its idf, the weight that the query tower read (both finite, >= 0), and whether documents hold it."""
 
     word: str
     idf: float
     weight: float
+    known: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +118,8 @@ class SearchAnswer:
         hits: best first, from `offset` on.
         timings_ms: stage -> milliseconds.
         facets: field -> counts.
+        text: the query as it was searched.
+        corrected: unknown word of the query -> what was searched in its place.
         explanations: why each hit was found; None where not asked for.
     """
 
@@ -115,4 +129,6 @@ class SearchAnswer:
     hits: tuple[FoundDocument, ...]
     timings_ms: dict[str, float]
     facets: Mapping[str, FacetCounts]
+    text: str
+    corrected: Mapping[str, str]
     explanations: Explanations | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from glow.errors import QueryError
-from glow.search import Columns, Index, SearchParams, count_terms
+from glow.search import Columns, Index, Retriever, SearchParams, count_terms
 from glow_service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
 from glow_service.search.calls import SearchCall
 from glow_service.search.features import check_features
@@ -60,6 +60,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         QueryError: if the query is blank, holds NUL, or is too long.
     """
     body = _parse(_without_lacking(value))
+    retriever = _retriever(body, limits, index)
     _check_query(body.query, limits)
     names = index.preprocessor.schema.names
     faults = [*_range_faults(body, limits), *_field_faults(body.fields or (), names, index.columns)]
@@ -68,14 +69,14 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
     if body.params.exact and index.dense.kind == "ivf-pq":
         detail = "this index holds compressed vectors (ivf-pq) and cannot search exactly"
         raise NotAvailableError(detail, [Fault("/params/exact", detail)])
-    features = check_features(body, _shown_fields(body.fields, names), limits, index)
+    features = check_features(body, retriever, _shown_fields(body.fields, names), limits, index)
     call = SearchCall(
         body.query,
         body.top_k,
         body.offset,
         _candidates(body, limits),
         SearchParams(body.params.ef_search, body.params.nprobe, body.params.exact),
-        body.retriever,
+        retriever,
         features.fusion,
         features.filter,
         features.facets,
@@ -85,6 +86,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         _shown_metadata(body.fields, names),
         limits.max_answer_bytes,
         body.allow_truncated,
+        body.typos,
     )
     timeout_ms = body.timeout_ms or limits.default_timeout_ms
     terms = 0 if body.filter is None else count_terms(body.filter)
@@ -98,6 +100,14 @@ def _shown_fields(asked: list[str] | None, names: tuple[str, ...]) -> tuple[str,
 def _shown_metadata(asked: list[str] | None, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """The metadata that are named; all where none are."""
     return tuple(dict.fromkeys(name for name in asked or () if name not in names)) or None
+
+
+def _retriever(body: SearchBody, limits: SearchLimits, index: Index) -> Retriever:
+    """What searches; what a request does not name is never what the index lacks."""
+    if body.retriever is not None:
+        return body.retriever
+    wanted = "hybrid" if limits.default_retriever == "auto" else limits.default_retriever
+    return "dense" if index.impacts is None else wanted
 
 
 def _without_lacking(value: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from glow.options import describe
-from glow.search import Columns, Expression, FacetRequest, Fusion, Index, parse_facets, parse_filter
+from glow.search import (
+    Columns,
+    Expression,
+    FacetRequest,
+    Fusion,
+    Index,
+    Retriever,
+    parse_facets,
+    parse_filter,
+)
 from glow.text import Highlighting
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.calls import ExplainCall, HighlightCall
@@ -32,11 +41,14 @@ class Features:
 _NO_FEATURES = Features()
 
 
-def check_features(body: SearchBody, fields: tuple[str, ...], limits: SearchLimits, index: Index) -> Features:
+def check_features(
+    body: SearchBody, retriever: Retriever, fields: tuple[str, ...], limits: SearchLimits, index: Index
+) -> Features:
     """Checks what a request asks for.
 
     Args:
         body: of the right shape.
+        retriever: what searches.
         fields: names of the fields that the answer holds.
         limits: bounds.
         index: must hold what is asked for.
@@ -46,9 +58,9 @@ def check_features(body: SearchBody, fields: tuple[str, ...], limits: SearchLimi
         RequestError: if members that do not go together.
         FilterError: if the filter or a facet does not fit the metadata of the index.
     """
-    _require_parts(body, index)
-    if body.fusion is not None and body.retriever != "hybrid":
-        detail = f"only the retriever 'hybrid' fuses, found {body.retriever!r}; leave 'fusion' out"
+    _require_parts(body, retriever, index)
+    if body.fusion is not None and retriever != "hybrid":
+        detail = f"only the retriever 'hybrid' fuses, found {retriever!r}; leave 'fusion' out"
         raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)])
     if (body.filter, body.facets, body.fusion) == (None, None, None) and not (body.highlight or body.explain):
         return _NO_FEATURES
@@ -61,10 +73,10 @@ def check_features(body: SearchBody, fields: tuple[str, ...], limits: SearchLimi
     )
 
 
-def _require_parts(body: SearchBody, index: Index) -> None:
+def _require_parts(body: SearchBody, retriever: Retriever, index: Index) -> None:
     lacking = []
-    if body.retriever != "dense" and index.impacts is None:
-        detail = f"this index holds no words, {body.retriever!r} needs them; build it with --lexical"
+    if retriever != "dense" and index.impacts is None:
+        detail = f"this index holds no words, {retriever!r} needs them; build it with --lexical"
         lacking.append(Fault("/retriever", detail))
     if index.columns is None:
         detail = f"this index holds no metadata columns; build it again with this version ({_BUILD})"

@@ -1,6 +1,7 @@
 """What one request may ask for; the settings of these names, without the others."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = ["SearchLimits"]
 
@@ -18,3 +19,4 @@ class SearchLimits:
     max_answer_bytes: int
     max_timeout_ms: int
     default_timeout_ms: int
+    default_retriever: Literal["auto", "dense", "lexical", "hybrid"]

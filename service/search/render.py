@@ -40,10 +40,12 @@ def _query(call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
         "tokens": answer.tokens,
         "truncated": answer.truncated,
         "terms": [
-            {"word": term.word, "idf": _short(term.idf), "weight": _short(term.weight)}
+            {"word": term.word, "idf": _short(term.idf), "weight": _short(term.weight), "known": term.known}
             for term in answer.terms
         ],
     }
+    if answer.corrected:
+        body["corrected"] = {"text": answer.text, "words": answer.corrected}
     if answer.explanations is not None:
         body["explanation"] = {"terms": _words(answer.explanations.query)}
     return body
@@ -69,7 +71,7 @@ def _hits(index: Index, call: SearchCall, answer: SearchAnswer) -> list[dict[str
         if hit.highlights is not None:
             body["highlights"] = hit.highlights
         if answer.explanations is not None:
-            body["explanation"] = _explanation(index, call, hit, answer.explanations, place)
+            body["explanation"] = _explanation(index, call, answer.text, hit, answer.explanations, place)
         shown.append(body)
     return shown
 
@@ -79,11 +81,11 @@ def _passage(passage: FoundPassage) -> dict[str, Any]:
 
 
 def _explanation(
-    index: Index, call: SearchCall, hit: FoundDocument, explanations: Explanations, place: int
+    index: Index, call: SearchCall, text: str, hit: FoundDocument, explanations: Explanations, place: int
 ) -> dict[str, Any]:
     body: dict[str, Any] = {"terms": _words(explanations.documents[place])}
     if index.impacts is not None and call.retriever != "dense":
-        words = index.preprocessor.pieces.words(call.text)
+        words = index.preprocessor.pieces.words(text)
         impacts = index.impacts.contributions(words, hit.row)
         body["lexical"] = [
             {"word": word, "impact": _short(impact)} for word, impact in impacts.items() if impact > 0

@@ -4,7 +4,7 @@ The functions block and are safe to run in many threads; `service/search/batcher
 some microseconds, off the event loop.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,8 +21,9 @@ from glow.search import (
     rank_dense,
     rank_hybrid,
     rank_lexical,
+    read_query,
 )
-from glow.text import Preprocessor, WeightedTokens
+from glow.text import Preprocessor, WeightedTokens, is_punctuation
 from glow_service.search.answer_size import AnswerSize
 from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall, Term
 from glow_service.search.clock import StageClock
@@ -43,9 +44,18 @@ def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
         QueryError: if the query holds no word.
     """
     tokens = preprocessor.query(text)
+    require_words(tokens)
+    return tokens
+
+
+def require_words(tokens: WeightedTokens) -> None:
+    """Refuses a query without words.
+
+    Raises:
+        QueryError: if it holds none.
+    """
     if not tokens.words:
         raise QueryError("the query holds no word, only white space or control characters; send some text")
-    return tokens
 
 
 class SearchSession:
@@ -63,9 +73,11 @@ class SearchSession:
         index, call, deadline: as given.
         clock: its stages; they go into the answer.
         tokens: the query as the tower reads it, once it is preprocessed.
+        text: the query as it is searched: as it came, until it is preprocessed, then with its slips corrected.
+        corrected: unknown word -> what is searched in its place.
     """
 
-    __slots__ = ("call", "clock", "deadline", "index", "tokens")
+    __slots__ = ("call", "clock", "corrected", "deadline", "index", "text", "tokens")
 
     def __init__(self, index: Index, call: SearchCall, deadline: Deadline = NEVER) -> None:
         self.index = index
@@ -73,6 +85,8 @@ class SearchSession:
         self.deadline = deadline
         self.clock = StageClock(deadline)
         self.tokens: WeightedTokens | None = None
+        self.text = call.text
+        self.corrected: Mapping[str, str] = {}
 
     @property
     def needs_vector(self) -> bool:
@@ -85,9 +99,11 @@ class SearchSession:
         Raises:
             QueryError: if the query holds no word.
         """
-        tokens = self.tokens = query_tokens(self.index.preprocessor, self.call.text)
+        reading = read_query(self.index, self.call.text, self.call.typos)
+        require_words(reading.tokens)
+        self.text, self.tokens, self.corrected = reading.text, reading.tokens, reading.corrected
         self.clock.lap("preprocess")
-        return tokens
+        return reading.tokens
 
     def run(self) -> SearchAnswer:
         """Every stage, alone, from text to documents.
@@ -115,14 +131,16 @@ class SearchSession:
         index, call, clock, tokens = self.index, self.call, self.clock, self.tokens
         assert tokens is not None  # noqa: S101 - `preprocess` comes first
         allowed = _allowed(index, call, clock)
-        ranked = _rank(index, call, vector, allowed)
+        ranked = _rank(index, call, self.text, vector, allowed)
         clock.lap("search")
         facets = _count(index, call, ranked.rows, allowed, clock)
         hits, explanations = self._hits(ranked)
         return SearchAnswer(
             tokens=len(tokens),
             truncated=tokens.truncated,
-            terms=_terms(index.preprocessor, tokens),
+            terms=_terms(index, tokens),
+            text=self.text,
+            corrected=self.corrected,
             hits=hits,
             timings_ms=clock.timings_ms,
             facets=facets,
@@ -137,9 +155,9 @@ class SearchSession:
         if call.explain is not None:
             read = [document for _, document, _ in _documents(index, page)]
             clock.lap("fetch")
-            explanations = explain(index, call.text, read, call.explain.leave_one_out, clock.check)
+            explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
             clock.lap("explain")
-        highlight = None if call.highlight is None else highlight_with(index, call.text, call.highlight)
+        highlight = None if call.highlight is None else highlight_with(index, self.text, call.highlight)
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
         hits = []
         for place, (found, _, document) in enumerate(_documents(index, page)):
@@ -157,14 +175,22 @@ class SearchSession:
         return tuple(hits), explanations
 
 
-def _terms(preprocessor: Preprocessor, tokens: WeightedTokens) -> tuple[Term, ...]:
+def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:
     """Each different word once; all its pieces, wherever it occurs, carry the same weight."""
     weights = {
         tokens.words[word]: weight
         for word, weight in zip(tokens.word_ids.tolist(), tokens.weights.tolist(), strict=True)
         if word >= 0
     }
-    return tuple(Term(word, preprocessor.weigher.idf(word), weight) for word, weight in weights.items())
+    idf = index.preprocessor.weigher.idf
+    return tuple(Term(word, idf(word), weight, _is_known(index, word)) for word, weight in weights.items())
+
+
+def _is_known(index: Index, word: str) -> bool:
+    """Whether any document holds a word; punctuation is in all of them."""
+    if index.speller is not None:
+        return is_punctuation(word) or index.speller.knows(word)
+    return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
 
 
 def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | None:
@@ -176,13 +202,13 @@ def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | Non
 
 
 def _rank(
-    index: Index, call: SearchCall, vector: NDArray[np.float32] | None, allowed: RowMask | None
+    index: Index, call: SearchCall, text: str, vector: NDArray[np.float32] | None, allowed: RowMask | None
 ) -> Ranked:
     """The candidates, or as many of them as the page needs; an approximate search may find fewer."""
     if vector is None:
-        return rank_lexical(index, call.text, call.candidates, allowed)
+        return rank_lexical(index, text, call.candidates, allowed)
     if call.retriever == "hybrid":
-        return rank_hybrid(index, call.text, vector, call.candidates, call.params, call.fusion, allowed)
+        return rank_hybrid(index, text, vector, call.candidates, call.params, call.fusion, allowed)
     # What an exact search finds first does not depend on how much more it was asked for.
     is_exact = index.dense.kind == "flat" or call.params.exact
     needed = call.offset + call.top_k if is_exact and not call.facets else call.candidates

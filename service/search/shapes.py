@@ -78,7 +78,10 @@ class SearchBody(Shape):
     candidates: int | None = Field(
         None, ge=1, description="Hits to gather; at least offset + top_k, at most `max_candidates`."
     )
-    retriever: Literal["dense", "lexical", "hybrid"] = Field("dense", description="How to find candidates.")
+    retriever: Literal["dense", "lexical", "hybrid"] | None = Field(
+        None,
+        description="How to find candidates; `hybrid` where absent and the index has words, else `dense`.",
+    )
     fusion: FusionBody | None = Field(None, description="How `hybrid` fuses; needs that retriever.")
     filter: dict[str, Any] | None = Field(
         None, description="Which documents may be found; see docs/filters.md."
@@ -107,6 +110,9 @@ class SearchBody(Shape):
     )
     allow_partial: bool = Field(
         False, description="After the deadline, answer with what there is, and say so in `degraded`."
+    )
+    typos: Literal["auto", "off"] = Field(
+        "auto", description="Correct words that the index does not know, where it settles what was meant."
     )
     allow_truncated: bool = Field(
         False, description="Cut hits field by field where the answer would exceed `max_answer_bytes`."

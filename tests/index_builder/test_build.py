@@ -55,6 +55,7 @@ def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, l
         "manifest.json",
         "model",
         "report.json",
+        "spelling",
         "terms",
         "vectors.faiss",
     ]

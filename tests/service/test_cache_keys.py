@@ -100,10 +100,11 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         replace(CALL, metadata=("lang",)),
         replace(CALL, max_bytes=1),
         replace(CALL, may_cut=True),
+        replace(CALL, typos="off"),
     ]
     fields = set(SearchCall.__slots__)
     told = {"text", "top_k", "offset", "candidates", "params", "retriever", "fusion", "filter", "facets"}
-    told |= {"highlight", "explain", "fields", "metadata", "max_bytes", "may_cut"}
+    told |= {"highlight", "explain", "fields", "metadata", "max_bytes", "may_cut", "typos"}
     assert fields <= told, "a new field needs a line above"
     keys = {KEYS.page(call) for call in [CALL, *changed]}
     assert len(keys) == len(changed) + 1

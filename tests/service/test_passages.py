@@ -93,7 +93,7 @@ def test_pages_filters_and_reasons_are_of_documents(passages: httpx.Client, retr
 
 
 def test_a_document_that_words_found_has_the_cosine_of_its_best_passage(passages: httpx.Client) -> None:
-    dense = {hit["id"]: hit["score"] for hit in ask(passages, top_k=12)["hits"]}
+    dense = {hit["id"]: hit["score"] for hit in ask(passages, top_k=12, retriever="dense")["hits"]}
     hybrid = ask(passages, retriever="hybrid", top_k=1, candidates=1)["hits"]
     for hit in hybrid:
         assert hit["scores"]["dense"] == pytest.approx(dense[hit["id"]], abs=1e-5)

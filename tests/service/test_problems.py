@@ -82,7 +82,7 @@ BAD_BODIES: list[tuple[bytes, str, list[str]]] = [
     (b'{"query": "\\u200b\\u0001"}', "invalid_query", ["/query"]),
     (json.dumps({"query": "x" * 2_001}).encode(), "query_too_long", ["/query"]),
     (b'{"query": "bees", "rerank": {"depth": 5}}', "not_available", ["/rerank"]),
-    (b'{"query": "bees", "fusion": {"method": "rrf"}}', "invalid_request", ["/fusion"]),
+    (b'{"query": "bees", "retriever": "dense", "fusion": {"method": "rrf"}}', "invalid_request", ["/fusion"]),
     (b'{"query": "bees", "retriever": "hybrid", "fusion": {"k": -1}}', "invalid_request", ["/fusion/k"]),
     (
         b'{"query": "bees", "retriever": "hybrid", "fusion": {"weights": {"dense": 0}}}',

@@ -31,7 +31,7 @@ def test_v1_answers_as_the_short_path_does(http: httpx.Client) -> None:
 
 
 def test_hits_are_those_of_comparing_with_every_vector(http: httpx.Client, index: Index) -> None:
-    hits = http.post("/search", json={"query": QUERY, "top_k": 50}).json()["hits"]
+    hits = http.post("/search", json={"query": QUERY, "top_k": 50, "retriever": "dense"}).json()["hits"]
     vector = index.encoder.encode([index.preprocessor.query(QUERY)])[0]
     stored = index.dense._index.reconstruct_n(0, len(index.dense))  # type: ignore[attr-defined]  # the part itself, behind its view
     scores = stored @ vector
@@ -104,9 +104,15 @@ def test_fields_with_many_values_are_lists_and_others_strings(http: httpx.Client
 
 def test_search_parameters_are_accepted(http: httpx.Client) -> None:
     params = {"ef_search": 64, "nprobe": 16, "exact": True}
-    plain = http.post("/search", json={"query": QUERY}).json()["hits"]
+    plain = http.post("/search", json={"query": QUERY, "retriever": "dense"}).json()["hits"]
     body = {"query": QUERY, "params": params, "candidates": 20, "retriever": "dense", "explain": False}
     assert http.post("/search", json=body).json()["hits"] == plain
+
+
+def test_a_request_that_names_no_retriever_gets_both(http: httpx.Client) -> None:
+    plain = http.post("/search", json={"query": QUERY}).json()["hits"]
+    assert plain == http.post("/search", json={"query": QUERY, "retriever": "hybrid"}).json()["hits"]
+    assert set(plain[0]["scores"]) == {"dense", "lexical"}
 
 
 def test_an_answer_carries_its_headers(http: httpx.Client, index: Index) -> None:

@@ -18,13 +18,17 @@ from glow.records import Document
 from glow.runtime import Device, Model, encode_documents
 from glow.search import (
     DEFAULT_FUSION,
+    SPELLING_FOLDER,
     DenseView,
     Fusion,
     ImpactIndex,
     ImpactsView,
     PassageMap,
+    Speller,
+    SpellingTable,
     build_dense,
     build_lexical,
+    build_spelling,
 )
 from glow.text import (
     Preprocessor,
@@ -73,7 +77,7 @@ class CorpusIndex:
         ids: document ids, in the order of the rows.
         preprocessor: with the corpus's term table, or what `options` chose.
         encoder: the query tower.
-        dense, impacts, passages, fusion, order: as for `Index`.
+        dense, impacts, passages, fusion, order, speller: as for `Index`.
 
     Raises:
         GlowError: if the corpus cannot be read, the model cannot be opened, or the device is not there.
@@ -93,7 +97,7 @@ class CorpusIndex:
     ) -> None:
         self.ids, corpus_terms = _statistics(model, corpus)
         terms = select_terms(options.term_stats, corpus_terms, model.preprocessor.terms)
-        self.preprocessor = model.with_terms(terms)
+        self.preprocessor = model.with_terms(terms, caps_unknown=True)
         self.encoder = model.encoder("query", options.device, options.threads)
         shape = (len(self.ids), self.encoder.dimensions)
         path = _cache_path(model, corpus, terms, options)
@@ -104,17 +108,27 @@ class CorpusIndex:
         self.dense: DenseView = build_dense(vectors, "flat", options.device)
         self.order = _id_ranks(self.ids)
         self.impacts: ImpactsView | None = None
+        self.speller: Speller | None = None
         if has_words:
             # Its files are mapped, so the folder stays as long as this does.
             self._folder = tempfile.TemporaryDirectory(prefix="glow-impacts-")
             schema, pieces = self.preprocessor.schema, self.preprocessor.pieces
             words = (lexical_words(document, schema, pieces) for document in _documents(model, corpus))
             build_lexical(Path(self._folder.name), words, corpus_terms, self.preprocessor.terms)
-            self.impacts = ImpactIndex.open(Path(self._folder.name))
+            impacts = ImpactIndex.open(Path(self._folder.name))
+            self.impacts = impacts
+            self.speller = _speller(self.preprocessor, impacts, Path(self._folder.name) / SPELLING_FOLDER)
 
     def names(self, rows: Sequence[int]) -> list[str]:
         """The ids of rows."""
         return [self.ids[row] for row in rows]
+
+
+def _speller(preprocessor: Preprocessor, impacts: ImpactIndex, folder: Path) -> Speller | None:
+    if preprocessor.weighting.unit != "word":
+        return None
+    build_spelling(folder, impacts.word_counts())
+    return Speller(preprocessor.pieces, preprocessor.terms, [SpellingTable.open(folder)])
 
 
 def _id_ranks(ids: Sequence[str]) -> NDArray[np.uint32]:

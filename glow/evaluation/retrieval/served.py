@@ -19,9 +19,11 @@ from glow.search import (
     Ranked,
     Retriever,
     Searchable,
+    Typos,
     rank_dense,
     rank_hybrid,
     rank_lexical,
+    read_query,
 )
 
 __all__ = ["DenseRetriever", "HybridRetriever", "ServedRetriever", "open_version"]
@@ -39,6 +41,7 @@ class ServedRetriever:
         ids: the documents that can be found.
         names: rows of documents -> their ids.
         kind: what searches.
+        typos: whether slips in queries are corrected, as in a request.
 
     Attributes:
         ids: as given.
@@ -51,23 +54,25 @@ class ServedRetriever:
         ids: list[str],
         names: Callable[[Sequence[int]], Sequence[str]],
         kind: Retriever,
+        typos: Typos = "auto",
     ) -> None:
         self.ids = ids
+        self.typos: Typos = typos
         self._index, self._encoder, self._names, self._kind = index, encoder, names, kind
 
     def search(self, queries: Sequence[Query], k: int) -> Run:
         """At most k hits of each query, best first; a query without a word finds nothing, as in the service."""
         run: dict[str, list[Hit]] = {query.id: [] for query in queries}
-        tokens = [(query, self._index.preprocessor.query(query.text)) for query in queries]
-        asked = [(query, sequence) for query, sequence in tokens if sequence.words]
+        readings = [(query, read_query(self._index, query.text, self.typos)) for query in queries]
+        asked = [(query, reading) for query, reading in readings if reading.tokens.words]
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             block = asked[start : start + QUERIES_AT_ONCE]
             if self._kind == "lexical":
                 vectors: list[Vector | None] = [None] * len(block)
             else:
-                vectors = list(self._encoder.encode([sequence for _, sequence in block]))
-            for (query, _), vector in zip(block, vectors, strict=True):
-                ranked = self._rank(query.text, vector, k)
+                vectors = list(self._encoder.encode([reading.tokens for _, reading in block]))
+            for (query, reading), vector in zip(block, vectors, strict=True):
+                ranked = self._rank(reading.text, vector, k)
                 rows, scores = ranked.rows[:k].tolist(), ranked.scores[:k].tolist()
                 names = self._names(rows) if rows else []
                 run[query.id] = [Hit(name, score) for name, score in zip(names, scores, strict=True)]

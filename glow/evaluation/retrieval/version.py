@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from glow.search import DEFAULT_CANDIDATES, Index, SearchParams, rank_dense, rank_hybrid
+from glow.search import DEFAULT_CANDIDATES, Index, SearchParams, rank_dense, rank_hybrid, read_query
 
 __all__ = ["DEPTH", "Retriever", "VersionSearch", "mean_overlap"]
 
@@ -34,8 +34,9 @@ class VersionSearch:
 
     def __init__(self, index: Index, texts: Sequence[str]) -> None:
         self._index = index
-        self._texts = texts
-        tokens = [index.preprocessor.query(text) for text in texts]
+        readings = [read_query(index, text) for text in texts]
+        self._texts = [reading.text for reading in readings]
+        tokens = [reading.tokens for reading in readings]
         self._asked = [place for place, sequence in enumerate(tokens) if sequence.words]
         blocks = [self._asked[start : start + AT_ONCE] for start in range(0, len(self._asked), AT_ONCE)]
         encoded = [index.encoder.encode([tokens[place] for place in block]) for block in blocks]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from glow.search.columns.dates import instant_of
 from glow.search.columns.format import (
     COLUMNS_FOLDER,
     COLUMNS_HEADER,
@@ -56,7 +57,7 @@ def build_columns(store: DocumentStore, folder: Path) -> ColumnsHeader:
     np.save(target / ORDER_FILE, store.id_ranks(), allow_pickle=False)
     survey = _Survey(store.metadata())
     with ValuesFile(target / VALUES_FILE) as file, TemporaryDirectory(dir=target) as runs:
-        writers = _collect(store.metadata(), survey.chosen, Path(runs))
+        writers = _collect(store.metadata(), survey.chosen, survey.dates(), Path(runs))
         fields = [writers[name].finish(name, file, store.count) for name in sorted(writers)]
     left_out = survey.left_out()
     header = ColumnsHeader(
@@ -65,6 +66,7 @@ def build_columns(store: DocumentStore, folder: Path) -> ColumnsHeader:
         fields=fields,
         left_out={name: left_out[name] for name in sorted(left_out)[:MAX_NAMED]},
         left_out_fields=len(left_out) + survey.uncounted,
+        mixed=survey.mixed()[:MAX_NAMED],
     )
     (target / COLUMNS_HEADER).write_text(header.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return header
@@ -79,6 +81,9 @@ class _Survey:
         self._crowd: dict[str, int] = {}
         """Fields of the smallest document that has the field."""
         self._texts: set[str] = set()
+        self._with_dates: set[str] = set()
+        self._with_others: set[str] = set()
+        """Fields with strings that are dates, and with strings that are none."""
         for metadata in documents:
             self._add(metadata)
         usable = [name for name in self._documents if name not in self._texts]
@@ -90,6 +95,8 @@ class _Survey:
         names = set()
         for name, value in field_values(metadata):
             names.add(name)
+            if isinstance(value, str) and name not in self._with_others:
+                (self._with_others if instant_of(value) is None else self._with_dates).add(name)
             if isinstance(value, str) and len(value.encode()) > MAX_VALUE_BYTES:
                 self._texts.add(name)
         room = MAX_SURVEYED if len(names) <= MAX_FIELDS else MAX_SURVEYED // 2
@@ -101,6 +108,14 @@ class _Survey:
                 self._texts.discard(name)
                 self.uncounted += 1
 
+    def dates(self) -> frozenset[str]:
+        """Fields with columns whose strings are all dates."""
+        return self.chosen & self._with_dates - self._with_others
+
+    def mixed(self) -> list[str]:
+        """Fields with columns that hold dates, and other strings as well."""
+        return sorted(self.chosen & self._with_dates & self._with_others)
+
     def left_out(self) -> dict[str, str]:
         """Field -> why it has no column."""
         return {name: self._reason(name) for name in self._documents if name not in self.chosen}
@@ -111,7 +126,9 @@ class _Survey:
         return f"{MAX_FIELDS} other fields occur in more documents"
 
 
-def _collect(documents: Iterable[Metadata], chosen: frozenset[str], runs: Path) -> "dict[str, _FieldWriter]":
+def _collect(
+    documents: Iterable[Metadata], chosen: frozenset[str], dates: frozenset[str], runs: Path
+) -> "dict[str, _FieldWriter]":
     writers = {name: _FieldWriter(runs / str(at)) for at, name in enumerate(sorted(chosen))}
     values = size_bytes = 0
     for row, metadata in enumerate(documents):
@@ -124,6 +141,11 @@ def _collect(documents: Iterable[Metadata], chosen: frozenset[str], runs: Path) 
             seen.add((name, kind, value))
             size_bytes += writers[name].add(row, kind, value)
             values += 1
+            instant = instant_of(value) if isinstance(value, str) and name in dates else None
+            if instant is not None and (name, "date", instant) not in seen:
+                seen.add((name, "date", instant))
+                size_bytes += writers[name].add(row, "date", instant)
+                values += 1
         if values >= RUN_VALUES or size_bytes >= RUN_BYTES:
             for writer in writers.values():
                 writer.spill()

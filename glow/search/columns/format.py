@@ -1,6 +1,6 @@
 """The header of an index's columns, `columns/columns.json`, which says what lies where in `columns/values.bin`.
 
-One field has up to three parts, one for each type of value that it holds, and a part up to four arrays: `codes`,
+One field has up to four parts, one for each type of value that it holds (dates are texts as well), and a part up to four arrays: `codes`,
 `offsets` (lists only), and a dictionary: `text` and `ends` of strings, `near` and, where float64 is not enough, `rest`
 of numbers and booleans. All lie in one file, because every mapped file takes one of a process's file handles.
 """
@@ -60,7 +60,7 @@ class FieldHeader(StrictModel):
 
     name: str
     documents: Count
-    parts: Annotated[list[PartHeader], Field(min_length=1, max_length=3)]
+    parts: Annotated[list[PartHeader], Field(min_length=1, max_length=4)]
 
 
 class ColumnsHeader(StrictModel):
@@ -72,6 +72,7 @@ class ColumnsHeader(StrictModel):
         fields: sorted by name.
         left_out: field -> why it has no column; the first thousand by name.
         left_out_fields: how many those are in all, as far as they were counted.
+        mixed: fields that hold dates and other texts, and are texts therefore.
     """
 
     format: Literal[1]
@@ -79,3 +80,4 @@ class ColumnsHeader(StrictModel):
     fields: Annotated[list[FieldHeader], Field(max_length=MAX_FIELDS)]
     left_out: dict[str, str]
     left_out_fields: Count
+    mixed: list[str] = Field(default_factory=list)

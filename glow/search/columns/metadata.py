@@ -5,13 +5,15 @@
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 __all__ = ["MAX_NAME_CHARACTERS", "VALUE_TYPES", "Scalar", "ValueType", "field_values", "type_of"]
 
 Scalar = str | int | float | bool
-ValueType = Literal["string", "number", "boolean"]
-VALUE_TYPES: tuple[ValueType, ...] = get_args(ValueType)
+ValueType = Literal["string", "number", "boolean", "date"]
+"""Types of values; the strings of a field that holds dates alone are its `date` values as well, as instants."""
+VALUE_TYPES: tuple[ValueType, ...] = ("string", "number", "boolean")
+"""Those that values are shown as."""
 
 MAX_NAME_CHARACTERS = 256
 """A longer path is no field: names of any length would let one document take all memory."""

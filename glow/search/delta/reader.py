@@ -30,6 +30,7 @@ from glow.search.filters import FilterMasks
 from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, ImpactIndex
 from glow.search.parts import DENSE_FILE, DOCUMENTS_FILE, VersionParts
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
+from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SpellingTable
 from glow.search.views import DenseView, DocumentsView, ImpactsView
 
 __all__ = ["Delta", "View", "join", "view_of"]
@@ -59,6 +60,7 @@ class Delta:
     columns: Columns | None
     impacts: ImpactIndex | None
     passages: PassageMap | None
+    spelling: SpellingTable | None
 
     @classmethod
     def open(cls, version: Path, files: Collection[str]) -> "Delta":
@@ -74,15 +76,17 @@ class Delta:
         header, there, folder = read_delta_header(version), in_delta(files), version / DELTA_FOLDER
         for name in (HEADER_FILE, TOMBSTONES_FILE, DENSE_FILE, DOCUMENTS_FILE):
             _require(name, there)
-        has_columns, has_impacts, has_passages = (
+        has_columns, has_impacts, has_passages, has_spelling = (
             any(name.startswith(f"{part}/") for name in there)
-            for part in ("columns", IMPACTS_FOLDER, PASSAGES_FOLDER)
+            for part in ("columns", IMPACTS_FOLDER, PASSAGES_FOLDER, SPELLING_FOLDER)
         )
         if has_columns:
             _require(ORDER_FILE, there)
         for name in (f"{IMPACTS_FOLDER}/{name}" for name in IMPACTS_FILES if has_impacts):
             _require(name, there)
         for name in PASSAGES_FILES if has_passages else ():
+            _require(name, there)
+        for name in (f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES if has_spelling):
             _require(name, there)
         delta = cls(
             header,
@@ -93,6 +97,7 @@ class Delta:
             Columns.open(folder, header.documents, there) if has_columns else None,
             ImpactIndex.open(folder / IMPACTS_FOLDER) if has_impacts else None,
             PassageMap.open(folder / PASSAGES_FOLDER) if has_passages else None,
+            SpellingTable.open(folder / SPELLING_FOLDER) if has_spelling else None,
         )
         delta._check()
         return delta

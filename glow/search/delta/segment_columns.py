@@ -63,6 +63,11 @@ def _join(name: str, base: Field | None, delta: Field | None, gone: NDArray[np.i
     for field in (delta, base):
         if field is not None:
             parts |= field.parts
+    # Dates of one segment and other texts of the other make a field of texts, as in a rebuild.
+    if any(
+        field is not None and "string" in field.parts and "date" not in field.parts for field in (base, delta)
+    ):
+        parts.pop("date", None)
     return Field(name, documents - (_holders(base, gone) if base else 0), dict(sorted(parts.items())))
 
 

@@ -95,7 +95,8 @@ def count_values(
     """
     documents = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
     segments, counts = columns.segments, list[tuple[int, Scalar]]()
-    for kind in sorted(columns.fields[field].parts, key=VALUE_TYPES[::-1].index):
+    shown = columns.fields[field].parts.keys() & set(VALUE_TYPES)
+    for kind in sorted(shown, key=VALUE_TYPES[::-1].index):
         if len(segments) == 1:
             counts += _top(columns.fields[field].parts[kind], documents, limit)
             continue

@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any, NoReturn
 
 from glow.errors import Fault, FilterError
-from glow.search.columns import Columns, Field, Scalar, ValueType, type_of
+from glow.search.columns import Columns, Field, Scalar, ValueType, span_of, type_of
 from glow.search.filters.terms import Between, Exists, Expression, OneOf, all_of, any_of, negated
 
 __all__ = ["MAX_DEPTH", "MAX_TERMS", "count_terms", "field_of", "known_fields", "parse_filter"]
@@ -20,7 +20,12 @@ SHOWN_CHARACTERS = 80
 MAX_WHOLE = 2**63 - 1
 BOUNDS = ("gt", "gte", "lt", "lte")
 CONDITIONS = ("eq", "in", "exists", *BOUNDS)
-_PLURALS: Mapping[ValueType, str] = {"string": "strings", "number": "numbers", "boolean": "booleans"}
+_PLURALS: Mapping[ValueType, str] = {
+    "string": "strings",
+    "number": "numbers",
+    "boolean": "booleans",
+    "date": "dates",
+}
 
 
 def count_terms(value: Any) -> int:
@@ -99,8 +104,8 @@ def known_fields(columns: Columns) -> str:
 
 
 def types_of(field: Field) -> str:
-    """The types of a field's values: `numbers, strings`."""
-    return ", ".join(_PLURALS[kind] for kind in field.parts)
+    """The types of a field's values: `numbers, strings`; dates are not told as strings again."""
+    return ", ".join(_PLURALS[kind] for kind in field.parts if kind != "string" or "date" not in field.parts)
 
 
 class _Stop(Exception):
@@ -169,8 +174,7 @@ class _Parser:
         if names[0] == "in":
             return self._in(field, value["in"], at)
         if names[0] == "eq":
-            scalar = self._scalar(field, value["eq"], at)
-            return OneOf(field.name, _known_type(scalar), (scalar,))
+            return self._equal(field, value["eq"], at)
         if not isinstance(value["exists"], bool):
             raise _refused(at, f"expected true or false, found {_shown(value['exists'])}")
         return Exists(field.name) if value["exists"] else negated(Exists(field.name))
@@ -179,8 +183,14 @@ class _Parser:
         if not isinstance(values, list):
             raise _refused(pointer, f"expected a list of values, found {_shown(values)}")
         self._count(len(values), pointer)
-        scalars = [self._scalar(field, value, f"{pointer}/{place}") for place, value in enumerate(values)]
-        return any_of(OneOf(field.name, _known_type(item), (item,)) for item in scalars)
+        return any_of(self._equal(field, value, f"{pointer}/{place}") for place, value in enumerate(values))
+
+    def _equal(self, field: Field, value: Any, pointer: str) -> Expression:
+        scalar = self._scalar(field, value, pointer)
+        span = span_of(scalar) if isinstance(scalar, str) and "date" in field.parts else None
+        if span is None:
+            return OneOf(field.name, _known_type(scalar), (scalar,))
+        return Between(field.name, "date", span.first, span.last, True, True)
 
     def _range(
         self, field: Field, value: Mapping[str, Any], names: Sequence[str], pointer: str
@@ -189,6 +199,8 @@ class _Parser:
         if len(lows) > 1 or len(highs) > 1:
             raise _refused(pointer, f"one lower and one upper bound at most, found {', '.join(names)}")
         bounds = {name: self._scalar(field, value[name], f"{pointer}/{name}") for name in names}
+        if "date" in field.parts and any(isinstance(bound, str) for bound in bounds.values()):
+            return self._dates(field, bounds, lows, highs, pointer)
         types = {_known_type(bound) for bound in bounds.values()}
         if types == {"boolean"}:
             raise _refused(pointer, "true and false have no order; use 'eq'")
@@ -196,6 +208,23 @@ class _Parser:
             raise _refused(pointer, "both bounds must be of one type, strings or numbers")
         low, high = (bounds[found[0]] if found else None for found in (lows, highs))
         return Between(field.name, types.pop(), low, high, lows == ["gte"], highs == ["lte"])
+
+    def _dates(
+        self, field: Field, bounds: Mapping[str, Scalar], lows: list[str], highs: list[str], pointer: str
+    ) -> Expression:
+        """A range of instants; a day as a bound is all of it, so `lte` ends with its last moment."""
+        spans = {name: span_of(bound) if isinstance(bound, str) else None for name, bound in bounds.items()}
+        for name, span in spans.items():
+            if span is None:
+                raise _refused(
+                    f"{pointer}/{name}",
+                    f"field {_shown(field.name)} holds dates, found {_shown(bounds[name])}; expected one such as "
+                    "'2024-05-01', '2024-05-01T10:00:00Z' or 'now-7d'",
+                )
+        found = {name: span for name, span in spans.items() if span is not None}
+        low = next((found[name].first if name == "gte" else found[name].last for name in lows), None)
+        high = next((found[name].last if name == "lte" else found[name].first for name in highs), None)
+        return Between(field.name, "date", low, high, lows == ["gte"], highs == ["lte"])
 
     def _scalar(self, field: Field, value: Any, pointer: str) -> Scalar:
         kind = type_of(value)

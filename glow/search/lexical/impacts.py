@@ -10,7 +10,7 @@ nothing. The lay-out is the column-wise one of BM25S (Lu 2024, https://arxiv.org
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,6 +125,11 @@ class ImpactIndex:
     def postings(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
         """Starts int64 [v + 1], rows uint32 [p] and impacts float32 [p], as for the class; never to be changed."""
         return self._starts, self._rows, self._impacts
+
+    def word_counts(self) -> Iterator[tuple[str, int]]:
+        """Every word with the number of documents that hold it, in the order of the words' UTF-8 bytes."""
+        for row in range(len(self.vocabulary)):
+            yield self.vocabulary.word(row), int(self._starts[row + 1] - self._starts[row])
 
     @property
     def largest(self) -> float:

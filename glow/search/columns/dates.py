@@ -1,0 +1,72 @@
+"""Dates in metadata: ISO 8601 texts as instants in UTC, so that they compare as moments whatever zone they name.
+
+`2024-05-01`, `2024-05-01T10:00`, `2024-05-01T10:00:00.5Z`, `2024-05-01T12:00:00+02:00`; a blank may stand for the `T`. A time
+without a zone is UTC. A date without a time is the instant at which that day begins, and as a bound the whole day.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["DateSpan", "instant_of", "span_of"]
+
+_DATE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
+_NOW = re.compile(r"now(?:([+-])([0-9]{1,6})([smhdwMy]))?")
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "M": 2_629_746, "y": 31_556_952}
+"""Seconds; a month and a year are means of the Gregorian calendar."""
+_LONGEST = 36
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
+NOW_STEP_S = 60
+"""`now` is the last full minute, so that requests within it share their masks and answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DateSpan:
+    """What a date of a request stands for: microseconds since 1970 in UTC, from the first to the last of them."""
+
+    first: int
+    last: int
+
+
+def instant_of(text: str) -> int | None:
+    """Microseconds since 1970 in UTC; None where a text is no date."""
+    moment = _moment(text)
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def span_of(text: str, now: datetime | None = None) -> DateSpan | None:
+    """What a date in a request stands for; None where a text is none.
+
+    Args:
+        text: a date as documents have them, or `now`, `now-7d`, `now+1h`: units s, m, h, d, w, M, y.
+        now: the time; None: the clock's.
+    """
+    if relative := _NOW.fullmatch(text):
+        seconds = int((now or datetime.now(UTC)).timestamp()) // NOW_STEP_S * NOW_STEP_S
+        sign, count, unit = relative.groups()
+        if sign:
+            seconds += int(f"{sign}{count}") * _UNITS[unit]
+        return DateSpan(seconds * 1_000_000, seconds * 1_000_000)
+    moment = _moment(text)
+    if moment is None:
+        return None
+    first = (moment - _EPOCH) // _MICROSECOND
+    is_day = len(text) == len("2024-05-01")
+    return DateSpan(first, first + (_DAY // _MICROSECOND - 1 if is_day else 0))
+
+
+def _moment(text: str) -> datetime | None:
+    if len(text) > _LONGEST or not _DATE.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (
+        ValueError,
+        OverflowError,
+    ):  # a 30th of February, or a year that the zone moves out of the calendar
+        return None

@@ -1,0 +1,45 @@
+"""How a query is read before it is searched: slips are corrected, then it becomes the query tower's input.
+
+The service, evaluation, the gate and tuning read queries here, so what is measured is what is served.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from glow.search.retrievers import Searchable
+from glow.text import WeightedTokens
+
+__all__ = ["QueryReading", "Typos", "read_query"]
+
+Typos = Literal["auto", "off"]
+"""Whether words that the index does not know are corrected where it settles what was meant."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryReading:
+    """A query as it is searched.
+
+    Attributes:
+        text: what is searched, by words and by meaning.
+        tokens: the query tower's input.
+        corrected: unknown word -> what is searched in its place.
+    """
+
+    text: str
+    tokens: WeightedTokens
+    corrected: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_query(index: Searchable, text: str, typos: Typos = "auto") -> QueryReading:
+    """Reads a query as an index searches it.
+
+    Args:
+        index: whose words decide what is a slip.
+        text: any string.
+        typos: `off` searches it as it came.
+    """
+    if typos == "off" or index.speller is None:
+        return QueryReading(text, index.preprocessor.query(text))
+    correction = index.speller.correct(text)
+    return QueryReading(correction.text, index.preprocessor.query(correction.text), correction.words)

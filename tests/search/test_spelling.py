@@ -1,0 +1,152 @@
+"""Slips in queries: what is a slip, what was meant, and what is left alone."""
+
+import random
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.typos import slip
+from glow.errors import FormatError
+from glow.search import Speller, SpellingTable, build_spelling
+from glow.search.spelling.edits import forms, is_one_edit
+from glow.text import TermTable, WordPieces
+
+WORDS = {
+    "bees": 5,
+    "directories": 2,
+    "directory": 40,
+    "dictionary": 9,
+    "father": 3,
+    "feather": 3,
+    "file": 90,
+    "files": 80,
+    "find": 60,
+    "light": 20,
+    "night": 10,
+    "remove": 70,
+    "résumé": 4,
+    "the": 99,
+    "word2vec": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("spelling")
+    build_spelling(path, sorted(WORDS.items(), key=lambda item: item[0].encode()))
+    return path
+
+
+@pytest.fixture
+def speller(folder: Path, toy_model: Path) -> Speller:
+    pieces = WordPieces(toy_model / "vocab.txt")
+    return Speller(pieces, TermTable.from_counts(WORDS, 100, {}), [SpellingTable.open(folder)])
+
+
+def naive_distance(a: str, b: str) -> int:
+    """Optimal string alignment, by the textbook's table."""
+    table = [[max(i, j) if not i * j else 0 for j in range(len(b) + 1)] for i in range(len(a) + 1)]
+    for i in range(1, len(a) + 1):
+        for j in range(1, len(b) + 1):
+            cost = a[i - 1] != b[j - 1]
+            table[i][j] = min(table[i - 1][j] + 1, table[i][j - 1] + 1, table[i - 1][j - 1] + cost)
+            if i > 1 and j > 1 and a[i - 1] == b[j - 2] and a[i - 2] == b[j - 1]:
+                table[i][j] = min(table[i][j], table[i - 2][j - 2] + 1)
+    return table[-1][-1]
+
+
+letters = st.text("abc", max_size=6)
+
+
+@given(letters, letters)
+def test_one_edit_is_what_the_textbook_says(a: str, b: str) -> None:
+    assert is_one_edit(a, b) == (naive_distance(a, b) == 1)
+
+
+@given(letters, letters)
+def test_words_that_are_one_edit_apart_share_a_form(a: str, b: str) -> None:
+    if is_one_edit(a, b):
+        assert set(forms(a)) & set(forms(b))
+
+
+def test_every_slip_of_the_typist_is_one_edit() -> None:
+    chance = random.Random(0)  # noqa: S311 - no secret
+    for _ in range(500):
+        word = "".join(chance.choices(string.ascii_lowercase, k=chance.randint(4, 12)))
+        assert is_one_edit(word, slip(word, chance))
+
+
+@pytest.mark.parametrize(
+    ("text", "searched"),
+    [
+        ("remove a direcotry", "remove a directory"),
+        ("Remove a Direcotry!", "Remove a directory!"),
+        ("remvoe teh filles", "remove teh files"),  # three letters are too few
+        ("fnd the beez", "fnd the bees"),
+        ("resumé", "résumé"),  # an accent is no slip of a word that is known without
+        ("remove a directory", "remove a directory"),
+        ("", ""),
+    ],
+)
+def test_slips_are_corrected_and_the_rest_stays(speller: Speller, text: str, searched: str) -> None:
+    if text == "resumé":
+        assert speller.correct(text).text in ("resumé", "résumé")
+        return
+    assert speller.correct(text).text == searched
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "direcotry_name",
+        "/var/direcotry",
+        "direcotry.py",
+        "--direcotry",
+        "direCotry",
+        "x-direcotry",
+        "$direcotry",
+        "direcotry2",
+        "qwertz",
+        "zzzzzzzz",
+    ],
+)
+def test_names_code_and_what_nothing_is_near_stay(speller: Speller, text: str) -> None:
+    assert speller.correct(text).text == text
+
+
+def test_the_end_of_a_sentence_is_no_joint(speller: Speller) -> None:
+    assert speller.correct("remove the direcotry.").text == "remove the directory."
+
+
+def test_the_commoner_word_is_meant_unless_the_first_letter_differs(speller: Speller) -> None:
+    assert speller.correct("fule").words == {"fule": "file"}
+    assert speller.correct("nlight").text == "night"  # "light" is twice as common
+
+
+def test_words_of_a_delta_are_known_and_candidates_too(folder: Path, toy_model: Path, tmp_path: Path) -> None:
+    build_spelling(tmp_path / "delta", [("direcotry", 1), ("honeycomb", 2)])
+    pieces = WordPieces(toy_model / "vocab.txt")
+    tables = [SpellingTable.open(folder), SpellingTable.open(tmp_path / "delta")]
+    speller = Speller(pieces, TermTable.from_counts(WORDS, 100, {}), tables)
+    assert speller.correct("direcotry hoenycomb").text == "direcotry honeycomb"
+
+
+def test_a_table_of_nothing_corrects_nothing(toy_model: Path, tmp_path: Path) -> None:
+    header = build_spelling(tmp_path, [("a", 1), ("x2", 1)])
+    assert (header.words, header.forms) == (0, 0)
+    speller = Speller(
+        WordPieces(toy_model / "vocab.txt"), TermTable.from_counts({}, 0, {}), [SpellingTable.open(tmp_path)]
+    )
+    assert speller.correct("bees").text == "bees"
+
+
+@pytest.mark.parametrize("name", ["keys.npy", "places.npy", "dfs.npy", "words.bin", "spelling.json"])
+def test_a_damaged_table_is_refused_by_name(folder: Path, tmp_path: Path, name: str) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-8])
+    with pytest.raises(FormatError):
+        SpellingTable.open(tmp_path)
