@@ -35,6 +35,7 @@ ACCESS: dict[str, Access] = {
     "/search/batch": Access.KEY,
     "/v1/search/batch": Access.KEY,
     "/v1/embeddings": Access.KEY,
+    "/v1/models": Access.KEY,
     "/documents/*": Access.KEY,
     "/v1/documents/*": Access.KEY,
     "/info": Access.KEY,

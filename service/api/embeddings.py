@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,9 @@ from glow_service.search import (
 from glow_service.settings import Settings
 from glow_service.state import service_of
 
-__all__ = ["post_embeddings"]
+__all__ = ["get_models", "post_embeddings"]
+
+TOWERS = ("query", "document")
 
 Vector = NDArray[np.float32]
 
@@ -51,15 +54,16 @@ async def post_embeddings(request: Request) -> Response:
     limit = settings.batch_bytes
     body = _parse(await read_object(request, limit, context.deadline, settings.max_items), settings, index)
     texts = [body.input] if isinstance(body.input, str) else body.input
-    encoder = _encoder(version, body.input_type)
-    price = price_of_texts(texts, body.input_type)
+    input_type = _input_type(body, index)
+    encoder = _encoder(version, input_type)
+    price = price_of_texts(texts, input_type)
     lane = enter_lane(service, context, request.scope, price, is_bulk=len(texts) > 1 or price > MOST_PLAIN)
     with leaving_cancels(context):
         sequences = await lane.pool.run_by(
-            context.deadline, _sequences, index, texts, body.input_type, StageClock(context.deadline)
+            context.deadline, _sequences, index, texts, input_type, StageClock(context.deadline)
         )
         for _ in filter(None, (tokens.truncated for tokens in sequences)):
-            service.metrics.truncate(body.input_type)
+            service.metrics.truncate(input_type)
         vectors = await _encode(lane, encoder, sequences, context.deadline)
     return json_response(
         {
@@ -87,7 +91,7 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
     count = 1 if isinstance(body.input, str) else len(body.input)
     if not 1 <= count <= settings.batch_limit:
         faults.append(Fault("/input", f"expected 1 to {settings.batch_limit} texts, found {count}"))
-    longest = settings.max_query_chars if body.input_type == "query" else settings.max_body_bytes
+    longest = settings.max_query_chars if _input_type(body, index) == "query" else settings.max_body_bytes
     texts = [body.input] if isinstance(body.input, str) else body.input
     faults += [
         Fault(f"/input/{place}", f"{len(text)} characters, expected at most {longest}")
@@ -97,11 +101,61 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
     if body.dimensions not in (None, index.dense.dimensions):
         detail = f"this model has {index.dense.dimensions} dimensions, found {body.dimensions}"
         faults.append(Fault("/dimensions", detail))
-    if body.model not in (None, index.model, index.model.partition("@")[0]):
+    if body.model is not None and _model_of(body.model)[0] not in (index.model, _short_name(index)):
         faults.append(Fault("/model", f"this index was built by {index.model!r}, found {body.model!r:.80}"))
     if faults:
         raise RequestError("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults), faults)
     return body
+
+
+def _input_type(body: EmbeddingsBody, index: Index) -> str:
+    """Which tower: as `input_type` says, or the end of the model's name.
+
+    Raises:
+        RequestError: if neither says it, or each says another; a vector of the wrong tower looks like any other.
+    """
+    named = _model_of(body.model or "")[1]
+    if body.input_type is None and not named:
+        name = _short_name(index)
+        detail = (
+            f"this model has a tower for queries and one for documents: send 'query' or 'document', or ask for the model "
+            f"'{name}:query' or '{name}:document'"
+        )
+        raise RequestError(f"/input_type: {detail}", [Fault("/input_type", detail)])
+    if named and body.input_type not in (None, named):
+        detail = f"found {body.input_type!r}, and a model that ends in {named!r}; leave one of them out"
+        raise RequestError(f"/input_type: {detail}", [Fault("/input_type", detail)])
+    return body.input_type or named
+
+
+def _model_of(text: str) -> tuple[str, str]:
+    """A model's name and the tower that stands behind it, or ""."""
+    name, _, tower = text.rpartition(":")
+    return (name, tower) if name and tower in TOWERS else (text, "")
+
+
+def _short_name(index: Index) -> str:
+    return index.model.partition("@")[0]
+
+
+async def get_models(request: Request) -> Response:
+    """The names under which towers can be asked for vectors, in OpenAI's shape."""
+    version = service_of(request).resources.live_version()
+    index = version.index
+    context_of(request.scope).index_version = index.version
+    towers = TOWERS if version.document_encoder is not None else TOWERS[:1]
+    created = int(datetime.fromisoformat(index.manifest.created).timestamp())
+    models = [
+        {
+            "id": f"{_short_name(index)}:{tower}",
+            "object": "model",
+            "created": created,
+            "owned_by": "glow",
+            "root": index.model,
+        }
+        for tower in towers
+    ]
+    return json_response({"object": "list", "data": models})
 
 
 def _encoder(version: OpenVersion, input_type: str) -> Encoder:

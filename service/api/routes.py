@@ -30,7 +30,7 @@ from glow_service.api.admin import post_reload, post_rollback
 from glow_service.api.admin_shapes import AdminResult, ReloadBody, RollbackBody
 from glow_service.api.batch import post_batch
 from glow_service.api.documents import get_document
-from glow_service.api.embeddings import post_embeddings
+from glow_service.api.embeddings import get_models, post_embeddings
 from glow_service.api.operations import get_health, get_info, get_metrics, get_problem, get_ready
 from glow_service.api.page import PAGE_FILES, page_route
 from glow_service.api.problems import responses_of
@@ -41,6 +41,7 @@ from glow_service.api.schemas import (
     DocumentBody,
     EmbeddingsBody,
     EmbeddingsResult,
+    ModelsResult,
     ProblemBody,
     SearchResult,
 )
@@ -58,6 +59,7 @@ _SHAPES: tuple[type[BaseModel], ...] = (
     BatchResult,
     EmbeddingsBody,
     EmbeddingsResult,
+    ModelsResult,
     DocumentBody,
     ProblemBody,
     ReloadBody,
@@ -153,6 +155,7 @@ ROUTES = (
         answer=EmbeddingsResult,
         body=EmbeddingsBody,
     ),
+    Route(("/v1/models",), "GET", get_models, (errors.NotReadyError,), answer=ModelsResult),
     Route(
         ("/documents/{id:path}", "/v1/documents/{id:path}"),
         "GET",

@@ -31,10 +31,11 @@ class EmbeddingsBody(Shape):
         description="A text, or 1 to `max_batch_queries` of them."
     )
     model: str | None = Field(
-        None, description="The index's model, with or without its hash; may be left out."
+        None, description="The index's model, with or without its hash and the tower: `glow-mini:document`."
     )
-    input_type: Literal["query", "document"] = Field(
-        "query", description="Which tower; `document` needs a service that holds that tower."
+    input_type: Literal["query", "document"] | None = Field(
+        None,
+        description="Which tower, where `model` does not say it; `document` needs a service that holds that tower.",
     )
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or their bytes (float32, little-endian) in base64."
@@ -228,6 +229,23 @@ class EmbeddingsResult(Shape):
     data: list[EmbeddingShape]
     model: str
     usage: UsageShape
+
+
+class ModelShape(Shape):
+    """A tower under the name by which it can be asked for."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    root: str
+
+
+class ModelsResult(Shape):
+    """The answer of `GET /v1/models`."""
+
+    object: Literal["list"]
+    data: list[ModelShape]
 
 
 class DocumentBody(Shape):

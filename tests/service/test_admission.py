@@ -109,7 +109,7 @@ def test_every_permit_comes_back_however_a_request_ends(serve: Serve) -> None:
         client.post("/nowhere", content=BODY)
         client.post("/search/batch", json={"searches": [{"query": "bees"}, {}, {"query": "salmon"}]})
         client.post("/search/batch", json={"searches": []})
-        client.post("/v1/embeddings", json={"input": ["bees", " "]})
+        client.post("/v1/embeddings", json={"input": ["bees", " "], "input_type": "query"})
         client.get("/documents/nothing")
         left = open_socket(client)
         left.sendall(HEAD % len(BODY) + BODY[:5])
@@ -125,11 +125,17 @@ def test_a_batch_holds_permits_of_the_bulk_lane_for_its_price(serve: Serve) -> N
         assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 200
         # What could never be admitted is no matter of trying again.
         assert client.post("/search/batch", json={"searches": searches}).status_code == 422
-        assert client.post("/v1/embeddings", json={"input": ["a", "b", "c"]}).status_code == 422
+        assert (
+            client.post("/v1/embeddings", json={"input": ["a", "b", "c"], "input_type": "query"}).status_code
+            == 422
+        )
         service.bulk.admission.enter(1)
         assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 429
-        assert client.post("/v1/embeddings", json={"input": ["a", "b"]}).status_code == 429
-        assert client.post("/v1/embeddings", json={"input": ["a"]}).status_code == 200
+        assert (
+            client.post("/v1/embeddings", json={"input": ["a", "b"], "input_type": "query"}).status_code
+            == 429
+        )
+        assert client.post("/v1/embeddings", json={"input": ["a"], "input_type": "query"}).status_code == 200
         assert search(client, explain=True, top_k=5).status_code == 429
         assert search(client).status_code == 200
         service.bulk.admission.leave(1)

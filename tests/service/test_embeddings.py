@@ -14,7 +14,7 @@ import pytest
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import Index
-from glow_service.api.schemas import EmbeddingsResult
+from glow_service.api.schemas import EmbeddingsResult, ModelsResult
 
 TEXTS = ["how do bees find the way home", "salmon"]
 
@@ -26,7 +26,7 @@ def vectors(response: httpx.Response) -> np.ndarray[Any, Any]:
 
 
 def test_query_vectors_are_those_of_the_query_tower(http: httpx.Client, index: Index) -> None:
-    response = http.post("/v1/embeddings", json={"input": TEXTS})
+    response = http.post("/v1/embeddings", json={"input": TEXTS, "input_type": "query"})
     expected = [index.encoder.run([index.preprocessor.query(text)])[0] for text in TEXTS]
     np.testing.assert_allclose(vectors(response), expected, atol=1e-5)
     body = response.json()
@@ -38,14 +38,14 @@ def test_query_vectors_are_those_of_the_query_tower(http: httpx.Client, index: I
 
 
 def test_base64_holds_the_same_numbers(http: httpx.Client) -> None:
-    plain = vectors(http.post("/v1/embeddings", json={"input": TEXTS[0]}))
-    body = {"input": TEXTS[0], "encoding_format": "base64", "user": "someone"}
+    plain = vectors(http.post("/v1/embeddings", json={"input": TEXTS[0], "input_type": "query"}))
+    body = {"input": TEXTS[0], "model": "toy-model:query", "encoding_format": "base64", "user": "someone"}
     packed = http.post("/v1/embeddings", json=body).json()["data"][0]["embedding"]
     np.testing.assert_allclose(np.frombuffer(base64.b64decode(packed), "<f4"), plain[0], atol=1e-6)
 
 
 def test_texts_that_lose_words_are_named(http: httpx.Client) -> None:
-    body = {"input": ["short", "very long " * 150]}
+    body = {"input": ["short", "very long " * 150], "input_type": "query"}
     assert http.post("/v1/embeddings", json=body).json()["usage"]["truncated"] == [1]
 
 
@@ -63,6 +63,28 @@ def test_document_vectors_are_those_of_the_document_tower(
     tower = Model.open(toy_model).encoder("document")
     documents = [index.preprocessor.document(Document("", {"text": (text,)}, {})) for text in TEXTS]
     np.testing.assert_allclose(found, tower.encode(documents), atol=1e-5)
+
+
+def test_models_are_listed_by_the_names_that_embeddings_take(
+    http: httpx.Client,
+    run_server: Callable[..., AbstractContextManager[Any]],
+    toy_index: Path,
+    toy_model: Path,
+) -> None:
+    ModelsResult.model_validate_json(http.get("/v1/models").content)
+    assert [model["id"] for model in http.get("/v1/models").json()["data"]] == ["toy-model:query"]
+    with run_server("--index-root", toy_index, "--document-model", toy_model) as server:
+        names = [model["id"] for model in httpx.get(f"{server.url}/v1/models").json()["data"]]
+        assert names == ["toy-model:query", "toy-model:document"]
+        found = [
+            vectors(httpx.post(f"{server.url}/v1/embeddings", json={"input": TEXTS, "model": name}))
+            for name in names
+        ]
+        asked = {"input": TEXTS, "input_type": "document"}
+        np.testing.assert_array_equal(
+            found[1], vectors(httpx.post(f"{server.url}/v1/embeddings", json=asked))
+        )
+        assert not np.allclose(found[0], found[1])
 
 
 def test_a_document_tower_of_another_model_is_refused_at_start(
@@ -84,9 +106,12 @@ def test_a_document_tower_of_another_model_is_refused_at_start(
         ({"input": "bees", "model": "another"}, "/model"),
         ({"input": "bees", "dimensions": 7}, "/dimensions"),
         ({"input": "bees", "encoding_format": "int8"}, "/encoding_format"),
+        ({"input": "bees", "input_type": None}, "/input_type"),
+        ({"input": "bees", "model": "toy-model:document"}, "/input_type"),
+        ({"input": "bees", "model": "toy-model:passage"}, "/model"),
     ],
 )
 def test_a_bad_request_names_its_place(http: httpx.Client, body: Any, pointer: str) -> None:
-    response = http.post("/v1/embeddings", json=body)
+    response = http.post("/v1/embeddings", json={"input_type": "query", **body})
     assert response.status_code == 422
     assert pointer in [fault["pointer"] for fault in response.json()["errors"]]
