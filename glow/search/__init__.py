@@ -1,5 +1,6 @@
 """Index parts and their file formats: dense vectors, document store, and a version as a whole."""
 
+from glow.search.arrangement import Arrangement, FilterBoost, RecencyBoost, SortKey, arrange
 from glow.search.columns import (
     COLUMNS_FOLDER,
     COLUMNS_HEADER,
@@ -39,13 +40,14 @@ from glow.search.dense import (
     set_threads,
 )
 from glow.search.dense_scores import dense_scorer
-from glow.search.documents import DocumentStore, DocumentWriter
+from glow.search.documents import DocumentStore, DocumentWriter, not_found
 from glow.search.filters import (
     Expression,
     FacetCounts,
     FacetRequest,
     count_terms,
     count_values,
+    field_of,
     parse_facets,
     parse_filter,
 )
@@ -93,16 +95,17 @@ __all__ = [
     "COLUMNS_FOLDER", "COLUMNS_HEADER", "DEFAULT_CANDIDATES", "DEFAULT_FUSION", "DELTA_FOLDER",
     "DELTA_HEADER", "DENSE_FILE", "DOCUMENTS_FILE", "FUSION_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER",
     "IMPACTS_HEADER", "KINDS", "MODEL_FOLDER", "ORDER_FILE", "PASSAGES_FOLDER", "REPORT_FILE", "RRF_K",
-    "SPELLING_FOLDER", "TERMS_FOLDER", "VECTORS_FILE", "Bm25", "Columns", "ColumnsHeader", "Correction",
-    "Delta", "DeltaBase", "DenseIndex", "DenseView", "DocumentStore", "DocumentWriter", "DocumentsView",
-    "Expression", "FacetCounts", "FacetRequest", "Field", "FoundPassage", "Fused", "Fusion",
-    "FusionWeights", "HybridCandidates", "ImpactHeader", "ImpactIndex", "ImpactsView", "Index",
-    "IndexKind", "PassageMap", "PassagesHeader", "QueryReading", "Ranked", "Ranking", "Retriever",
-    "RowMask", "SearchParams", "Searchable", "SegmentSlice", "SegmentedDocuments", "Segments", "Speller",
-    "SpellingTable", "Typos", "VectorRows", "best", "build_columns", "build_dense", "build_lexical",
-    "build_passages", "build_spelling", "choose_kind", "count_terms", "count_values", "dense_scorer",
-    "fuse", "fuse_rankings", "gather_hybrid", "index_bytes", "map_array", "map_vectors",
-    "merge_documents", "merge_impacts", "merge_passages", "merge_vectors", "parse_facets", "parse_filter",
+    "SPELLING_FOLDER", "TERMS_FOLDER", "VECTORS_FILE", "Arrangement", "Bm25", "Columns", "ColumnsHeader",
+    "Correction", "Delta", "DeltaBase", "DenseIndex", "DenseView", "DocumentStore", "DocumentWriter",
+    "DocumentsView", "Expression", "FacetCounts", "FacetRequest", "Field", "FilterBoost", "FoundPassage",
+    "Fused", "Fusion", "FusionWeights", "HybridCandidates", "ImpactHeader", "ImpactIndex", "ImpactsView",
+    "Index", "IndexKind", "PassageMap", "PassagesHeader", "QueryReading", "Ranked", "Ranking",
+    "RecencyBoost", "Retriever", "RowMask", "SearchParams", "Searchable", "SegmentSlice",
+    "SegmentedDocuments", "Segments", "SortKey", "Speller", "SpellingTable", "Typos", "VectorRows",
+    "arrange", "best", "build_columns", "build_dense", "build_lexical", "build_passages",
+    "build_spelling", "choose_kind", "count_terms", "count_values", "dense_scorer", "field_of", "fuse",
+    "fuse_rankings", "gather_hybrid", "index_bytes", "map_array", "map_vectors", "merge_documents",
+    "merge_impacts", "merge_passages", "merge_vectors", "not_found", "parse_facets", "parse_filter",
     "passages_of", "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query",
     "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "write_delta",
 ]  # fmt: skip

@@ -37,6 +37,7 @@ class DenseView(Protocol):
     def score(  # noqa: D102
         self, vector: NDArray[np.float32], rows: NDArray[np.int64]
     ) -> NDArray[np.float32]: ...
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
 
 
 class DocumentsView(Protocol):

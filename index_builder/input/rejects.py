@@ -22,6 +22,12 @@ OTHER = "other"
 _DETAILS = re.compile(r"(: |, found|, expected|; ).*", re.DOTALL)
 _FIGURES = re.compile(r"-?\d[\d.e+-]*")
 
+_HINTS = {
+    "'_id' is missing": "Each document needs an id; --map KEY=_id names the key that holds it",
+    "not JSON": "Taken are JSON Lines (one object a line), CSV and TSV by their names' endings, and Parquet",
+}
+"""What to do where a fault is the commonest."""
+
 
 class RejectLog:
     """Writes `rejects.jsonl`: file, line, id if known, reason, start of the line. Use as a context manager.
@@ -101,7 +107,9 @@ class RejectLog:
         self.path.replace(keep_as)
         limit = f"more than the {max_share:.0%} that --max-reject-share allows"
         faults = ", ".join(f"{count} x {fault}" for fault, count in self.faults.most_common(5))
+        (fault, _), *_ = self.faults.most_common(1)
+        hint = next((f". {hint}" for start, hint in _HINTS.items() if fault.startswith(start)), "")
         raise BuildError(
             f"{self.count} of {lines} lines are no documents, {limit if documents else 'so there is none'}: "
-            f"{faults}. First: {' | '.join(self.first)}. All are in {keep_as}; the live index is unchanged"
+            f"{faults}. First: {' | '.join(self.first)}{hint}. All are in {keep_as}; the live index is unchanged"
         )

@@ -13,12 +13,14 @@ from typing import BinaryIO, cast
 from glow.errors import InputError
 from glow_index_builder.input.compressed import GZIP, PARQUET, ZSTD, decompressed, format_of, require_package
 from glow_index_builder.input.parquet import parquet_rows
+from glow_index_builder.input.tables import DELIMITERS, table_rows
 from glow_index_builder.options import STDIN
 
 __all__ = ["Line", "Source", "open_sources"]
 
 CORPUS_FILE = "corpus.jsonl"
-ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+TEXTS = (".jsonl", *DELIMITERS)
+ENDINGS = (*(f"{text}{packed}" for packed in ("", ".gz", ".zst") for text in TEXTS), ".parquet")
 SKIP_BYTES = 1 << 16
 MAGIC_BYTES = 4
 
@@ -100,9 +102,14 @@ class Source:
                     raise InputError(
                         f"{self.name} is Parquet, which is read from a file alone; write it to one"
                     )
-                for line in _bounded_lines(
-                    decompressed(cast(BinaryIO, file), kind, self.name), max_line_bytes
-                ):
+                plain = decompressed(cast(BinaryIO, file), kind, self.name)
+                delimiter = _delimiter(self.name)
+                rows = (
+                    _table_lines(plain, delimiter, self.name, max_line_bytes)
+                    if delimiter
+                    else _bounded_lines(plain, max_line_bytes)
+                )
+                for line in rows:
                     number = line.number
                     yield line
             except (OSError, EOFError, zlib.error) as error:
@@ -126,8 +133,8 @@ class Source:
 def open_sources(source: str) -> list[Source]:
     """The input files that `--input` means.
 
-    A folder in BEIR's layout is its `corpus.jsonl`, any other folder all its `*.jsonl`, `*.jsonl.gz`, `*.jsonl.zst` and
-    `*.parquet` by name.
+    A folder in BEIR's layout is its `corpus.jsonl`, any other folder all its `*.jsonl`, `*.csv` and `*.tsv`, each also with
+    `.gz` or `.zst`, and `*.parquet` by name.
 
     Raises:
         InputError: if there is no such file, or the folder holds none.
@@ -145,7 +152,9 @@ def _found(source: str) -> list[Source]:
     path = Path(source)
     if not path.is_dir():
         if not path.exists():
-            raise InputError(f"no input at {path}: expected a .jsonl file, a folder of them, or - for stdin")
+            raise InputError(
+                f"no input at {path}: expected a .jsonl, .csv, .tsv or .parquet file, a folder of them, or - for stdin"
+            )
         return [Source(path.name, path)]
     corpora = (path / f"{CORPUS_FILE}{ending}" for ending in ("", ".gz", ".zst"))
     files = [corpus for corpus in corpora if corpus.is_file()][:1]
@@ -166,6 +175,18 @@ def _standard_input() -> io.BufferedReader:
 def _rows(path: Path, max_line_bytes: int) -> Iterator[Line]:
     for number, row in enumerate(parquet_rows(path), start=1):
         yield Line(number, row[: max_line_bytes + 1], len(row), len(row) > max_line_bytes)
+
+
+def _delimiter(name: str) -> str:
+    """What stands between the values of a table; "" for lines of JSON."""
+    plain = name.removesuffix(".gz").removesuffix(".zst")
+    return next((mark for ending, mark in DELIMITERS.items() if plain.endswith(ending)), "")
+
+
+def _table_lines(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -> Iterator[Line]:
+    rows = table_rows(file, delimiter, name, max_line_bytes)
+    for number, (row, read_bytes) in enumerate(rows, start=2):  # the first row has the names
+        yield Line(number, row[: max_line_bytes + 1], read_bytes, len(row) > max_line_bytes)
 
 
 def _bounded_lines(file: BinaryIO, max_line_bytes: int) -> Iterator[Line]:

@@ -132,6 +132,8 @@ async def _search(
     cache: Cache, lane: Lane, session: SearchSession, budget: RedisBudget
 ) -> tuple[SearchAnswer, ResultFragment]:
     index = session.index
+    if session.call.source != "text":
+        return await _finish_by(lane, session, None)
     if len(session.call.text) <= SHORT_CHARS:
         tokens = session.preprocess()
     else:

@@ -82,7 +82,10 @@ async def check_searches(
 
 
 def _count(searches: Sequence[dict[str, Any]]) -> list[int]:
-    return [count_terms(search["filter"]) if "filter" in search else 0 for search in searches]
+    return [
+        sum(count_terms(search[name]) for name in ("filter", "boosts") if name in search)
+        for search in searches
+    ]
 
 
 def _check(service: Service, index: Index, search: dict[str, Any]) -> CheckedSearch | Exception:

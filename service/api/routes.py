@@ -123,6 +123,8 @@ ROUTES = (
         (
             *_BODY_ERRORS,
             errors.RequestError,
+            DocumentNotFoundError,
+            errors.AnswerTooLargeError,
             QueryError,
             FilterError,
             errors.QueryTooLongError,

@@ -44,6 +44,6 @@ async def post_search(request: Request) -> Response:
 
 async def _check(service: Service, index: Index, body: dict[str, Any], deadline: Deadline) -> CheckedSearch:
     """A long filter is checked off the event loop, and not in the way of plain searches."""
-    if count_terms(body.get("filter")) <= LONG_FILTER:
+    if sum(count_terms(body[name]) for name in ("filter", "boosts") if name in body) <= LONG_FILTER:
         return check_search(body, service.limits, index)
     return await service.bulk.pool.run_by(deadline, check_search, body, service.limits, index)

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from glow.records import Document
 from glow.search import (
+    Arrangement,
     Expression,
     FacetCounts,
     FacetRequest,
@@ -17,7 +19,10 @@ from glow.search import (
 from glow.text import Highlighting
 from glow_service.search.explanations import Explanations
 
-__all__ = ["ExplainCall", "FoundDocument", "HighlightCall", "SearchAnswer", "SearchCall", "Term"]
+__all__ = ["ExplainCall", "FoundDocument", "HighlightCall", "SearchAnswer", "SearchCall", "Source", "Term"]
+
+
+Source = Literal["text", "vector", "like", "browse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,10 @@ class SearchCall:
         max_bytes: most bytes of all hits together; 0 for no bound.
         may_cut: whether hits may be cut to fit.
         typos: whether slips in the query are corrected.
+        arrangement: what becomes of the candidates; None: they stay as they were found.
+        source: what is searched for: the text, the vector, what is like a document, or all that the filter allows.
+        vector: of the index' own dimensions, L2-normalised; None unless it is the source.
+        like: id of a document; "" unless it is the source.
     """
 
     text: str
@@ -72,6 +81,10 @@ class SearchCall:
     max_bytes: int = 0
     may_cut: bool = False
     typos: Typos = "auto"
+    arrangement: Arrangement | None = None
+    source: Source = "text"
+    vector: tuple[float, ...] | None = None
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True)

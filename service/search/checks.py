@@ -15,6 +15,7 @@ from glow_service.search.features import check_features
 from glow_service.search.limits import SearchLimits
 from glow_service.search.price import price_of
 from glow_service.search.shapes import SearchBody
+from glow_service.search.sources import check_source, unit_vector
 
 __all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]
 
@@ -60,8 +61,11 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         QueryError: if the query is blank, holds NUL, or is too long.
     """
     body = _parse(_without_lacking(value))
-    retriever = _retriever(body, limits, index)
-    _check_query(body.query, limits)
+    source = check_source(body, index)
+    retriever = _retriever(body, limits, index) if source == "text" else "dense"
+    query = body.query or ""
+    if source == "text":
+        _check_query(query, limits)
     names = index.preprocessor.schema.names
     faults = [*_range_faults(body, limits), *_field_faults(body.fields or (), names, index.columns)]
     if faults:
@@ -71,7 +75,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         raise NotAvailableError(detail, [Fault("/params/exact", detail)])
     features = check_features(body, retriever, _shown_fields(body.fields, names), limits, index)
     call = SearchCall(
-        body.query,
+        query if source == "text" else "",
         body.top_k,
         body.offset,
         _candidates(body, limits),
@@ -87,9 +91,13 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         limits.max_answer_bytes,
         body.allow_truncated,
         body.typos,
+        features.arrangement,
+        source,
+        unit_vector(body.vector, index) if source == "vector" else None,
+        body.like.id if body.like is not None else "",
     )
     timeout_ms = body.timeout_ms or limits.default_timeout_ms
-    terms = 0 if body.filter is None else count_terms(body.filter)
+    terms = _filter_terms(body)
     return CheckedSearch(call, timeout_ms, body.allow_partial, body.filter, terms)
 
 
@@ -100,6 +108,12 @@ def _shown_fields(asked: list[str] | None, names: tuple[str, ...]) -> tuple[str,
 def _shown_metadata(asked: list[str] | None, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """The metadata that are named; all where none are."""
     return tuple(dict.fromkeys(name for name in asked or () if name not in names)) or None
+
+
+def _filter_terms(body: SearchBody) -> int:
+    """Terms of all filters of a request."""
+    filters = [body.filter, *(boost.filter for boost in body.boosts or ())]
+    return sum(count_terms(each) for each in filters if each is not None)
 
 
 def _retriever(body: SearchBody, limits: SearchLimits, index: Index) -> Retriever:

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from glow.options import describe
 from glow.search import (
+    Arrangement,
     Columns,
     Expression,
     FacetRequest,
@@ -17,6 +18,7 @@ from glow.search import (
 )
 from glow.text import Highlighting
 from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.search.arrangements import check_arrangement
 from glow_service.search.calls import ExplainCall, HighlightCall
 from glow_service.search.limits import SearchLimits
 from glow_service.search.shapes import FusionBody, HighlightBody, SearchBody
@@ -36,6 +38,7 @@ class Features:
     facets: tuple[FacetRequest, ...] = ()
     highlight: HighlightCall | None = None
     explain: ExplainCall | None = None
+    arrangement: Arrangement | None = None
 
 
 _NO_FEATURES = Features()
@@ -62,7 +65,9 @@ def check_features(
     if body.fusion is not None and retriever != "hybrid":
         detail = f"only the retriever 'hybrid' fuses, found {retriever!r}; leave 'fusion' out"
         raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)])
-    if (body.filter, body.facets, body.fusion) == (None, None, None) and not (body.highlight or body.explain):
+    arrangement = check_arrangement(body, limits, index.columns)
+    plain = (body.filter, body.facets, body.fusion, arrangement) == (None, None, None, None)
+    if plain and not (body.highlight or body.explain):
         return _NO_FEATURES
     return Features(
         fusion=None if body.fusion is None else _fusion(body.fusion, index.fusion),
@@ -70,6 +75,7 @@ def check_features(
         facets=_facets(body, index.columns),
         highlight=_highlight(body, fields, index),
         explain=_explain(body, limits),
+        arrangement=arrangement,
     )
 
 

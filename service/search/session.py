@@ -6,6 +6,7 @@ some microseconds, off the event loop.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 from glow.errors import QueryError
 from glow.records import Document
 from glow.search import (
+    Expression,
     FacetCounts,
     Index,
     Ranked,
     RowMask,
+    arrange,
     count_values,
     rank_dense,
     rank_hybrid,
@@ -30,6 +33,7 @@ from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain
 from glow_service.search.hits import highlight_with, passage_document, shown_part
+from glow_service.search.sources import rank_without_text
 
 __all__ = ["SearchSession", "query_tokens"]
 
@@ -91,10 +95,10 @@ class SearchSession:
     @property
     def needs_vector(self) -> bool:
         """Whether the query must be encoded; words are searched without."""
-        return self.call.retriever != "lexical"
+        return self.call.source == "text" and self.call.retriever != "lexical"
 
     def preprocess(self) -> WeightedTokens:
-        """The query tower's input.
+        """The query tower's input; for a search of a text.
 
         Raises:
             QueryError: if the query holds no word.
@@ -112,11 +116,12 @@ class SearchSession:
             QueryError: if the query holds no word.
             DeadlineError: if the deadline passes; looked for after each stage, and while hits are explained.
         """
-        tokens = self.preprocess()
         vector = None
-        if self.needs_vector:
-            vector = self.index.encoder.run([tokens])[0]
-            self.clock.lap("encode")
+        if self.call.source == "text":
+            tokens = self.preprocess()
+            if self.needs_vector:
+                vector = self.index.encoder.run([tokens])[0]
+                self.clock.lap("encode")
         return self.retrieve(vector)
 
     def retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
@@ -129,16 +134,17 @@ class SearchSession:
             DeadlineError: as `run`.
         """
         index, call, clock, tokens = self.index, self.call, self.clock, self.tokens
-        assert tokens is not None  # noqa: S101 - `preprocess` comes first
         allowed = _allowed(index, call, clock)
-        ranked = _rank(index, call, self.text, vector, allowed)
+        found = ranked = _rank(index, call, self.text, vector, allowed)
+        if call.arrangement is not None:
+            ranked = arrange(ranked, call.arrangement, index.columns, partial(_mask, index, clock))
         clock.lap("search")
-        facets = _count(index, call, ranked.rows, allowed, clock)
+        facets = _count(index, call, found.rows, allowed, clock)
         hits, explanations = self._hits(ranked)
         return SearchAnswer(
-            tokens=len(tokens),
-            truncated=tokens.truncated,
-            terms=_terms(index, tokens),
+            tokens=0 if tokens is None else len(tokens),
+            truncated=tokens is not None and tokens.truncated,
+            terms=() if tokens is None else _terms(index, tokens),
             text=self.text,
             corrected=self.corrected,
             hits=hits,
@@ -201,17 +207,25 @@ def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | Non
     return allowed
 
 
+def _mask(index: Index, clock: StageClock, expression: Expression) -> RowMask:
+    assert index.masks is not None  # noqa: S101 - a request for it is refused before
+    return index.masks.mask(expression, clock.check)
+
+
 def _rank(
     index: Index, call: SearchCall, text: str, vector: NDArray[np.float32] | None, allowed: RowMask | None
 ) -> Ranked:
     """The candidates, or as many of them as the page needs; an approximate search may find fewer."""
+    if call.source != "text":
+        return rank_without_text(index, call, allowed)
     if vector is None:
         return rank_lexical(index, text, call.candidates, allowed)
     if call.retriever == "hybrid":
         return rank_hybrid(index, text, vector, call.candidates, call.params, call.fusion, allowed)
     # What an exact search finds first does not depend on how much more it was asked for.
     is_exact = index.dense.kind == "flat" or call.params.exact
-    needed = call.offset + call.top_k if is_exact and not call.facets else call.candidates
+    is_page = is_exact and not call.facets and call.arrangement is None
+    needed = call.offset + call.top_k if is_page else call.candidates
     return rank_dense(index, vector, needed, call.params, allowed)
 
 
@@ -226,6 +240,8 @@ def _count(
     if not call.facets or index.columns is None:
         return {}
     most = index.documents.count if allowed is None else allowed.count
+    if call.source == "browse":
+        most = len(rows)
     if call.retriever == "lexical" and len(rows) < call.candidates:
         most = len(rows)  # no other document shares a word with the query
     counts = {

@@ -11,6 +11,8 @@ __all__ = [
 
 # Pydantic looks at every member of a list before it says what is wrong with them.
 MOST_FIELDS = 64
+MOST_DIMENSIONS = 8_192
+MOST_SORT_KEYS = MOST_BOOSTS = 8
 MOST_FACETS = 16
 MOST_FACET_VALUES = 100
 
@@ -69,10 +71,63 @@ class ExplainBody(Shape):
     )
 
 
-class SearchBody(Shape):
-    """`POST /search`: only `query` is required."""
+class LikeBody(Shape):
+    """A document of the index."""
 
-    query: str = Field(description="What to search for; not blank, at most `max_query_chars`.")
+    id: str = Field(min_length=1, max_length=1_024, description="Its id.")
+
+
+class SortBody(Shape):
+    """By what hits are ordered."""
+
+    field: str = Field(description="A metadata field, or `score`.")
+    order: Literal["asc", "desc"] = Field("asc", description="Documents without a value come last in both.")
+
+
+class RecencyBody(Shape):
+    """Newer documents first, by how much."""
+
+    field: str = Field(description="A metadata field that holds dates.")
+    half_life: str = Field(
+        "30d", description="Age at which half of the boost is left: a number and s, m, h, d, w, M or y."
+    )
+    weight: float = Field(
+        0.5, gt=0, le=100, description="How much more a document dated now scores: 0.5 is half more."
+    )
+
+
+class BoostBody(Shape):
+    """Either a filter with a factor, or recency."""
+
+    filter: dict[str, Any] | None = Field(
+        None, description="Documents that match score `factor` times as much."
+    )
+    factor: float = Field(2.0, gt=0, le=100, description="Of the score; below 1 they fall behind.")
+    recency: RecencyBody | None = None
+
+
+class GroupBody(Shape):
+    """At most so many hits for each value of a metadata field."""
+
+    field: str = Field(description="A metadata field.")
+    size: int = Field(1, ge=1, le=100, description="Most hits of one value.")
+
+
+class SearchBody(Shape):
+    """`POST /search`: `query` is required, or one of `vector`, `like` and `filter`."""
+
+    query: str | None = Field(
+        None,
+        description="What to search for, at most `max_query_chars`; may be blank where a filter is given.",
+    )
+    vector: list[float] | None = Field(
+        None,
+        max_length=MOST_DIMENSIONS,
+        description="In place of a query: a vector of the index's dimensions.",
+    )
+    like: LikeBody | None = Field(
+        None, description="In place of a query: a document; what is like it is found."
+    )
     top_k: int = Field(10, ge=1, description="Hits to return, at most `max_top_k`.")
     offset: int = Field(0, ge=0, description="Hits to pass over first.")
     candidates: int | None = Field(
@@ -86,6 +141,14 @@ class SearchBody(Shape):
     filter: dict[str, Any] | None = Field(
         None, description="Which documents may be found; see docs/filters.md."
     )
+    min_score: float | None = Field(None, description="Least score of a hit.")
+    sort: list[SortBody] | None = Field(
+        None, max_length=MOST_SORT_KEYS, description="Another order of the candidates than by score."
+    )
+    boosts: list[BoostBody] | None = Field(
+        None, max_length=MOST_BOOSTS, description="What changes the scores of the candidates."
+    )
+    group_by: GroupBody | None = Field(None, description="At most so many hits for each value of a field.")
     facets: list[FacetBody] | None = Field(
         None,
         max_length=MOST_FACETS,

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.search import Fusion, FusionWeights, Index, SearchParams
+from glow.search import (
+    Arrangement,
+    FilterBoost,
+    Fusion,
+    FusionWeights,
+    Index,
+    RecencyBoost,
+    SearchParams,
+    SortKey,
+)
 from glow.search.filters.facets import FacetRequest
 from glow.search.filters.terms import And, Exists, Or
 from glow.text.highlight import Highlighting
@@ -101,10 +110,29 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         replace(CALL, max_bytes=1),
         replace(CALL, may_cut=True),
         replace(CALL, typos="off"),
+        replace(CALL, source="browse"),
+        replace(CALL, vector=(1.0, 0.0)),
+        replace(CALL, like="d1"),
+        replace(CALL, arrangement=Arrangement(min_score=0.5)),
+        replace(CALL, arrangement=Arrangement(sort=(SortKey("year", descending=True),))),
+        replace(CALL, arrangement=Arrangement(boosts=(FilterBoost(Exists("a"), 2.0),))),
+        replace(CALL, arrangement=Arrangement(boosts=(RecencyBoost("a", 1.0, 60.0, 0),))),
     ]
     fields = set(SearchCall.__slots__)
     told = {"text", "top_k", "offset", "candidates", "params", "retriever", "fusion", "filter", "facets"}
-    told |= {"highlight", "explain", "fields", "metadata", "max_bytes", "may_cut", "typos"}
+    told |= {
+        "highlight",
+        "explain",
+        "fields",
+        "metadata",
+        "max_bytes",
+        "may_cut",
+        "typos",
+        "arrangement",
+        "source",
+        "vector",
+        "like",
+    }
     assert fields <= told, "a new field needs a line above"
     keys = {KEYS.page(call) for call in [CALL, *changed]}
     assert len(keys) == len(changed) + 1

@@ -39,7 +39,7 @@ def test_the_page_has_the_table_of_prices() -> None:
     table = dict(re.findall(r"^\| (.+?) \| (\d+) \|$", text, re.MULTILINE))
     assert {name: int(cost) for name, cost in table.items()} == {
         "a search": 1,
-        f"each {price.FILTER_TERMS} terms of its filter": 1,
+        f"each {price.FILTER_TERMS} terms of its filters": 1,
         f"each {price.HIGHLIGHTED_CHARS:,} characters of snippets that it asks for": 1,
         "each hit that it explains": price.EXPLAINED_HIT,
         "`leave_one_out`": price.LEAVE_ONE_OUT,

@@ -100,6 +100,7 @@ BAD_BODIES: list[tuple[bytes, str, list[str]]] = [
     ),
     (b'{"query": "bees", "highlight": {"fields": ["nope"]}}', "invalid_request", ["/highlight/fields/0"]),
     (b'{"query": "bees", "explain": {"deep": true}}', "invalid_request", None),
+    (b'{"like": {"id": "nobody"}}', "document_not_found", None),
     (b'{"query": "bees", "timeout_ms": 0}', "invalid_request", ["/timeout_ms"]),
     (b'{"query": "bees", "timeout_ms": 30001}', "invalid_request", ["/timeout_ms"]),
 ]
@@ -387,6 +388,7 @@ def test_every_error_that_search_promises_was_met_above() -> None:
     route = next(route for route in ROUTES if "/search" in route.paths)
     met = {code for _, code, _ in BAD_BODIES} | {"body_too_large", "unsupported_media_type", "not_ready"}
     met |= {"overloaded", "deadline"}  # tests/service/test_admission.py
+    met |= {"answer_too_large"}  # tests/service/test_answer_size.py
     assert {kind.code for kind in route.errors} == met
 
 

@@ -70,6 +70,14 @@ class SegmentedDense:
         scores[is_new] = self.delta.score(vector, rows[is_new] - self.segments.base)
         return scores
 
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of rows, float32 [m, D]."""
+        vectors = np.empty((len(rows), self.dimensions), np.float32)
+        is_new = rows >= self.segments.base
+        vectors[~is_new] = self.base.vectors(rows[~is_new])
+        vectors[is_new] = self.delta.vectors(rows[is_new] - self.segments.base)
+        return vectors
+
 
 class SegmentedDocuments:
     """Documents of both: those of the delta stand for those of the base with the same id.

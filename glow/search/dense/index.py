@@ -223,6 +223,10 @@ class DenseIndex:
             self._index.make_direct_map()
         return self._read
 
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of rows, float32 [m, D]; only where `has_vectors`."""
+        return self._read(rows) if len(rows) else np.empty((0, self.dimensions), np.float32)
+
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         storage = self._index.storage if self.kind == "hnsw" else self._index
         vectors: NDArray[np.float32] = storage.reconstruct_batch(np.ascontiguousarray(rows, np.int64))

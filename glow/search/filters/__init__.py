@@ -2,10 +2,10 @@
 
 from glow.search.filters.facets import FacetCounts, FacetRequest, count_values, parse_facets
 from glow.search.filters.masks import FilterMasks, evaluate
-from glow.search.filters.parse import count_terms, parse_filter
+from glow.search.filters.parse import count_terms, field_of, parse_filter
 from glow.search.filters.terms import Expression
 
 __all__ = [
-    "Expression", "FacetCounts", "FacetRequest", "FilterMasks", "count_terms", "count_values", "evaluate", "parse_facets",
-    "parse_filter",
+    "Expression", "FacetCounts", "FacetRequest", "FilterMasks", "count_terms", "count_values", "evaluate",
+    "field_of", "parse_facets", "parse_filter",
 ]  # fmt: skip

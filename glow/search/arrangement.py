@@ -1,0 +1,168 @@
+"""What becomes of a ranking before its page is cut: boosts, a least score, groups, another order.
+
+k   candidates
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.search.columns import Columns, TypedColumn, value_ranks
+from glow.search.filters import Expression
+from glow.search.retrievers import Ranked
+from glow.search.row_mask import RowMask
+
+__all__ = ["Arrangement", "FilterBoost", "RecencyBoost", "SortKey", "arrange"]
+
+SCORE = "score"
+_MICROSECONDS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """By what hits are ordered: a field with a column, or `score`; documents without a value come last."""
+
+    field: str
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBoost:
+    """Documents that match score `factor` times as much, > 0; below 1 they fall behind."""
+
+    filter: Expression
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecencyBoost:
+    """A document dated now scores 1 + `weight` times as much, one of an age of `half_life_s` half of that more.
+
+    Attributes:
+        field: holds dates.
+        weight: > 0.
+        half_life_s: seconds, > 0.
+        now: the time, in seconds since 1970; later dates count as now.
+    """
+
+    field: str
+    weight: float
+    half_life_s: float
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What to do with the candidates of a search, in this order.
+
+    Attributes:
+        boosts: change scores.
+        min_score: hits that score less are left out; None: all stay.
+        sort: other orders than by score, the first deciding; equal ones by score.
+        group_by: field of which each value has at most `group_size` hits; "" for none. Documents without a value stay.
+        group_size: >= 1.
+    """
+
+    boosts: tuple[FilterBoost | RecencyBoost, ...] = ()
+    min_score: float | None = None
+    sort: tuple[SortKey, ...] = ()
+    group_by: str = ""
+    group_size: int = 1
+
+
+def arrange(
+    ranked: Ranked, wanted: Arrangement, columns: Columns | None, mask: Callable[[Expression], RowMask]
+) -> Ranked:
+    """Arranges candidates.
+
+    Args:
+        ranked: as they were found.
+        wanted: what to do with them.
+        columns: metadata of the index; needed for all but `min_score` and an order by score.
+        mask: the rows that a filter allows.
+    """
+    scores, rows = ranked.scores.astype(np.float32), ranked.rows
+    places = np.arange(len(rows))
+    for boost in wanted.boosts:
+        scores = _times(scores, _factors(boost, rows, columns, mask))
+    if wanted.boosts:
+        places = np.argsort(-scores, kind="stable")
+    if wanted.min_score is not None:
+        places = places[scores[places] >= wanted.min_score]
+    if wanted.sort:
+        places = places[_order(wanted.sort, scores[places], rows[places], columns)]
+    if wanted.group_by and columns is not None:
+        places = places[_first_of_groups(columns, wanted.group_by, wanted.group_size, rows[places])]
+    parts = {name: values[places] for name, values in ranked.parts.items()}
+    return Ranked(scores[places], rows[places], parts, ranked.passages)
+
+
+def _times(scores: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float32]:
+    """A factor above 1 always lifts: negative scores, as cosines can be, are divided by it."""
+    lifted: NDArray[np.float32] = np.where(scores >= 0, scores * factors, scores / factors).astype(np.float32)
+    return lifted
+
+
+def _factors(
+    boost: FilterBoost | RecencyBoost,
+    rows: NDArray[np.int64],
+    columns: Columns | None,
+    mask: Callable[[Expression], RowMask],
+) -> NDArray[np.float64]:
+    if isinstance(boost, FilterBoost):
+        return np.where(mask(boost.filter).mask[rows], boost.factor, 1.0)
+    assert columns is not None  # noqa: S101 - a request for it is refused before
+    factors = np.ones(len(rows))
+    for start, segment in columns.segments:
+        field = segment.fields.get(boost.field)
+        part = field.parts.get("date") if field is not None else None
+        if part is None:
+            continue
+        for place in np.flatnonzero((rows >= start) & (rows < start + segment.documents)).tolist():
+            latest = _latest(part, int(rows[place]) - start)
+            if latest is not None:
+                age_s = max(boost.now - latest / _MICROSECONDS, 0.0)
+                factors[place] = 1.0 + boost.weight * math.exp2(-age_s / boost.half_life_s)
+    return factors
+
+
+def _latest(part: TypedColumn, row: int) -> float | None:
+    """The last of a document's instants, in microseconds."""
+    held = (
+        part.codes[row : row + 1]
+        if part.offsets is None
+        else part.codes[part.offsets[row] : part.offsets[row + 1]]
+    )
+    code = int(held.max()) if len(held) else 0
+    return float(part.values.key(code - 1)) if code else None
+
+
+def _order(
+    keys: Sequence[SortKey], scores: NDArray[np.float32], rows: NDArray[np.int64], columns: Columns | None
+) -> NDArray[np.int64]:
+    """The places in the order of the keys; equal ones stay in the order of the scores that they had."""
+    order = np.arange(len(rows))
+    for key in reversed(keys):
+        if key.field == SCORE:
+            values = scores[order].astype(np.float64)
+            ascending = -values if key.descending else values
+        else:
+            assert columns is not None  # noqa: S101 - a request for it is refused before
+            ranks = value_ranks(columns, key.field, rows[order], largest=key.descending)
+            ascending = np.where(ranks < 0, np.inf, -ranks if key.descending else ranks).astype(np.float64)
+        order = order[np.argsort(ascending, kind="stable")]
+    return order
+
+
+def _first_of_groups(columns: Columns, field: str, size: int, rows: NDArray[np.int64]) -> list[int]:
+    ranks = value_ranks(columns, field, rows).tolist()
+    seen: dict[int, int] = {}
+    kept = []
+    for place, rank in enumerate(ranks):
+        seen[rank] = seen.get(rank, 0) + 1
+        if rank < 0 or seen[rank] <= size:
+            kept.append(place)
+    return kept

@@ -1,0 +1,82 @@
+"""How a request wants its candidates arranged, checked against the metadata of the index."""
+
+import re
+import time
+
+from glow.errors import FilterError
+from glow.search import Arrangement, Columns, FilterBoost, RecencyBoost, SortKey, field_of, parse_filter
+from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.search.limits import SearchLimits
+from glow_service.search.shapes import BoostBody, SearchBody
+
+__all__ = ["check_arrangement"]
+
+SCORE = "score"
+_HALF_LIFE = re.compile(r"([0-9]{1,6})([smhdwMy])")
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "M": 2_629_746, "y": 31_556_952}
+NOW_STEP_S = 60
+"""Recency counts from the last full minute, so that requests within it share an answer."""
+
+
+def check_arrangement(body: SearchBody, limits: SearchLimits, columns: Columns | None) -> Arrangement | None:
+    """What a request asks for; None where nothing changes.
+
+    Raises:
+        NotAvailableError: if it names metadata, and the index has no columns.
+        RequestError: if a boost is neither of both kinds, or a half-life is none.
+        FilterError: if a field is unknown, or a filter does not fit.
+    """
+    if (body.min_score, body.sort, body.boosts, body.group_by) == (None, None, None, None):
+        return None
+    if columns is None and _names_metadata(body):
+        detail = "this index holds no metadata columns; build it again with this version (glow build)"
+        raise NotAvailableError(detail, [Fault("", detail)])
+    sort, boosts, group = [], [], ""
+    for place, key in enumerate(body.sort or ()):
+        if key.field != SCORE:
+            _require_field(columns, key.field, f"/sort/{place}/field")
+        sort.append(SortKey(key.field, key.order == "desc"))
+    for place, boost in enumerate(body.boosts or ()):
+        boosts.append(_boost(boost, columns, limits, f"/boosts/{place}"))
+    if body.group_by is not None:
+        group = body.group_by.field
+        _require_field(columns, group, "/group_by/field")
+    size = body.group_by.size if body.group_by is not None else 1
+    return Arrangement(tuple(boosts), body.min_score, tuple(sort), group, size)
+
+
+def _names_metadata(body: SearchBody) -> bool:
+    return bool(body.boosts or body.group_by or any(key.field != SCORE for key in body.sort or ()))
+
+
+def _boost(
+    boost: BoostBody, columns: Columns | None, limits: SearchLimits, pointer: str
+) -> FilterBoost | RecencyBoost:
+    assert columns is not None  # noqa: S101 - checked before
+    if (boost.filter is None) == (boost.recency is None):
+        detail = "expected 'filter' or 'recency', one of them"
+        raise RequestError(f"{pointer}: {detail}", [Fault(pointer, detail)])
+    if boost.filter is not None:
+        expression = parse_filter(boost.filter, columns, limits.max_filter_terms, pointer=f"{pointer}/filter")
+        return FilterBoost(expression, boost.factor)
+    recency = boost.recency
+    assert recency is not None  # noqa: S101 - one of both is there
+    _require_field(columns, recency.field, f"{pointer}/recency/field")
+    if "date" not in columns.fields[recency.field].parts:
+        detail = f"field {recency.field!r:.80} holds no dates (docs/filters.md says what is one)"
+        raise FilterError([Fault(f"{pointer}/recency/field", detail)])
+    parsed = _HALF_LIFE.fullmatch(recency.half_life)
+    if parsed is None or not int(parsed[1]):
+        detail = f"expected a number and a unit such as '30d', found {recency.half_life!r:.40}"
+        raise RequestError(
+            f"{pointer}/recency/half_life: {detail}", [Fault(f"{pointer}/recency/half_life", detail)]
+        )
+    half_life_s = float(int(parsed[1]) * _UNITS_S[parsed[2]])
+    return RecencyBoost(
+        recency.field, recency.weight, half_life_s, int(time.time()) // NOW_STEP_S * NOW_STEP_S
+    )
+
+
+def _require_field(columns: Columns | None, name: str, pointer: str) -> None:
+    assert columns is not None  # noqa: S101 - checked before
+    field_of(columns, name, pointer)

@@ -1,0 +1,111 @@
+"""What a request searches for where that is no text: a vector, what is like a document, or all that a filter allows."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.search import Index, Ranked, RowMask, not_found, rank_dense
+from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.search.calls import SearchCall, Source
+from glow_service.search.shapes import SearchBody
+
+__all__ = ["check_source", "rank_without_text", "unit_vector"]
+
+
+def check_source(body: SearchBody, index: Index) -> Source:
+    """Which of them a request means.
+
+    Raises:
+        RequestError: if it names none or several, or members that need a text.
+        NotAvailableError: if the index holds compressed vectors, which cannot be read back.
+    """
+    has_text = bool(body.query and body.query.strip())
+    given = [name for name in ("vector", "like") if getattr(body, name) is not None]
+    if not given:
+        if has_text or body.filter is None or (body.query is not None and body.query.strip()):
+            return _require_text(body)
+        source: Source = "browse"
+    else:
+        if has_text or len(given) > 1:
+            both = " and ".join(["'query'"] * has_text + [f"'{name}'" for name in given])
+            raise _fault(f"/{given[-1]}", f"found {both}; send one of 'query', 'vector' and 'like'")
+        source = "vector" if given == ["vector"] else "like"
+    _refuse_text_members(body, source)
+    if source == "like" and not index.dense.has_vectors:
+        detail = "this index holds compressed vectors (ivf-pq), of which none can be read back"
+        raise NotAvailableError(f"/like: {detail}", [Fault("/like", detail)])
+    return source
+
+
+def _require_text(body: SearchBody) -> Source:
+    if body.query is None:
+        raise _fault("/query", "required, and absent")
+    return "text"
+
+
+def _refuse_text_members(body: SearchBody, source: Source) -> None:
+    allowed = (None, "dense") if source != "browse" else (None,)
+    if body.retriever not in allowed:
+        raise _fault("/retriever", f"{body.retriever!r} needs a 'query'; leave it out")
+    for name in ("explain", "fusion"):
+        if getattr(body, name):
+            raise _fault(f"/{name}", "needs a 'query'; leave it out")
+
+
+def unit_vector(values: Sequence[float] | None, index: Index) -> tuple[float, ...]:
+    """A vector of a request, L2-normalised.
+
+    Raises:
+        RequestError: if it has another number of dimensions, or no direction.
+    """
+    numbers = np.array(values or (), np.float64)
+    if len(numbers) != index.dense.dimensions:
+        raise _fault("/vector", f"this index has {index.dense.dimensions} dimensions, found {len(numbers)}")
+    length = float(np.linalg.norm(numbers))
+    if not math.isfinite(length) or length < 1e-12:
+        raise _fault("/vector", "expected finite numbers that are not all 0")
+    return tuple((numbers / length).tolist())
+
+
+def _fault(pointer: str, detail: str) -> RequestError:
+    return RequestError(f"{pointer}: {detail}", [Fault(pointer, detail)])
+
+
+def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -> Ranked:
+    """The candidates of a search whose source is no text.
+
+    Raises:
+        DocumentNotFoundError: if no document has the id that others are to be like.
+    """
+    if call.source == "browse":
+        return _all(index, allowed)
+    if call.source == "vector":
+        return rank_dense(index, np.array(call.vector, np.float32), call.candidates, call.params, allowed)
+    row = index.documents.find(call.like)
+    if row is None:
+        raise not_found(call.like)
+    ranked = rank_dense(index, _vector_of(index, row), call.candidates + 1, call.params, allowed)
+    others = ranked.rows != row
+    parts = {name: values[others] for name, values in ranked.parts.items()}
+    return Ranked(ranked.scores[others], ranked.rows[others], parts, ranked.passages)
+
+
+def _vector_of(index: Index, row: int) -> NDArray[np.float32]:
+    """A document's vector, L2-normalised; of passages their mean."""
+    rows = np.array([row], np.int64)
+    if index.passages is not None:
+        rows = np.flatnonzero(index.passages.documents == row).astype(np.int64)
+    mean = index.dense.vectors(rows).mean(axis=0)
+    vector: NDArray[np.float32] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+    return vector
+
+
+def _all(index: Index, allowed: RowMask | None) -> Ranked:
+    """Every row that is allowed, by id; nothing ranks them."""
+    assert allowed is not None  # noqa: S101 - browsing needs a filter
+    rows = allowed.rows
+    if index.order is not None:
+        rows = rows[np.argsort(index.order[rows], kind="stable")]
+    return Ranked(np.zeros(len(rows), np.float32), rows, {}, {})
