@@ -50,7 +50,7 @@ def export_command(options: ExportOptions) -> None:
         target, source = _target(options.out), _source(options.checkpoint, options.from_model)
         data, split, quantize = options.parity_data, options.split, options.quantize
         queries, documents = _texts(data, split, source.preprocessor.schema)
-        quality = check_quality(source, quantize, data, split) if data else {}
+        quality = check_quality(source, quantize, data, split, queries, documents) if data else {}
         report = export_model(source, target, quantize, queries, documents, quality, replace=options.replace)
     write_report(options.json_file, report)
     if str(options.json_file) != "-":

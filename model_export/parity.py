@@ -77,7 +77,8 @@ def check_parity(
     if parity.max_difference > MAX_DIFFERENCE or parity.mean_cosine < MIN_COSINE:
         raise ExportError(
             f"{shipped_path.name} differs from the trained tower: max difference {parity.max_difference:.2e} "
-            f"(at most {MAX_DIFFERENCE:.0e}), mean cosine {parity.mean_cosine:.5f} (at least {MIN_COSINE})"
+            f"(at most {MAX_DIFFERENCE:.0e}), mean cosine {parity.mean_cosine:.5f} (at least {MIN_COSINE}); "
+            "give texts like those it was trained on (--parity-data, --split), or another precision (--quantize)"
         )
     return parity
 

@@ -2,11 +2,13 @@
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from glow.errors import ExportError
 from glow.evaluation import Corpus, DenseOptions, DenseRetriever, evaluate, find_tasks
+from glow.records import Document
 from glow.runtime import Model
 from glow_model_export.package import Source, export_model
 from glow_model_export.quantize import Quantization
@@ -17,7 +19,14 @@ MAX_NDCG_LOSS = 0.01
 MEASURE = "nDCG@10"
 
 
-def check_quality(source: Source, how: Quantization, data: Path, split: str) -> dict[str, Any]:
+def check_quality(
+    source: Source,
+    how: Quantization,
+    data: Path,
+    split: str,
+    queries: Sequence[str] = (),
+    documents: Sequence[Document] = (),
+) -> dict[str, Any]:
     """Retrieves a split with float and with quantized towers, exactly.
 
     Args:
@@ -25,6 +34,8 @@ def check_quality(source: Source, how: Quantization, data: Path, split: str) -> 
         how: precision to be shipped.
         data: BEIR-style folder.
         split: of its judgements.
+        queries, documents: texts of that data for the parity check of both precisions. Towers that were trained on little are
+            unlike their quantized ones on words drawn at random, and alike on texts that people write.
 
     Returns:
         `data`, `split`, `queries` and nDCG@10 by precision.
@@ -40,7 +51,7 @@ def check_quality(source: Source, how: Quantization, data: Path, split: str) -> 
     with tempfile.TemporaryDirectory() as scratch:
         for precision in dict.fromkeys(("none", how)):
             folder = Path(scratch) / precision
-            export_model(source, folder, precision)
+            export_model(source, folder, precision, queries, documents)
             retriever = DenseRetriever(Model.open(folder), corpus, options)
             run = retriever.search(task.queries, 100)
             values[precision] = evaluate(run, task.qrels, [MEASURE]).means[MEASURE]
