@@ -91,7 +91,7 @@ def from_environment() -> FastAPI:
     """The app of a worker process, with its settings from the environment; uvicorn's factory."""
     try:
         settings = Settings.from_environment()
-        configure_logging(settings.log_level)
+        configure_logging(settings.log_level, settings.log_format)
         if settings.processes > 1:
             end_with_parent()
         return create_app(settings, on_failure=_stop_process)

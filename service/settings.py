@@ -19,6 +19,7 @@ from glow.runtime import Device
 from glow.search import DEFAULT_CANDIDATES
 from glow_service.access import check_keys, parse_origins
 from glow_service.search import SearchLimits
+from glow_service.telemetry import LogForm
 
 __all__ = ["ENV_PREFIX", "Settings", "settings_table"]
 
@@ -195,6 +196,9 @@ class Settings(StrictModel):
     keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=3_600)
     page: bool = _setting(True, "Serve the search page at /.")
     access_log: bool = _setting(True, "Log a line for each request.")
+    log_format: LogForm = _setting(
+        "auto", "How to log: JSON lines, text for people, or auto: text where stderr is a terminal."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Least level to log.")
 
     @model_validator(mode="after")

@@ -15,8 +15,9 @@ import typer
 import uvicorn
 from pydantic import ValidationError
 
+from glow.artifact import IndexRoot
 from glow.commands import describe_faults, fail, with_parameters
-from glow.errors import ConfigError
+from glow.errors import ConfigError, GlowError
 from glow_service.app import EXIT_CANNOT_START
 from glow_service.cache import check_redis_url
 from glow_service.commands.supervisor import Supervisor
@@ -41,12 +42,23 @@ def _serve(**values: Any) -> None:
     except ValidationError as error:
         faults = describe_faults(error, settings_table())
         fail(f"settings are not valid: {faults}", ConfigError.exit_code)
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
+    _require_index(settings)
     # Worker processes, and the app's factory in this one, read them from here.
     os.environ.update(settings.to_environment())
     with metrics_folder(settings.processes):
         status = _run(settings)
     raise typer.Exit(status)
+
+
+def _require_index(settings: Settings) -> None:
+    """Says at once what each worker would say later: that there is nothing to serve. Files are verified by the workers."""
+    root = IndexRoot(settings.index_root)
+    try:
+        root.manifest(root.current())
+    except GlowError as error:
+        _logger.critical("cannot start: %s", error, extra={"fields": {"code": error.code}})
+        raise typer.Exit(EXIT_CANNOT_START) from error
 
 
 def _run(settings: Settings) -> int:
@@ -68,6 +80,9 @@ def _run(settings: Settings) -> int:
     listening = _listen(settings)
     if listening is None:
         return EXIT_CANNOT_START
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    fields = {"url": f"http://{host}:{settings.port}", "workers": settings.processes}
+    _logger.info("listening", extra={"fields": fields})
     try:
         if settings.processes == 1:
             # uvicorn raises SIGTERM again once it has shut down: an ordered end is exit status 0.

@@ -1,13 +1,15 @@
-"""Logs as JSON lines on stderr; fields of a line go into `extra={"fields": {…}}`."""
+"""Logs on stderr, as JSON lines or for people at a terminal; fields of a line go into `extra={"fields": {…}}`."""
 
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
-__all__ = ["JsonFormatter", "configure_logging"]
+__all__ = ["JsonFormatter", "LogForm", "TextFormatter", "configure_logging"]
+
+LogForm = Literal["auto", "json", "text"]
 
 
 class JsonFormatter(logging.Formatter):
@@ -30,14 +32,31 @@ class JsonFormatter(logging.Formatter):
             return orjson.dumps({key: ascii(value) for key, value in line.items()}).decode()
 
 
-def configure_logging(level: str) -> None:
-    """Sends every logger of the process, uvicorn's too, to stderr as JSON.
+class TextFormatter(logging.Formatter):
+    """A line for people: time of day (local), level where it is no news, message, then the fields as `name=value`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text; what a terminal would take for commands is escaped."""
+        moment = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        fields = "".join(f"  {name}={value}" for name, value in getattr(record, "fields", {}).items())
+        text = f"{level}{record.getMessage()}{fields}"
+        line = f"{moment}  " + "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure_logging(level: str, form: LogForm = "json") -> None:
+    """Sends every logger of the process, uvicorn's too, to stderr.
 
     Args:
         level: debug, info, warning or error.
+        form: JSON lines, text for people, or by whether stderr is a terminal.
     """
+    is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(TextFormatter() if is_text else JsonFormatter())
+    # Which of its stages a server has reached is no news to people.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING if is_text else logging.NOTSET)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
