@@ -25,7 +25,7 @@ from glow.errors import (
     ReadOnlyError,
 )
 from glow_service import errors
-from glow_service.access import access_errors
+from glow_service.access import Access, access_errors, access_of
 from glow_service.api.admin import post_reload, post_rollback
 from glow_service.api.admin_shapes import AdminResult, ReloadBody, RollbackBody
 from glow_service.api.batch import post_batch
@@ -80,6 +80,8 @@ class Route:
         answer: shape of its answer where that is documented.
         body: shape of its request.
         parameter: name of its path parameter.
+        tag: the group that it stands in.
+        example: a request's body.
     """
 
     paths: tuple[str, ...]
@@ -89,6 +91,8 @@ class Route:
     answer: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     parameter: str = ""
+    tag: str = "operations"
+    example: dict[str, Any] | None = None
 
 
 async def get_openapi_document(request: Request) -> Response:
@@ -101,10 +105,31 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title="GLOW", version=__version__, routes=app.routes)
         _, shapes = models_json_schema([(shape, "validation") for shape in _SHAPES], ref_template=_REF)
-        document.setdefault("components", {}).setdefault("schemas", {}).update(shapes["$defs"])
+        components = document.setdefault("components", {})
+        components.setdefault("schemas", {}).update(shapes["$defs"])
+        components["securitySchemes"] = _SCHEMES
+        document["tags"] = [{"name": name, "description": text} for name, text in _TAGS.items()]
         app.openapi_schema = document
     return app.openapi_schema
 
+
+_TAGS = {
+    "search": "Finding documents.",
+    "documents": "Documents by id.",
+    "embeddings": "Vectors of the towers, in OpenAI's shape.",
+    "operations": "Health, metrics, and what runs here.",
+    "admin": "Another live version, with the admin key.",
+}
+_SCHEMES: dict[str, Any] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or for /admin the admin key."},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key."},
+}
+_SEARCH_EXAMPLE: dict[str, Any] = {
+    "query": "how do bees find home",
+    "top_k": 3,
+    "fields": ["url", "title"],
+    "highlight": True,
+}
 
 _BODY_ERRORS = (
     errors.MalformedJsonError,
@@ -134,6 +159,8 @@ ROUTES = (
         ),
         answer=SearchResult,
         body=SearchBody,
+        tag="search",
+        example=_SEARCH_EXAMPLE,
     ),
     Route(
         ("/search/batch", "/v1/search/batch"),
@@ -142,6 +169,8 @@ ROUTES = (
         (*_BODY_ERRORS, errors.RequestError, errors.OverloadedError, errors.NotReadyError),
         answer=BatchResult,
         body=BatchBody,
+        tag="search",
+        example={"searches": [_SEARCH_EXAMPLE, {"query": "why do salmon swim upriver"}]},
     ),
     Route(
         ("/v1/embeddings",),
@@ -156,8 +185,10 @@ ROUTES = (
         ),
         answer=EmbeddingsResult,
         body=EmbeddingsBody,
+        tag="embeddings",
+        example={"input": ["how do bees find home"], "input_type": "query"},
     ),
-    Route(("/v1/models",), "GET", get_models, (errors.NotReadyError,), answer=ModelsResult),
+    Route(("/v1/models",), "GET", get_models, (errors.NotReadyError,), answer=ModelsResult, tag="embeddings"),
     Route(
         ("/documents/{id:path}", "/v1/documents/{id:path}"),
         "GET",
@@ -165,12 +196,21 @@ ROUTES = (
         (DocumentNotFoundError, errors.OverloadedError, errors.DeadlineError, errors.NotReadyError),
         answer=DocumentBody,
         parameter="id",
+        tag="documents",
     ),
     Route(("/healthz",), "GET", get_health),
     Route(("/readyz",), "GET", get_ready, (errors.NotReadyError, errors.DrainingError)),
     Route(("/metrics",), "GET", get_metrics),
     Route(("/info",), "GET", get_info, (errors.NotReadyError,)),
-    Route(("/admin/reload",), "POST", post_reload, _ADMIN_ERRORS, answer=AdminResult, body=ReloadBody),
+    Route(
+        ("/admin/reload",),
+        "POST",
+        post_reload,
+        _ADMIN_ERRORS,
+        answer=AdminResult,
+        body=ReloadBody,
+        tag="admin",
+    ),
     Route(
         ("/admin/rollback",),
         "POST",
@@ -178,6 +218,7 @@ ROUTES = (
         (*_ADMIN_ERRORS, GateError, BusyError, ReadOnlyError, DiskError),
         answer=AdminResult,
         body=RollbackBody,
+        tag="admin",
     ),
     Route(("/problems/{code}",), "GET", get_problem, (errors.RouteNotFoundError,), parameter="code"),
     Route(("/openapi.json",), "GET", get_openapi_document),
@@ -211,8 +252,9 @@ def add_routes(app: FastAPI, *, page: bool) -> None:
                 methods=[route.method],
                 response_class=Response,
                 responses=responses_of((*route.errors, *access_errors(path), GlowError)),
-                openapi_extra=_extra(route),
+                openapi_extra=_extra(route, path),
                 summary=(route.handler.__doc__ or "").rstrip("."),
+                tags=[route.tag],
                 operation_id=route.handler.__name__ + ("_v1" if path.startswith("/v1/") else ""),
             )
             if route.method == "GET":
@@ -221,13 +263,19 @@ def add_routes(app: FastAPI, *, page: bool) -> None:
         app.add_api_route(path, page_route(path), methods=["GET", "HEAD"], include_in_schema=False)
 
 
-def _extra(route: Route) -> dict[str, Any]:
-    extra: dict[str, Any] = {}
+def _extra(route: Route, path: str) -> dict[str, Any]:
+    # Without keys in the settings the paths that may need one are open, too: no scheme at all is one of the choices.
+    with_key: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
+    choices = {Access.OPEN: [], Access.KEY: [{}, *with_key], Access.ADMIN: with_key}
+    extra: dict[str, Any] = {"security": choices[access_of(path)]}
     if route.answer:
         extra["responses"] = {"200": {"description": "found", "content": _json(route.answer)}}
     if route.body:
         required = any(field.is_required() for field in route.body.model_fields.values())
-        extra["requestBody"] = {"required": required, "content": _json(route.body)}
+        content = _json(route.body)
+        if route.example is not None:
+            content["application/json"]["example"] = route.example
+        extra["requestBody"] = {"required": required, "content": content}
     if route.parameter:
         parameter = {"name": route.parameter, "in": "path", "required": True, "schema": {"type": "string"}}
         extra["parameters"] = [parameter]

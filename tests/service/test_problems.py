@@ -384,6 +384,24 @@ def test_openapi_promises_what_the_table_says(http: httpx.Client) -> None:
     assert len(set(operations)) == len(operations)
 
 
+def test_openapi_has_groups_keys_and_bodies_that_are_answered(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    groups = {tag["name"] for tag in document["tags"]}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert set(operation["tags"]) <= groups
+            schemes = {name for choice in operation["security"] for name in choice}
+            assert schemes == (
+                set(document["components"]["securitySchemes"]) if operation["security"] else set()
+            )
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            if "example" in body:
+                assert http.request(method, path, json=body["example"]).status_code == 200, path
+    assert document["paths"]["/healthz"]["get"]["security"] == []
+    assert {} in document["paths"]["/search"]["post"]["security"]
+    assert {} not in document["paths"]["/admin/reload"]["post"]["security"]
+
+
 def test_every_error_that_search_promises_was_met_above() -> None:
     route = next(route for route in ROUTES if "/search" in route.paths)
     met = {code for _, code, _ in BAD_BODIES} | {"body_too_large", "unsupported_media_type", "not_ready"}
