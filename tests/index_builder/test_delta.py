@@ -109,6 +109,14 @@ def test_what_stays_is_linked_and_the_term_table_is_frozen(upsert: Run, root: In
     }  # fmt: skip
 
 
+def test_ids_to_delete_are_taken_as_they_are(delete: Run, upsert: Run, root: IndexRoot) -> None:
+    names = ("wsp", " wsp ", "first")
+    assert upsert([{"_id": name, "title": "Bees", "text": "Bees fly home."} for name in names]).exit_code == 0
+    assert delete(b"\xef\xbb\xbffirst\r\n wsp \r\n").exit_code == 0
+    documents = live(root).documents
+    assert [documents.find(name) is not None for name in names] == [True, False, False]
+
+
 def test_a_delete_takes_ids_and_objects_and_counts_those_it_does_not_know(
     delete: Run, upsert: Run, root: IndexRoot, report: Callable[[], dict[str, Any]]
 ) -> None:
