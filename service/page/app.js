@@ -1,17 +1,18 @@
 // The search page: its state stands in the address, and every change of it is a search.
 
-import { emptyState, pushAddress, readAddress } from "./address.js";
-import { at } from "./dom.js";
+import { addressOf, emptyState, pushAddress, readAddress } from "./address.js";
+import { at, clear, first, make } from "./dom.js";
 import { showAttended, showExplanation, showFault, showWaiting } from "./explanation.js";
 import { showFilters } from "./filters.js";
 import "./keys.js";
 import { hideProblem, showProblem, stopCountdown } from "./problem.js";
 import { showTerms, showTimings } from "./reading.js";
-import { abilitiesOf, explainBody, lastPage, NO_INDEX, searchBody } from "./request.js";
-import { showResults } from "./results.js";
+import { abilitiesOf, explainBody, lastPage, NO_INDEX, samplesBody, searchBody } from "./request.js";
+import { RETRIEVER_NAMES, showResults } from "./results.js";
 import { ask, canBeKey, NO_KEY, useKey } from "./server.js";
 
-const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words" };
+const EXAMPLES = 4;
+const LONGEST_EXAMPLE = 60;
 const input = at("query");
 const keyInput = at("key");
 const wide = matchMedia("(min-width: 60rem)");
@@ -123,6 +124,7 @@ async function leaveOut(hit, query, panel) {
 function go(options) {
   stopCountdown();
   at("welcome").hidden = state.query !== "";
+  at("examples").hidden = state.query !== "" || !at("examples").childNodes.length;
   document.title = state.query ? `${state.query} · GLOW` : "GLOW search";
   if (state.query) {
     search(options);
@@ -195,9 +197,26 @@ const fold = () => (at("filters").open = wide.matches);
 wide.addEventListener("change", fold);
 fold();
 
+// Titles of some documents as questions to begin with, spread over the index.
+async function showExamples() {
+  if (!Object.keys(able.columns).length) return;
+  const { hits } = await ask("/search", { body: samplesBody() });
+  const titles = [...new Set(hits.map((hit) => first(hit.fields.title)).filter((title) => title && title.length <= LONGEST_EXAMPLE))];
+  const step = Math.max(Math.floor(titles.length / EXAMPLES), 1);
+  const chosen = titles.filter((_, place) => place % step === 0).slice(0, EXAMPLES);
+  const links = chosen.map((title) => {
+    const link = make("a", "example", title);
+    link.href = addressOf({ ...emptyState(), query: title });
+    return link;
+  });
+  clear(at("examples")).append(...(links.length ? ["Try ", ...links.flatMap((link, place) => (place ? [" · ", link] : [link]))] : []));
+  at("examples").hidden = links.length === 0 || state.query !== "";
+}
+
 async function start() {
   try {
     await knowIndex();
+    if (!state.query) await showExamples();
   } catch (problem) {
     at("about").textContent = "";
     if (!problem.needsKey || state.query) return; // a search will tell

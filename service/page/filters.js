@@ -1,7 +1,7 @@
-// Filters by metadata: values with their counts to tick, ranges of numbers to enter, and what is chosen to take off.
+// Filters by metadata: values with their counts to tick, ranges of numbers and days to enter, and what is chosen to take off.
 
 import { at, clear, make } from "./dom.js";
-import { boundsOf, isFaceted } from "./request.js";
+import { boundsOf, daysOf, isFaceted, isRange } from "./request.js";
 
 // Shows the filters of an answer; `choose(field, texts)` is called with what the field shall be filtered by.
 export function showFilters(result, state, able, choose) {
@@ -16,7 +16,7 @@ export function showFilters(result, state, able, choose) {
 }
 
 function groupOf(field, column, facet, chosen, choose) {
-  if (column.type === "number") return group(field, "", rangeOf(field, column, chosen, choose));
+  if (isRange(column)) return group(field, "", rangeOf(field, column, chosen, choose));
   if (!isFaceted(column)) return null;
   const counts = new Map((facet?.values ?? []).map(({ value, count }) => [String(value), count]));
   const texts = [...new Set([...chosen, ...counts.keys()])];
@@ -46,11 +46,12 @@ function tick(field, text, count, isRough, chosen, choose) {
 }
 
 function rangeOf(field, column, chosen, choose) {
-  const bounds = boundsOf(chosen);
+  const isDate = column.type === "date";
+  const bounds = isDate ? daysOf(chosen) : boundsOf(chosen);
   const inputs = ["from", "to"].map((side, place) => {
     const input = make("input");
-    input.type = "number";
-    input.step = "any";
+    input.type = isDate ? "date" : "number";
+    if (!isDate) input.step = "any";
     input.value = bounds[place];
     input.placeholder = side;
     input.setAttribute("aria-label", `${field} ${side}`);

@@ -3,10 +3,13 @@
 const PAGE_SIZE = 10;
 // Somebody who waits rather has a late answer than none; programs have tighter deadlines.
 const TIMEOUT_MS = 10_000;
+const SAMPLES = 30;
 const FACET_VALUES = 8;
 const MOST_FACETS = 8;
 // Fields with more values than this say more about each document than about a group of them.
 const MOST_DISTINCT = 200;
+const FEW_DISTINCT = 12;
+const MOST_SHARE = 0.5;
 
 export const NO_INDEX = { columns: {}, retrievers: ["dense"], canHighlight: false, canExplain: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
@@ -28,7 +31,16 @@ export function abilitiesOf(info) {
   };
 }
 
-export const isFaceted = ({ type, distinct }) => type !== "number" && (distinct ?? 0) <= MOST_DISTINCT;
+export const isRange = ({ type }) => type === "number" || type === "date";
+
+export function isFaceted(column) {
+  const { distinct = 0, documents = 0 } = column;
+  if (isRange(column) || distinct > MOST_DISTINCT) return false;
+  return distinct <= FEW_DISTINCT || distinct <= MOST_SHARE * documents;
+}
+
+// A few documents, for something to ask where nobody has asked yet: a filter that all pass, and no query.
+export const samplesBody = () => ({ filter: { and: [] }, top_k: SAMPLES, fields: ["title"] });
 
 export const lastPage = ({ candidates, pageSize }) => Math.max(Math.floor(candidates / pageSize), 1);
 
@@ -66,6 +78,10 @@ function leafOf(field, texts, type) {
     const [from, to] = boundsOf(texts);
     return { field, ...(from !== "" && { gte: Number(from) }), ...(to !== "" && { lte: Number(to) }) };
   }
+  if (type === "date") {
+    const [from, to] = daysOf(texts);
+    return { field, ...(from && { gte: from }), ...(to && { lte: to }) };
+  }
   const values = type === "boolean" ? texts.map((text) => text === "true") : texts;
   return values.length === 1 ? { field, eq: values[0] } : { field, in: values };
 }
@@ -75,4 +91,11 @@ export function boundsOf(texts) {
   const bounds = (texts?.[0] ?? "").split("..");
   const [from, to] = bounds.length === 2 ? bounds : [bounds[0], bounds[0]];
   return [from, to].map((bound) => (Number.isFinite(Number(bound)) ? bound.trim() : ""));
+}
+
+// A range of days, likewise: 2024-05-01..2024-05-31.
+export function daysOf(texts) {
+  const bounds = (texts?.[0] ?? "").split("..");
+  const [from, to] = bounds.length === 2 ? bounds : [bounds[0], bounds[0]];
+  return [from, to].map((bound) => (/^\d{4}-\d{2}-\d{2}$/.test(bound) ? bound : ""));
 }

@@ -4,6 +4,7 @@ import { addressOf } from "./address.js";
 import { at, clear, first, make, ms, number, safeLink, values } from "./dom.js";
 import { snippetOf, titleOf } from "./marks.js";
 
+export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words" };
 const PART_NAMES = { dense: "meaning", lexical: "words" };
 const MOST_FACTS = 4;
 
@@ -19,7 +20,7 @@ export function showResults(result, state, able, explain) {
   at("found-title").textContent = `${sentence} in ${ms(result.took_ms)}`;
   at("status").textContent = sentence;
   showCorrected(result.query, state);
-  showNothing(hits, state);
+  showNothing(hits, state, able);
   showPages(result, state, able);
   at("degraded").hidden = result.degraded.length === 0;
   at("degraded").textContent = `This answer is not complete: ${result.degraded.join(", ")}.`;
@@ -41,9 +42,18 @@ function showCorrected({ text, corrected }, state) {
   clear(at("corrected")).append("Showing results for ", make("b", "", corrected.text), "; search for ", back, " instead.");
 }
 
-function showNothing(hits, { filters }) {
+function showNothing(hits, state, able) {
   at("nothing").hidden = hits.length > 0;
-  at("nothing").textContent = filters.size ? "No document passes these filters and answers the query. Take a filter off, or use other words." : "Use other words, or fewer of them.";
+  const sentence = state.filters.size ? "No document passes these filters and answers the query. Take a filter off, or use other words." : "Use other words, or fewer of them.";
+  const asked = state.retriever || able.retrievers[0];
+  const others = able.retrievers.filter((name) => name !== asked && !(asked === "hybrid" && name === "lexical"));
+  const links = others.map((name) => {
+    const link = make("a", "", RETRIEVER_NAMES[name]);
+    link.href = addressOf({ ...state, page: 1, retriever: name === able.retrievers[0] ? "" : name });
+    return link;
+  });
+  const offered = links.flatMap((link, place) => (place ? [", ", link] : [" Or search by: ", link]));
+  clear(at("nothing")).append(sentence, ...offered);
 }
 
 function showPages(result, state, able) {

@@ -133,7 +133,8 @@ def full_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_co
     folder = tmp_path_factory.mktemp("full")
     documents = [json.loads(line) for line in toy_corpus.read_text(encoding="utf-8").splitlines()]
     for place, document in enumerate(documents):
-        document |= {"lang": LANGUAGES[place % 3], "short": place % 2 == 0}
+        day = f"2024-{place % 12 + 1:02d}-15T12:00:00Z"
+        document |= {"lang": LANGUAGES[place % 3], "short": place % 2 == 0, "day": day}
     source = folder / "corpus.jsonl"
     source.write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
     command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--lexical"]

@@ -73,6 +73,16 @@ def test_a_range_is_entered_in_numbers(full_tab: Any) -> None:
     assert {int(year) for year in facts(full_tab, "year")} == {2022, 2023, 2024}
 
 
+def test_a_range_of_days_is_entered_as_dates(full_tab: Any) -> None:
+    full_tab.open("water")
+    full_tab.titles()
+    unfold(full_tab)
+    full_tab.page.get_by_label("day from").fill("2024-10-15")
+    full_tab.page.wait_for_url("**&f.day=2024-10-15..")
+    full_tab.page.locator(".chip", has_text="day").wait_for()
+    assert {day[:7] for day in facts(full_tab, "day")} <= {"2024-10", "2024-11", "2024-12"}
+
+
 def test_counts_are_those_of_the_documents(full_tab: Any) -> None:
     full_tab.open("water")
     full_tab.titles()

@@ -137,3 +137,37 @@ def test_every_file_that_the_page_names_is_served_and_no_other(http: Any) -> Non
             assert name in PAGE_FILES
         for name in re.findall(r'(?:from|import) "\./([^"]+)"', answer.text):
             assert f"/static/{name}" in PAGE_FILES
+
+
+def test_it_begins_with_questions_of_the_index(tab: Any) -> None:
+    tab.open()
+    examples = tab.page.locator("#examples a")
+    examples.first.wait_for()
+    assert 1 <= examples.count() <= 4
+    title = examples.first.inner_text()
+    examples.first.click()
+    assert title in tab.titles()
+    assert tab.page.locator("#examples").is_hidden()
+
+
+def test_a_slip_is_told_and_what_was_typed_can_be_had(tab: Any) -> None:
+    tab.open("how do slamon swim")
+    tab.titles()
+    told = tab.page.locator("#corrected")
+    assert (
+        told.inner_text() == "Showing results for how do salmon swim; search for how do slamon swim instead."
+    )
+    told.get_by_role("link").click()
+    tab.page.wait_for_url("**typos=off")
+    tab.page.locator("body:not([aria-busy]) #corrected[hidden]").wait_for(state="attached")
+    tab.search("salmon")
+    tab.page.wait_for_url("**/?q=salmon")
+
+
+def test_where_nothing_is_found_other_ways_are_offered(tab: Any) -> None:
+    tab.open("zzzz qqqq", "&retriever=lexical")
+    tab.page.locator("#nothing").wait_for()
+    links = tab.page.locator("#nothing a")
+    assert links.all_inner_texts() == ["Both", "Meaning"]
+    links.first.click()
+    assert tab.titles()
