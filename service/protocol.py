@@ -24,7 +24,7 @@ MAX_HEAD_S = 10
 """Longest that headers, or the rest of a body that was refused, may take, in seconds."""
 MAX_WRITE_S = 10
 """Longest that a client may leave an answer unread, in seconds."""
-LAST_REQUEST_S = 0.5
+LAST_REQUEST_S = 1.0
 """How long an idle connection stays open for a last request, once the server ends, in seconds."""
 MAX_AHEAD = 64
 """Most requests that may wait on one connection for those before them."""

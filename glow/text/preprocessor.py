@@ -8,6 +8,7 @@ hash. A query is `[CLS] words [SEP]`, a document `[CLS] field [SEP] field [SEP] 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = ["PREPROCESSOR_VERSION", "Preprocessor", "WeightedTokens", "field_word
 PREPROCESSOR_VERSION = 1
 """Raised whenever the same text and options would give other ids or weights."""
 SPECIAL = -1
+CACHED_WORDS = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +129,8 @@ class Preprocessor:
         *,
         caps_unknown: bool = False,
     ) -> None:
-        self._caps_unknown = caps_unknown
+        # Not of a method: that would hold the mapped table in a circle, which only the collector ends.
+        self._is_known = lru_cache(maxsize=CACHED_WORDS)(partial(_holds, terms)) if caps_unknown else None
         self.pieces = pieces
         self.schema = schema
         self.weighting = weighting
@@ -143,13 +146,14 @@ class Preprocessor:
         layout = _Layout(self.pieces)
         layout.add("query", 0, words, self.schema.query_tokens - 1)
         tokens = layout.finish(self.weigher.query(words, layout.words), self.weighting)
-        return self._capped(tokens) if self._caps_unknown else tokens
+        known = True if self._is_known is None else all(map(self._is_known, tokens.words))
+        return tokens if known else self._capped(tokens)
 
     def _capped(self, tokens: WeightedTokens) -> WeightedTokens:
-        is_known = np.array([self.terms.df(word) > 0 for word in tokens.words] + [True], np.bool_)
+        is_known = np.array([*(self.terms.df(word) > 0 for word in tokens.words), True], np.bool_)
         known = is_known[tokens.word_ids]  # [CLS] and [SEP] are -1: the last entry
         words = tokens.word_ids >= 0
-        if known.all() or not (known & words).any():
+        if not (known & words).any():
             return tokens
         cap = tokens.weights[known & words].max()
         return replace(tokens, weights=np.where(known, tokens.weights, np.minimum(tokens.weights, cap)))
@@ -184,6 +188,10 @@ class Preprocessor:
         later = len(self.schema.fields) - field_id - 1  # every later field keeps room for its [SEP]
         start = 0 if field_id == 0 else len(layout.ids)
         return min(start + self.schema.fields[field_id].tokens, self.schema.document_tokens - later) - 1
+
+
+def _holds(terms: TermTable, word: str) -> bool:
+    return terms.df(word) > 0
 
 
 def field_words(document: Document, schema: FieldSchema, pieces: WordPieces) -> dict[str, list[str]]:

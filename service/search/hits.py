@@ -22,6 +22,8 @@ def passage_document(document: Document, passage: FoundPassage | None) -> Docume
 
 def shown_part(document: Document, call: SearchCall) -> Document:
     """A document with the fields and metadata that a call asks for; what is not shown need not be kept in memory."""
+    if call.fields is None and call.metadata is None:
+        return document
     fields, metadata = document.fields, document.metadata
     if call.fields is not None:
         fields = {name: fields[name] for name in call.fields if name in fields}

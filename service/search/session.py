@@ -5,8 +5,8 @@ some microseconds, off the event loop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from glow.records import Document
 from glow.search import (
     Expression,
     FacetCounts,
+    FoundPassage,
     Index,
     Ranked,
     RowMask,
@@ -159,14 +160,14 @@ class SearchSession:
         page = _page(call, ranked)
         explanations = None
         if call.explain is not None:
-            read = [document for _, document, _ in _documents(index, page)]
+            read = [passage_document(document, passage) for _, document, passage in _documents(index, page)]
             clock.lap("fetch")
             explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
             clock.lap("explain")
         highlight = None if call.highlight is None else highlight_with(index, self.text, call.highlight)
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
         hits = []
-        for place, (found, _, document) in enumerate(_documents(index, page)):
+        for place, (found, document, passage) in enumerate(_documents(index, page)):
             snippets = None
             if highlight is not None:
                 clock.switch("fetch")
@@ -175,7 +176,9 @@ class SearchSession:
                 clock.switch("highlight")
                 clock.check()
             shown, truncated = size.fit(shown_part(document, call), snippets)
-            hits.append(replace(found, document=shown, truncated=truncated, highlights=snippets))
+            hits.append(
+                FoundDocument(found.score, found.row, found.parts, shown, passage, truncated, snippets)
+            )
         clock.switch("fetch")
         clock.check()
         return tuple(hits), explanations
@@ -252,8 +255,17 @@ def _count(
     return counts
 
 
-def _page(call: SearchCall, ranked: Ranked) -> list[tuple[int, float, dict[str, float], int | None]]:
-    """Row, score, known parts and passage of each hit that is returned."""
+class _Place(NamedTuple):
+    """A hit before its document is read."""
+
+    row: int
+    score: float
+    parts: dict[str, float]
+    passage: int | None
+
+
+def _page(call: SearchCall, ranked: Ranked) -> list[_Place]:
+    """The hits that are returned."""
     page = slice(call.offset, call.offset + call.top_k)
     rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
     parts = {name: values[page].tolist() for name, values in ranked.parts.items()}
@@ -261,20 +273,18 @@ def _page(call: SearchCall, ranked: Ranked) -> list[tuple[int, float, dict[str, 
     for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
         # NaN, the one number that is not itself, stands for a score that is not known.
         known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
-        hits.append((row, score, known, ranked.passages.get(row)))
+        hits.append(_Place(row, score, known, ranked.passages.get(row)))
     return hits
 
 
 def _documents(
-    index: Index, page: Sequence[tuple[int, float, dict[str, float], int | None]]
-) -> Iterator[tuple[FoundDocument, Document, Document]]:
-    """Each hit, what the document tower read of it, and the whole document."""
+    index: Index, page: Sequence[_Place]
+) -> Iterator[tuple[_Place, Document, FoundPassage | None]]:
+    """Each hit with its whole document and its best passage."""
     for start in range(0, len(page), FETCHED_AT_ONCE):
         hits = page[start : start + FETCHED_AT_ONCE]
-        documents = index.documents.rows([row for row, *_ in hits])
-        for (row, score, known, number), document in zip(hits, documents, strict=True):
+        for hit, document in zip(hits, index.documents.rows([hit.row for hit in hits]), strict=True):
             passage = None
-            if index.passages is not None and number is not None:
-                passage = index.passages.passage_of(document, number)
-            found = FoundDocument(score, row, known, document, passage)
-            yield found, passage_document(document, passage), document
+            if index.passages is not None and hit.passage is not None:
+                passage = index.passages.passage_of(document, hit.passage)
+            yield hit, document, passage

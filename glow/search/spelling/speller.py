@@ -61,6 +61,9 @@ class Speller:
         Args:
             text: any string.
         """
+        whole = self._spans.pieces.whole_words(text)
+        if not any(is_spelled(word) and not self.knows(word) for word in whole):
+            return Correction(text, {})
         words: dict[str, str] = {}
         parts, end = [], 0
         for span in self._spans.of_text(text):
