@@ -42,7 +42,7 @@ class AsyncGlowClient:
         self._http = http or httpx.AsyncClient(limits=LIMITS)
         self._is_owner = http is None
 
-    async def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResult:
+    async def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> SearchResult:
         """As `GlowClient.search`."""
         return await self._run(calls.search(query, **options))
 
@@ -51,7 +51,12 @@ class AsyncGlowClient:
         return await self._run(calls.search_batch(searches))
 
     async def search_pages(
-        self, query: str, *, page_size: int = 10, limit: int = 100, **options: Unpack[PagedOptions]
+        self,
+        query: str | None = None,
+        *,
+        page_size: int = 10,
+        limit: int = 100,
+        **options: Unpack[PagedOptions],
     ) -> AsyncIterator[SearchResult]:
         """As `GlowClient.search_pages`, for `async for`."""
         paging = Paging(query, page_size, limit, options)
@@ -61,7 +66,12 @@ class AsyncGlowClient:
             yield page
 
     async def search_hits(
-        self, query: str, *, page_size: int = 50, limit: int = 100, **options: Unpack[PagedOptions]
+        self,
+        query: str | None = None,
+        *,
+        page_size: int = 50,
+        limit: int = 100,
+        **options: Unpack[PagedOptions],
     ) -> AsyncIterator[SearchHit]:
         """As `GlowClient.search_hits`, for `async for`."""
         async for page in self.search_pages(query, page_size=page_size, limit=limit, **options):

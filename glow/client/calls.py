@@ -45,7 +45,7 @@ def _reading(read: Callable[[Node], T]) -> Callable[[httpx.Response], T]:
     return lambda response: read(object_of(response))
 
 
-def search(query: str, **options: Unpack[SearchOptions]) -> Call[SearchResult]:
+def search(query: str | None = None, **options: Unpack[SearchOptions]) -> Call[SearchResult]:
     """`POST /v1/search`."""
     body = _search_body({"query": query, **options})
     return Call("POST", "/v1/search", _reading(SearchResult.read), body)

@@ -9,16 +9,29 @@ __all__ = ["ExplainedTerm", "Explanation", "LexicalTerm", "QueryTerm", "WordDelt
 
 @dataclass(frozen=True, slots=True)
 class QueryTerm:
-    """A word of the query, its idf in the index, and the weight that scaled attention to it."""
+    """A word of the query.
+
+    Attributes:
+        word: whole and lower-cased.
+        idf: in the index.
+        weight: that scaled attention to it.
+        known: whether any document holds it, or another form of it.
+    """
 
     word: str
     idf: float
     weight: float
+    known: bool = True
 
     @classmethod
     def read(cls, node: Node) -> "QueryTerm":
         """Reads it from an answer."""
-        return cls(node.text("word"), node.number("idf"), node.number("weight"))
+        return cls(
+            node.text("word"),
+            node.number("idf"),
+            node.number("weight"),
+            "known" not in node or node.flag("known"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Paging:
         ConfigError: if a number is below 1.
     """
 
-    def __init__(self, query: str, page_size: int, limit: int, options: PagedOptions) -> None:
+    def __init__(self, query: str | None, page_size: int, limit: int, options: PagedOptions) -> None:
         if min(page_size, limit) < 1:
             raise ConfigError(f"page_size is {page_size} and limit {limit}; expected at least 1 of both")
         self._query = query

@@ -36,6 +36,8 @@ class QueryReading:
         truncated: words were cut by the model's budget.
         terms: each different word with its weight.
         explanation: where it was asked for.
+        corrected: unknown word -> what was searched in its place; empty where nothing was.
+        searched: the text with its slips corrected; `text` where there were none.
     """
 
     text: str
@@ -43,13 +45,19 @@ class QueryReading:
     truncated: bool
     terms: tuple[QueryTerm, ...]
     explanation: Explanation | None = None
+    corrected: Mapping[str, str] = field(default_factory=dict)
+    searched: str = ""
 
     @classmethod
     def read(cls, node: Node) -> "QueryReading":
         """Reads it from an answer."""
         terms = tuple(QueryTerm.read(term) for term in node.nodes("terms"))
         explained = Explanation.read_optional(node)
-        return cls(node.text("text", ""), node.integer("tokens", 0), node.flag("truncated"), terms, explained)
+        text, correction = node.text("text", ""), node.optional("corrected")
+        words = {} if correction is None else correction.mapping("words")
+        searched = text if correction is None else correction.text("text", text)
+        tokens, truncated = node.integer("tokens", 0), node.flag("truncated")
+        return cls(text, tokens, truncated, terms, explained, words, searched)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,11 +52,11 @@ class GlowClient:
         self._http = http or httpx.Client(limits=LIMITS)
         self._is_owner = http is None
 
-    def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResult:
+    def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> SearchResult:
         """Finds the documents that answer a query.
 
         Args:
-            query: what to search for.
+            query: what to search for; None where the options `vector` or `like` say so, or a filter is browsed.
             options: as `SearchOptions` lists them.
         """
         return self._run(calls.search(query, **options))
@@ -70,7 +70,12 @@ class GlowClient:
         return self._run(calls.search_batch(searches))
 
     def search_pages(
-        self, query: str, *, page_size: int = 10, limit: int = 100, **options: Unpack[PagedOptions]
+        self,
+        query: str | None = None,
+        *,
+        page_size: int = 10,
+        limit: int = 100,
+        **options: Unpack[PagedOptions],
     ) -> Iterator[SearchResult]:
         """Goes through a search page by page, and asks for the next only when it is wanted.
 
@@ -87,7 +92,12 @@ class GlowClient:
             yield page
 
     def search_hits(
-        self, query: str, *, page_size: int = 50, limit: int = 100, **options: Unpack[PagedOptions]
+        self,
+        query: str | None = None,
+        *,
+        page_size: int = 50,
+        limit: int = 100,
+        **options: Unpack[PagedOptions],
     ) -> Iterator[SearchHit]:
         """Goes through the hits of a search; arguments as for `search_pages`."""
         for page in self.search_pages(query, page_size=page_size, limit=limit, **options):

@@ -42,6 +42,28 @@ def test_a_search_says_what_http_says(server: Any, http: httpx.Client) -> None:
     assert found.timings_ms
 
 
+def test_what_was_corrected_and_what_is_known_is_read(server: Any) -> None:
+    with GlowClient(server.url) as client:
+        query = client.search("how do slamon swim", top_k=1).query
+        assert (query.corrected, query.searched) == ({"slamon": "salmon"}, "how do salmon swim")
+        assert query.text == "how do slamon swim"
+        assert {term.word: term.known for term in query.terms}["salmon"]
+        typed = client.search("slamon swim", top_k=1, typos="off").query
+    assert (typed.corrected, typed.searched) == ({}, "slamon swim")
+    assert [(term.word, term.known) for term in typed.terms] == [("slamon", False), ("swim", True)]
+
+
+def test_a_document_or_a_vector_stands_in_place_of_a_query(server: Any) -> None:
+    with GlowClient(server.url) as client:
+        alike = client.search(like={"id": "toy/0"}, top_k=3)
+        pages = list(client.search_pages(like={"id": "toy/0"}, page_size=2, limit=3))
+        vector = client.embeddings("bees").vectors[0]
+        batch = client.search_batch([{"vector": vector, "top_k": 1}, {"like": {"id": "toy/0"}, "top_k": 3}])
+    assert [hit.id for page in pages for hit in page.hits] == [hit.id for hit in alike.hits]
+    assert all(isinstance(result, SearchResult) for result in batch.results)
+    assert [hit.id for hit in batch.results[1].hits] == [hit.id for hit in alike.hits]
+
+
 def test_pages_of_the_whole_collection_hold_each_document_once(server: Any) -> None:
     with GlowClient(server.url) as client:
         ids = [hit.id for hit in client.search_hits("water", page_size=7, limit=60, fields=[])]
