@@ -50,7 +50,7 @@ async def read_object(
         BodyTooLargeError: if it is longer than `max_bytes`, declared or real.
         MalformedJsonError: if not JSON; NaN, Infinity and lone surrogates are none either.
         RequestError: if it is JSON, but no object, or one with too many members or too long a list.
-        DeadlineError: if the body was not there by `deadline`.
+        DeadlineError: if the body was not there by `deadline`, or comes too slowly.
     """
     _check_declaration(request)
     try:

@@ -56,7 +56,7 @@ async def post_embeddings(request: Request) -> Response:
     texts = [body.input] if isinstance(body.input, str) else body.input
     input_type = _input_type(body, index)
     encoder = _encoder(version, input_type)
-    price = price_of_texts(texts, input_type)
+    price = price_of_texts(len(texts), input_type)
     lane = enter_lane(service, context, request.scope, price, is_bulk=len(texts) > 1 or price > MOST_PLAIN)
     with leaving_cancels(context):
         sequences = await lane.pool.run_by(

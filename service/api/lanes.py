@@ -10,10 +10,10 @@ __all__ = ["enter_lane"]
 
 
 def enter_lane(service: Service, context: RequestContext, scope: Scope, price: int, *, is_bulk: bool) -> Lane:
-    """Charges a request's key its price, and moves it to the lane where it belongs.
+    """Moves a request to the lane where it belongs, and charges its key the price.
 
     A request holds one permit of the plain lane since before its body was read. In the bulk lane it holds as many as its
-    price, or all where it costs more than there are.
+    price, or all where it costs more than there are. A key pays for what is let in: a refusal for want of permits costs nothing.
 
     Args:
         service: what answers.
@@ -22,15 +22,14 @@ def enter_lane(service: Service, context: RequestContext, scope: Scope, price: i
         is_bulk: whether it belongs into the bulk lane.
 
     Raises:
-        RateLimitError: if the key still owes for earlier requests.
         OverloadedError: if the bulk lane has too few permits.
+        RateLimitError: if the key still owes for earlier requests.
     """
+    lane = service.bulk if is_bulk else service.plain
+    if is_bulk:
+        permits = min(price, lane.admission.limit)
+        lane.admission.enter(permits)
+        context.release()
+        context.hold(lane.admission, permits)
     service.access.charge(scope, context.key, price)
-    if not is_bulk:
-        return service.plain
-    admission = service.bulk.admission
-    permits = min(price, admission.limit)
-    admission.enter(permits)
-    context.release()
-    context.hold(admission, permits)
-    return service.bulk
+    return lane

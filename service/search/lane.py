@@ -1,10 +1,9 @@
-"""Two lanes: plain searches in one, work that costs many times as much in the other.
+"""Two lanes: plain searches in one; batches, and work that costs many times as much, in the other.
 
 Each has permits, threads and batches of its own, so what fills one is not in the way of the other. The threads of the bulk
 lane yield the CPU to those of the plain one, as far as the system's scheduler knows priorities of threads (Linux).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -24,7 +23,7 @@ class Lane:
     """What work of one kind runs in.
 
     Attributes:
-        admission: permits; a request takes one in the plain lane, and its price (`Price`) in the bulk lane.
+        admission: permits; a request takes one in the plain lane, and as many as its price (`glow_service.search.price`) in the bulk lane.
         pool: threads.
         batcher: queries of the lane that are encoded together.
     """
@@ -58,5 +57,6 @@ class Lane:
         """
         admission = Admission(permits)
         pool = SearchPool(threads, encode_threads, niceness)
-        arriving: Callable[[], int] = lambda: admission.taken
-        return cls(admission, pool, Batcher(pool, metrics, batch_tokens, batch_wait_us, arriving))
+        return cls(
+            admission, pool, Batcher(pool, metrics, batch_tokens, batch_wait_us, lambda: admission.taken)
+        )

@@ -3,8 +3,6 @@
 Prices are whole numbers, estimated from the request alone before any of its work is done; docs/security.md has the table.
 """
 
-from collections.abc import Iterable
-
 from glow_service.search.calls import SearchCall
 
 __all__ = [
@@ -43,6 +41,6 @@ def price_of(call: SearchCall, filter_terms: int = 0) -> int:
     return price
 
 
-def price_of_texts(texts: Iterable[str], input_type: str) -> int:
-    """The price of a request for embeddings, >= 1."""
-    return sum(TEXTS[input_type] for _ in texts)
+def price_of_texts(count: int, input_type: str) -> int:
+    """The price of a request for the embeddings of so many texts, >= 1."""
+    return count * TEXTS[input_type]

@@ -2,13 +2,18 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from glow.search import SearchParams
 from glow.text import Highlighting
 from glow_service.access.rate_limit import RateLimiter
+from glow_service.api.context import new_context
+from glow_service.api.lanes import enter_lane
+from glow_service.errors import OverloadedError
 from glow_service.search import HighlightCall, SearchCall, price, price_of
+from glow_service.search.admission import Admission
 from glow_service.search.calls import ExplainCall
 
 ROOT = Path(__file__).parent.parent.parent
@@ -47,6 +52,23 @@ def test_the_page_has_the_table_of_prices() -> None:
         "a text of `/v1/embeddings` for the document tower": price.TEXTS["document"],
     }
     assert f"costs more than {price.MOST_PLAIN}" in text
+
+
+def test_who_is_refused_for_want_of_permits_pays_nothing() -> None:
+    charged: list[int] = []
+    bulk, plain = SimpleNamespace(admission=Admission(4)), SimpleNamespace(admission=Admission(4))
+    access = SimpleNamespace(charge=lambda scope, key, price: charged.append(price))
+    service = SimpleNamespace(bulk=bulk, plain=plain, access=access)
+    context = new_context({"headers": []})
+    bulk.admission.enter(2)
+    with pytest.raises(OverloadedError):
+        enter_lane(service, context, {}, 64, is_bulk=True)
+    assert charged == [] and bulk.admission.taken == 2
+    assert enter_lane(service, context, {}, 2, is_bulk=True) is bulk
+    assert charged == [2] and bulk.admission.taken == 4
+    context.release()
+    assert bulk.admission.taken == 2
+    assert enter_lane(service, context, {}, 1, is_bulk=False) is plain and charged == [2, 1]
 
 
 def test_a_price_beyond_the_burst_is_paid_on_credit() -> None:
