@@ -1,10 +1,17 @@
 """How a request wants its candidates arranged, checked against the metadata of the index."""
 
-import re
-import time
-
 from glow.errors import FilterError
-from glow.search import Arrangement, Columns, FilterBoost, RecencyBoost, SortKey, field_of, parse_filter
+from glow.search import (
+    Arrangement,
+    Columns,
+    FilterBoost,
+    RecencyBoost,
+    SortKey,
+    duration_s,
+    field_of,
+    now_s,
+    parse_filter,
+)
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.limits import SearchLimits
 from glow_service.search.shapes import BoostBody, SearchBody
@@ -12,10 +19,6 @@ from glow_service.search.shapes import BoostBody, SearchBody
 __all__ = ["check_arrangement"]
 
 SCORE = "score"
-_HALF_LIFE = re.compile(r"([0-9]{1,6})([smhdwMy])")
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "M": 2_629_746, "y": 31_556_952}
-NOW_STEP_S = 60
-"""Recency counts from the last full minute, so that requests within it share an answer."""
 
 
 def check_arrangement(body: SearchBody, limits: SearchLimits, columns: Columns | None) -> Arrangement | None:
@@ -65,16 +68,13 @@ def _boost(
     if "date" not in columns.fields[recency.field].parts:
         detail = f"field {recency.field!r:.80} holds no dates (docs/filters.md says what is one)"
         raise FilterError([Fault(f"{pointer}/recency/field", detail)])
-    parsed = _HALF_LIFE.fullmatch(recency.half_life)
-    if parsed is None or not int(parsed[1]):
+    half_life_s = duration_s(recency.half_life)
+    if not half_life_s:
         detail = f"expected a number and a unit such as '30d', found {recency.half_life!r:.40}"
         raise RequestError(
             f"{pointer}/recency/half_life: {detail}", [Fault(f"{pointer}/recency/half_life", detail)]
         )
-    half_life_s = float(int(parsed[1]) * _UNITS_S[parsed[2]])
-    return RecencyBoost(
-        recency.field, recency.weight, half_life_s, int(time.time()) // NOW_STEP_S * NOW_STEP_S
-    )
+    return RecencyBoost(recency.field, recency.weight, float(half_life_s), now_s())
 
 
 def _require_field(columns: Columns | None, name: str, pointer: str) -> None:

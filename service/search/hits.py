@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from glow.records import Document
-from glow.search import FoundPassage, Index
+from glow.search import FoundPassage, Index, pick
 from glow.text import Highlighter, markup
 from glow_service.search.calls import HighlightCall, SearchCall
 
@@ -28,7 +28,7 @@ def shown_part(document: Document, call: SearchCall) -> Document:
     if call.fields is not None:
         fields = {name: fields[name] for name in call.fields if name in fields}
     if call.metadata is not None:
-        metadata = {name: metadata[name] for name in call.metadata if name in metadata}
+        metadata = pick(metadata, frozenset(call.metadata))
     return Document(document.id, fields, metadata)
 
 
@@ -40,7 +40,7 @@ def highlight_with(index: Index, text: str, asked: HighlightCall) -> Highlight:
         text: the query, whose words are marked.
         asked: fields and how much to show.
     """
-    highlighter = Highlighter(index.preprocessor)
+    highlighter = Highlighter(index.preprocessor, index.analyzer)
 
     def highlight(document: Document, attended: Collection[str]) -> dict[str, list[str]]:
         fragments = highlighter.document(document, text, asked.fields, attended, asked.options)

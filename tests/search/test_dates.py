@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from glow.errors import FilterError
 from glow.records import Document
 from glow.search import Columns, DocumentStore, DocumentWriter, build_columns, count_values, parse_filter
-from glow.search.columns import ColumnsHeader, instant_of, span_of
+from glow.search.columns import ColumnsHeader, duration_s, instant_of, now_s, span_of
 from glow.search.delta.segment_columns import join_columns
 from glow.search.filters import evaluate
 
@@ -136,6 +136,13 @@ def test_now_counts_in_units_and_is_the_last_full_minute() -> None:
         span, wanted = span_of(text, now), instant_of(same)
         assert span is not None and (span.first, span.last) == (wanted, wanted)
     assert span_of("now-7x", now) is None
+    assert (duration_s("30d"), duration_s("0s"), duration_s("d"), duration_s("1.5h")) == (
+        2_592_000,
+        0,
+        None,
+        None,
+    )
+    assert now_s(now) % 60 == 0
     assert span_of("now-", now) is None
 
 

@@ -6,7 +6,7 @@ import httpx
 import numpy as np
 import pytest
 
-from glow.search import Index
+from glow.search import Index, pick
 from glow_service.api.schemas import DocumentBody, SearchResult
 
 TEXT = "Honey bees find the way home by the sun, by landmarks and by the smell of their hive."
@@ -162,3 +162,25 @@ def test_requests_side_by_side_get_the_answers_that_they_get_alone(http: httpx.C
         )
     assert all(answer["hits"] == alone[text] for text, answer in answers)
     assert len({answer["request_id"] for _, answer in answers}) == len(answers)
+
+
+def test_a_dotted_path_brings_that_part_of_the_metadata() -> None:
+    metadata = {
+        "place": {"city": "Bern", "zip": 3000, "lake": None},
+        "authors": [{"name": "Ada", "born": 1815}, {"born": 1906}, "anonymous"],
+        "year": 2024,
+        "a.b": {"c": 1},
+    }
+    assert pick(metadata, {"place.city"}) == {"place": {"city": "Bern"}}
+    assert pick(metadata, {"place", "place.city"}) == {"place": metadata["place"]}
+    assert pick(metadata, {"place.zip", "year", "place.city"}) == {
+        "place": {"city": "Bern", "zip": 3000},
+        "year": 2024,
+    }
+    assert pick(metadata, {"authors.name", "a.b.c"}) == {"authors": [{"name": "Ada"}], "a.b": {"c": 1}}
+    assert pick(metadata, {"place.country", "year.month", "plac"}) == {}
+
+
+def test_metadata_is_shown_by_a_dotted_path(http: httpx.Client) -> None:
+    found = http.post("/search", json={"query": "bees", "top_k": 1, "fields": ["year"]}).json()
+    assert set(found["hits"][0]["metadata"]) == {"year"}

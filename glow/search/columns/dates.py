@@ -8,12 +8,13 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["DateSpan", "instant_of", "span_of"]
+__all__ = ["DateSpan", "duration_s", "instant_of", "now_s", "span_of"]
 
 _DATE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
-_NOW = re.compile(r"now(?:([+-])([0-9]{1,6})([smhdwMy]))?")
+_DURATION = re.compile(r"([0-9]{1,6})([smhdwMy])")
+_NOW = re.compile(r"now(?:([+-])([0-9]{1,6}[smhdwMy]))?")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "M": 2_629_746, "y": 31_556_952}
 """Seconds; a month and a year are means of the Gregorian calendar."""
 _LONGEST = 36
@@ -21,7 +22,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
 NOW_STEP_S = 60
-"""`now` is the last full minute, so that requests within it share their masks and answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,33 @@ def instant_of(text: str) -> int | None:
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
+def duration_s(text: str) -> int | None:
+    """Seconds of a number and a unit, such as `30d`: units s, m, h, d, w, M, y; None where a text is none."""
+    parsed = _DURATION.fullmatch(text)
+    return None if parsed is None else int(parsed[1]) * _UNITS[parsed[2]]
+
+
+def now_s(now: datetime | None = None) -> int:
+    """Seconds since 1970 of the last full minute, so that requests within it share their masks and answers.
+
+    Args:
+        now: the time; None: the clock's.
+    """
+    return int((now or datetime.now(UTC)).timestamp()) // NOW_STEP_S * NOW_STEP_S
+
+
 def span_of(text: str, now: datetime | None = None) -> DateSpan | None:
     """What a date in a request stands for; None where a text is none.
 
     Args:
-        text: a date as documents have them, or `now`, `now-7d`, `now+1h`: units s, m, h, d, w, M, y.
+        text: a date as documents have them, or `now`, `now-7d`, `now+1h`, with the units of `duration_s`.
         now: the time; None: the clock's.
     """
     if relative := _NOW.fullmatch(text):
-        seconds = int((now or datetime.now(UTC)).timestamp()) // NOW_STEP_S * NOW_STEP_S
-        sign, count, unit = relative.groups()
+        seconds = now_s(now)
+        sign, duration = relative.groups()
         if sign:
-            seconds += int(f"{sign}{count}") * _UNITS[unit]
+            seconds += (duration_s(duration) or 0) * (1 if sign == "+" else -1)
         return DateSpan(seconds * 1_000_000, seconds * 1_000_000)
     moment = _moment(text)
     if moment is None:

@@ -4,10 +4,10 @@
 `place.city` and `authors.name`, the last with two values. null and empty lists and objects are no values.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, Literal
 
-__all__ = ["MAX_NAME_CHARACTERS", "VALUE_TYPES", "Scalar", "ValueType", "field_values", "type_of"]
+__all__ = ["MAX_NAME_CHARACTERS", "VALUE_TYPES", "Scalar", "ValueType", "field_values", "pick", "type_of"]
 
 Scalar = str | int | float | bool
 ValueType = Literal["string", "number", "boolean", "date"]
@@ -27,6 +27,29 @@ def field_values(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     """
     for name, value in metadata.items():
         yield from _walk(name, value)
+
+
+def pick(metadata: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+    """The part of a document's metadata that some fields name, nested as it is there.
+
+    Args:
+        metadata: as for `field_values`.
+        names: dotted paths; what a document lacks is left out.
+    """
+    found: dict[str, Any] = {}
+    for key, value in metadata.items():
+        below = {name[len(key) + 1 :] for name in names if name.startswith(f"{key}.")}
+        if key in names:
+            found[key] = value
+        elif below and (part := _pick(value, below)) is not None:
+            found[key] = part
+    return found
+
+
+def _pick(value: Any, names: Set[str]) -> Any:
+    if isinstance(value, list):
+        return [part for item in value if (part := _pick(item, names)) is not None] or None
+    return pick(value, names) or None if isinstance(value, dict) else None
 
 
 def type_of(value: object) -> ValueType | None:
