@@ -10,16 +10,15 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from glow.collection import read_qrels, read_queries
+from glow.evaluation import evaluate, find_tasks
 from glow.evaluation.retrieval import open_version
 from glow.evaluation.retrieval.served import ServedRetriever
+from glow.evaluation.task import Task
 from glow.records import Query
 from glow.search import Retriever, Typos, read_query
 from glow.text import is_lexical
@@ -28,6 +27,7 @@ __all__ = ["slip", "slipped"]
 
 RETRIEVERS: tuple[Retriever, ...] = ("dense", "hybrid")
 LEAST_LETTERS = 4
+CUT, MEASURE = 10, "RR@10"
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 """Of a keyboard: a key is hit beside its neighbours in a row."""
 
@@ -75,32 +75,19 @@ def slipped(queries: Sequence[Query], seed: int) -> list[Query]:
     return made
 
 
-def reciprocal_ranks(run: Mapping[str, Any], relevant: Mapping[str, set[str]], cut: int = 10) -> float:
-    """RR@10, the mean over every judged query."""
-    ranks = []
-    for name, wanted in relevant.items():
-        places = [at for at, hit in enumerate(run.get(name, ())[:cut], start=1) if hit.document_id in wanted]
-        ranks.append(1 / places[0] if places else 0.0)
-    return float(np.mean(ranks))
-
-
 def measure(root: Path, data: Path, split: str, seeds: int) -> dict[str, Any]:
     """Figures of one collection."""
-    relevant: dict[str, set[str]] = {}
-    for qrel in read_qrels(data / "qrels" / f"{split}.tsv"):
-        if qrel.grade >= 1:
-            relevant.setdefault(qrel.query_id, set()).add(qrel.document_id)
-    queries = [query for query in read_queries(data / "queries.jsonl") if query.id in relevant]
-    figures: dict[str, Any] = {"data": data.name, "queries": len(queries)}
+    task = find_tasks(data, [split])[0]
+    figures: dict[str, Any] = {"data": data.name, "queries": len(task.queries)}
     for kind in RETRIEVERS:
         index, served = open_version(root, kind)
         if kind == RETRIEVERS[0]:
-            figures["correction_us"] = _microseconds(index, slipped(queries, 0))
-
-        ranks = partial(_ranks, served, relevant)
-        clean, kept = ranks(queries, "off"), ranks(queries, "auto")
-        off = [ranks(slipped(queries, seed), "off") for seed in range(seeds)]
-        auto = [ranks(slipped(queries, seed), "auto") for seed in range(seeds)]
+            figures["analyzer"] = index.analyzer.name
+            figures["correction_us"] = _microseconds(index, slipped(task.queries, 0))
+        ranks = partial(_reciprocal_rank, served, task)
+        clean, kept = ranks(task.queries, "off"), ranks(task.queries, "auto")
+        off = [ranks(slipped(task.queries, seed), "off") for seed in range(seeds)]
+        auto = [ranks(slipped(task.queries, seed), "auto") for seed in range(seeds)]
         back = [(a - o) / (clean - o) for a, o in zip(auto, off, strict=True)]
         figures[kind] = {
             "clean": round(clean, 4),
@@ -113,11 +100,9 @@ def measure(root: Path, data: Path, split: str, seeds: int) -> dict[str, Any]:
     return figures
 
 
-def _ranks(
-    served: ServedRetriever, relevant: Mapping[str, set[str]], queries: Sequence[Query], typos: Typos
-) -> float:
+def _reciprocal_rank(served: ServedRetriever, task: Task, queries: Sequence[Query], typos: Typos) -> float:
     served.typos = typos
-    return reciprocal_ranks(served.search(queries, 10), relevant)
+    return evaluate(served.search(queries, CUT), task.qrels, [MEASURE]).means[MEASURE]
 
 
 def _microseconds(index: Any, queries: Sequence[Query]) -> float:

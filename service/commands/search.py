@@ -92,6 +92,8 @@ def _body(options: SearchOptions, retriever: str) -> dict[str, Any]:
 
 
 def _print(answer: Mapping[str, Any], console: Console) -> None:
+    if corrected := answer["query"].get("corrected"):
+        console.print(Text(f"showing results for {corrected['text'].translate(CONTROLS)!r}", "italic"))
     hits = answer["hits"]
     for hit in hits:
         fields = hit["fields"]

@@ -30,6 +30,11 @@ def test_hits_are_ranked_with_titles_scores_and_marked_snippets(toy_index: Path)
     assert "2 hits of" in done.stdout
 
 
+def test_a_corrected_slip_is_told(toy_index: Path) -> None:
+    done = run(search_command, "slamon swim", "--index-root", toy_index, "--top-k", 1)
+    assert done.stdout.splitlines()[0] == "showing results for 'salmon swim'"
+
+
 @pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid", "auto"])
 def test_json_is_the_answer_of_the_service(toy_index: Path, retriever: str) -> None:
     done = run(search_command, QUERY, "--index-root", toy_index, "--retriever", retriever, "--json")
