@@ -11,7 +11,7 @@ from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
 from glow.errors import ConfigError
 from glow.runtime import Device
 from glow.search import IndexKind
-from glow.text import TermStats
+from glow.text import DEFAULT_ANALYZER, AnalyzerName, TermStats
 from glow_index_builder.versions import GateLimits, GateOptions, parse_gate
 
 __all__ = ["STDIN", "BuildOptions", "parse_rename", "rename_of"]
@@ -59,6 +59,9 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
     passage_overlap: int = option(0, "Sentences that neighbours share.", ge=0)
     max_passages: int = option(128, "Most passages of a document.", ge=1)
     lexical: bool = option(True, "Index the words too, for lexical and hybrid search.")
+    analyzer: AnalyzerName = option(
+        DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
+    )
     explain: bool = option(True, "Copy what explanations of hits need from the model.")
     shard_documents: int = option(256, "Documents that are encoded, and kept, as one piece.", ge=1)
     workers: int = option(1, "Processes that encode; 1: this one.", ge=1)

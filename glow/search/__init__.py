@@ -9,6 +9,9 @@ from glow.search.columns import (
     ColumnsHeader,
     Field,
     build_columns,
+    duration_s,
+    now_s,
+    pick,
 )
 from glow.search.delta import (
     DELTA_FOLDER,
@@ -23,6 +26,7 @@ from glow.search.delta import (
     merge_documents,
     merge_impacts,
     merge_passages,
+    merge_spelling,
     merge_vectors,
     write_delta,
 )
@@ -53,7 +57,15 @@ from glow.search.filters import (
 )
 from glow.search.fusion import RRF_K, fuse, rrf
 from glow.search.hybrid import DEFAULT_FUSION, FUSION_FILE, Fused, Fusion, FusionWeights, fuse_rankings
-from glow.search.index import DENSE_FILE, DOCUMENTS_FILE, MODEL_FOLDER, REPORT_FILE, TERMS_FOLDER, Index
+from glow.search.index import (
+    DENSE_FILE,
+    DOCUMENTS_FILE,
+    MODEL_FOLDER,
+    REPORT_FILE,
+    STEMS_FOLDER,
+    TERMS_FOLDER,
+    Index,
+)
 from glow.search.lexical import (
     IMPACTS_FILES,
     IMPACTS_FOLDER,
@@ -87,7 +99,15 @@ from glow.search.retrievers import (
     rank_lexical,
 )
 from glow.search.row_mask import RowMask
-from glow.search.spelling import SPELLING_FOLDER, Correction, Speller, SpellingTable, build_spelling
+from glow.search.spelling import (
+    SPELLING_FOLDER,
+    SPELLING_HEADER,
+    Correction,
+    Speller,
+    SpellingTable,
+    build_spelling,
+    spell_impacts,
+)
 from glow.search.views import DenseView, DocumentsView, ImpactsView
 from glow.storage import map_array
 
@@ -95,17 +115,19 @@ __all__ = [
     "COLUMNS_FOLDER", "COLUMNS_HEADER", "DEFAULT_CANDIDATES", "DEFAULT_FUSION", "DELTA_FOLDER",
     "DELTA_HEADER", "DENSE_FILE", "DOCUMENTS_FILE", "FUSION_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER",
     "IMPACTS_HEADER", "KINDS", "MODEL_FOLDER", "ORDER_FILE", "PASSAGES_FOLDER", "REPORT_FILE", "RRF_K",
-    "SPELLING_FOLDER", "TERMS_FOLDER", "VECTORS_FILE", "Arrangement", "Bm25", "Columns", "ColumnsHeader",
-    "Correction", "Delta", "DeltaBase", "DenseIndex", "DenseView", "DocumentStore", "DocumentWriter",
-    "DocumentsView", "Expression", "FacetCounts", "FacetRequest", "Field", "FilterBoost", "FoundPassage",
-    "Fused", "Fusion", "FusionWeights", "HybridCandidates", "ImpactHeader", "ImpactIndex", "ImpactsView",
-    "Index", "IndexKind", "PassageMap", "PassagesHeader", "QueryReading", "Ranked", "Ranking",
-    "RecencyBoost", "Retriever", "RowMask", "SearchParams", "Searchable", "SegmentSlice",
-    "SegmentedDocuments", "Segments", "SortKey", "Speller", "SpellingTable", "Typos", "VectorRows",
-    "arrange", "best", "build_columns", "build_dense", "build_lexical", "build_passages",
-    "build_spelling", "choose_kind", "count_terms", "count_values", "dense_scorer", "field_of", "fuse",
-    "fuse_rankings", "gather_hybrid", "index_bytes", "map_array", "map_vectors", "merge_documents",
-    "merge_impacts", "merge_passages", "merge_vectors", "not_found", "parse_facets", "parse_filter",
-    "passages_of", "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query",
-    "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "write_delta",
+    "SPELLING_FOLDER", "SPELLING_HEADER", "STEMS_FOLDER", "TERMS_FOLDER", "VECTORS_FILE", "Arrangement",
+    "Bm25", "Columns", "ColumnsHeader", "Correction", "Delta", "DeltaBase", "DenseIndex", "DenseView",
+    "DocumentStore", "DocumentWriter", "DocumentsView", "Expression", "FacetCounts", "FacetRequest",
+    "Field", "FilterBoost", "FoundPassage", "Fused", "Fusion", "FusionWeights", "HybridCandidates",
+    "ImpactHeader", "ImpactIndex", "ImpactsView", "Index", "IndexKind", "PassageMap", "PassagesHeader",
+    "QueryReading", "Ranked", "Ranking", "RecencyBoost", "Retriever", "RowMask", "SearchParams",
+    "Searchable", "SegmentSlice", "SegmentedDocuments", "Segments", "SortKey", "Speller",
+    "SpellingTable", "Typos", "VectorRows", "arrange", "best", "build_columns", "build_dense",
+    "build_lexical", "build_passages", "build_spelling", "choose_kind", "count_terms", "count_values",
+    "dense_scorer", "duration_s", "field_of", "fuse", "fuse_rankings", "gather_hybrid", "index_bytes",
+    "map_array", "map_vectors", "merge_documents", "merge_impacts", "merge_passages", "merge_spelling",
+    "merge_vectors", "not_found", "now_s", "parse_facets", "parse_filter", "passages_of", "pick",
+    "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query",
+    "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "spell_impacts",
+    "write_delta",
 ]  # fmt: skip

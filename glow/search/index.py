@@ -18,6 +18,7 @@ from glow.search.parts import (
     DOCUMENTS_FILE,
     MODEL_FOLDER,
     REPORT_FILE,
+    STEMS_FOLDER,
     TERMS_FOLDER,
     Rows,
     VersionParts,
@@ -27,9 +28,20 @@ from glow.search.parts import (
 from glow.search.passages import PassageMap
 from glow.search.spelling import Speller
 from glow.search.views import DenseView, DocumentsView, ImpactsView
-from glow.text import Preprocessor
+from glow.text import Analyzer, Preprocessor
 
-__all__ = ["DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "TERMS_FOLDER", "Index"]
+__all__ = [
+    "DENSE_FILE",
+    "DOCUMENTS_FILE",
+    "MODEL_FOLDER",
+    "REPORT_FILE",
+    "STEMS_FOLDER",
+    "TERMS_FOLDER",
+    "Index",
+]
+
+
+PLAIN = Analyzer()
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -112,13 +124,18 @@ class Index:
             view.masks,
             base,
             delta,
-            _open_speller(base, delta),
+            _open_speller(base, delta, view.impacts),
         )
 
     @property
     def version(self) -> str:
         """The version's name."""
         return self.manifest.name
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """Makes the terms of its lexical index; in an index without words they stay as they are."""
+        return PLAIN if self.impacts is None else self.impacts.analyzer
 
     @property
     def order(self) -> NDArray[np.uint32] | None:
@@ -140,12 +157,12 @@ def _rows(manifest: Manifest, header: DeltaHeader | None) -> Rows:
     return Rows(header.base_documents, header.base_vectors if has_passages else None)
 
 
-def _open_speller(base: VersionParts, delta: Delta | None) -> Speller | None:
+def _open_speller(base: VersionParts, delta: Delta | None, impacts: ImpactsView | None) -> Speller | None:
     preprocessor = base.preprocessor
     if base.spelling is None or preprocessor.weighting.unit != "word":
         return None
     tables = [base.spelling, *([delta.spelling] if delta is not None and delta.spelling is not None else [])]
-    return Speller(preprocessor.pieces, preprocessor.terms, tables)
+    return Speller(preprocessor.pieces, preprocessor.terms, tables, impacts)
 
 
 def _open_fusion(folder: Path, manifest: Manifest) -> Fusion:

@@ -17,7 +17,7 @@ from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADE
 from glow.text import Preprocessor, TermTable, load_preprocessor
 
 __all__ = [
-    "DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "TERMS_FOLDER", "Rows", "VersionParts",
+    "DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "STEMS_FOLDER", "TERMS_FOLDER", "Rows", "VersionParts",
     "model_parent", "open_parts",
 ]  # fmt: skip
 
@@ -25,6 +25,8 @@ DENSE_FILE = "vectors.faiss"
 DOCUMENTS_FILE = "documents.sqlite"
 MODEL_FOLDER = "model"
 TERMS_FOLDER = "terms"
+STEMS_FOLDER = "stems"
+"""The table that the idf of stems comes from, for what is added later; only where the analyzer makes stems."""
 REPORT_FILE = "report.json"
 TERM_FILES = ("terms.json", "words.bin", "offsets.npy", "dfs.npy")
 

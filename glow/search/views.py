@@ -10,6 +10,7 @@ from glow.records import Document
 from glow.search.dense import IndexKind, SearchParams
 from glow.search.ranking import Ranking
 from glow.search.row_mask import RowMask
+from glow.text import Analyzer
 
 __all__ = ["DenseView", "DocumentsView", "ImpactsView"]
 
@@ -57,6 +58,8 @@ class ImpactsView(Protocol):
 
     @property
     def largest(self) -> float: ...  # noqa: D102 - see the class
+    @property
+    def analyzer(self) -> Analyzer: ...  # noqa: D102
     def __len__(self) -> int: ...
     def search(  # noqa: D102
         self,
@@ -67,4 +70,5 @@ class ImpactsView(Protocol):
     ) -> Ranking: ...
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
     def contributions(self, words: Sequence[str], row: int) -> dict[str, float]: ...  # noqa: D102
+    def holds(self, word: str) -> bool: ...  # noqa: D102
     def bound(self, words: Sequence[str]) -> float: ...  # noqa: D102

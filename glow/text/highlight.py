@@ -1,11 +1,11 @@
 """Snippets: the stretches of a field that hold the query's words, cut at word ends, with those words marked.
 
-Words are found as preprocessing sees them, whatever their case, accents and script. Which stretches are shown is decided by
-idf (`glow.text.windows`).
+Words are found as preprocessing sees them, whatever their case, accents and script, and by their stems where the index holds
+those. Which stretches are shown is decided by idf (`glow.text.windows`).
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -13,6 +13,7 @@ from typing import Literal
 from glow.errors import ConfigError
 from glow.records import Document
 from glow.schema import FieldSpec
+from glow.text.analyzer import Analyzer
 from glow.text.preprocessor import Preprocessor
 from glow.text.spans import Span, WordSpans
 from glow.text.windows import Window, best_windows, trim
@@ -70,19 +71,26 @@ class Highlighter:
 
     Args:
         preprocessor: of the index: its words, fields and idf.
+        analyzer: of the index: words of one term are marked alike.
     """
 
-    def __init__(self, preprocessor: Preprocessor) -> None:
+    def __init__(self, preprocessor: Preprocessor, analyzer: Analyzer | None = None) -> None:
+        self._analyzer = analyzer or Analyzer()
         self._preprocessor = preprocessor
         self._spans = WordSpans(preprocessor.pieces)
         self._specs = {spec.name: spec for spec in preprocessor.schema.fields}
 
-    def query_words(self, query: str) -> dict[str, float]:
-        """The query's words that are marked, with their idf: no punctuation, and nothing far commoner than the rest."""
+    def query_terms(self, query: str) -> dict[str, float]:
+        """Terms of the query's words that are marked, with idf: no punctuation, and nothing far commoner than the rest."""
         words = dict.fromkeys(self._preprocessor.pieces.whole_words(query))
         idf = {word: self._preprocessor.weigher.idf(word) for word in words if not is_punctuation(word)}
         least = LEAST_SHARE * max(idf.values(), default=0.0)
-        return {word: value for word, value in idf.items() if value >= least}
+        terms: dict[str, float] = {}
+        for word, value in idf.items():
+            if value >= least:
+                term = self._analyzer.term(word)
+                terms[term] = max(value, terms.get(term, 0.0))
+        return terms
 
     def document(
         self,
@@ -104,18 +112,18 @@ class Highlighter:
         Returns:
             Field -> fragments in order; without those that the document lacks.
         """
-        options, words = options or Highlighting(), self.query_words(query)
+        options, terms = options or Highlighting(), self.query_terms(query)
         fragments = {}
         for name in self._specs if fields is None else fields:
             values = [value for value in document.fields.get(name, ()) if value.strip()]
             if values:
-                fragments[name] = self.field(values, words, attended, options, self._specs.get(name))
+                fragments[name] = self.field(values, terms, attended, options, self._specs.get(name))
         return fragments
 
     def field(
         self,
         values: Sequence[str],
-        words: Mapping[str, float],
+        terms: Mapping[str, float],
         attended: Collection[str] = (),
         options: Highlighting | None = None,
         spec: FieldSpec | None = None,
@@ -124,29 +132,33 @@ class Highlighter:
 
         Args:
             values: one: up to `fragments` stretches of it. Several: one stretch of each of the best values.
-            words: word -> worth.
-            attended: further words to mark; they decide only where no word of `words` is found.
+            terms: term -> worth, as `query_terms` yields them.
+            attended: further words to mark; they decide only where no word of `terms` is found.
             options: how much to show.
             spec: of the field, if it is no plain text.
         """
         options = options or Highlighting()
         each = options.fragments if len(values) == 1 else 1
-        left, fragments, marked = SEARCHED_CHARACTERS, [], {*words, *attended}
+        left, fragments = SEARCHED_CHARACTERS, []
+        marked = _WordsOf(self._analyzer, {*terms, *map(self._analyzer.term, attended)})
         for place, value in enumerate(values):
-            spans = list(self._spans.of_field(value[:left], spec, marked))
+            spans = [
+                span._replace(word=self._analyzer.term(span.word))
+                for span in self._spans.of_field(value[:left], spec, marked)
+            ]
             left = max(left - len(value), 0)
-            deciding = [span for span in spans if span.word in words] or spans
-            worth = {span.word: words.get(span.word, 0.0) or LEAST_WORTH for span in deciding}
+            deciding = [span for span in spans if span.word in terms] or spans
+            worth = {span.word: terms.get(span.word, 0.0) or LEAST_WORTH for span in deciding}
             windows = best_windows(deciding, worth, each, options.fragment_chars, len(value))
             fragments += [(window, place, spans) for window in windows]
         if not fragments and values:
             fragments = [(_head(values[0], options.fragment_chars), 0, [])]
         best = sorted(fragments, key=lambda item: -item[0].worth)[: options.fragments]
         best.sort(key=lambda item: (item[1], item[0].start))
-        return [self._fragment(values[place], window, spans, words) for window, place, spans in best]
+        return [self._fragment(values[place], window, spans, terms) for window, place, spans in best]
 
     def _fragment(
-        self, text: str, window: Window, spans: Sequence[Span], words: Mapping[str, float]
+        self, text: str, window: Window, spans: Sequence[Span], terms: Mapping[str, float]
     ) -> Fragment:
         start, end = trim(text, window, self._spans)
         parts: list[tuple[str, Mark]] = []
@@ -154,11 +166,21 @@ class Highlighter:
         for span in spans:
             if start <= span.start and span.end <= end:
                 parts.append((text[place : span.start], ""))
-                parts.append((text[span.start : span.end], "query" if span.word in words else "attended"))
+                parts.append((text[span.start : span.end], "query" if span.word in terms else "attended"))
                 place = span.end
         parts.append((text[place:end], ""))
         kept = tuple((part, mark) for part, mark in parts if part)
         return Fragment(kept, bool(text[:start].strip()), bool(text[end:].strip()))
+
+
+class _WordsOf(Container[str]):
+    """The words that some terms are made of."""
+
+    def __init__(self, analyzer: Analyzer, terms: Set[str]) -> None:
+        self._term, self._terms = analyzer.term, terms
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self._term(word) in self._terms
 
 
 def _head(text: str, width: int) -> Window:

@@ -7,7 +7,7 @@ for a long text of CJK characters.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Set
+from collections.abc import Container, Iterator
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ class WordSpans:
         # Of the pieces alone: a cache of a method would hold its owner in a circle, which only the collector ends.
         self._parts = lru_cache(maxsize=CACHED_CHARACTERS)(partial(_parts_of, pieces))
 
-    def of_field(self, text: str, spec: FieldSpec | None, among: Set[str]) -> Iterator[Span]:
+    def of_field(self, text: str, spec: FieldSpec | None, among: Container[str]) -> Iterator[Span]:
         """Words of one value of a field as preprocessing sees them: a url's are cut out of it first.
 
         Args:
@@ -60,7 +60,7 @@ class WordSpans:
                 if word in among:
                     yield Span(word, start, start + len(run))
 
-    def of_text(self, text: str, among: Set[str] | None = None) -> Iterator[Span]:
+    def of_text(self, text: str, among: Container[str] | None = None) -> Iterator[Span]:
         """Every word of a text in order, or those among some, in time linear in its length.
 
         Accents written as characters of their own belong to the span of the letter before them.
@@ -111,7 +111,7 @@ def _parts_of(pieces: WordPieces, character: str) -> tuple[str, ...]:
     return _MARK if unicodedata.category(character).startswith("M") and first == "ab" else (first[1:-1],)
 
 
-def _plain(text: str, start: int, end: int, among: Set[str] | None) -> Iterator[Span]:
+def _plain(text: str, start: int, end: int, among: Container[str] | None) -> Iterator[Span]:
     for match in _PLAIN_WORDS.finditer(text[start:end].lower()):
         word = match[0]
         if among is None or word in among:

@@ -12,7 +12,7 @@ from pathlib import Path
 from glow.errors import RecordError
 from glow.records import Document
 from glow.search import DocumentWriter
-from glow.text import Preprocessor, TermCounter, TermTable, field_words
+from glow.text import Analyzer, CorpusCounter, Preprocessor, TermTable, field_words
 from glow_index_builder.input import LineReader, RejectLog, Source
 from glow_index_builder.options import BuildOptions
 
@@ -27,11 +27,13 @@ class CorpusStats:
         documents: stored documents.
         read_bytes: input read.
         terms: statistics of the stored documents.
+        stems: the same of the terms that the analyzer makes of their words; `terms` where it leaves words as they are.
     """
 
     documents: int
     read_bytes: int
     terms: TermTable
+    stems: TermTable
 
 
 def read_corpus(
@@ -56,7 +58,7 @@ def read_corpus(
         InputError: if a file cannot be read.
     """
     reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
-    counter = TermCounter(options.max_words)
+    counter = CorpusCounter(Analyzer(options.analyzer), options.max_words)
     read_bytes = 0
     with DocumentWriter(store) as writer:
         for source in sources:
@@ -72,4 +74,4 @@ def read_corpus(
                     counter.add(field_words(document, preprocessor.schema, preprocessor.pieces))
                 read_bytes += line.read_bytes
                 advance(line.read_bytes)
-    return CorpusStats(writer.count, read_bytes, counter.table())
+    return CorpusStats(writer.count, read_bytes, *counter.tables())

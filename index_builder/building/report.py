@@ -184,6 +184,7 @@ def describe_lexical(header: ImpactHeader, folder: Path) -> dict[str, Any]:
     size_bytes = sum((folder / IMPACTS_FOLDER / name).stat().st_size for name in IMPACTS_FILES)
     return {
         "kind": header.kind,
+        "analyzer": header.analyzer,
         "words": header.words,
         "postings": header.postings,
         "parameters": header.parameters,

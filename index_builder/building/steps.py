@@ -16,21 +16,20 @@ from glow.search import (
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
     PASSAGES_FOLDER,
-    SPELLING_FOLDER,
+    STEMS_FOLDER,
     TERMS_FOLDER,
     DenseIndex,
     DocumentStore,
     DocumentWriter,
-    ImpactIndex,
     IndexKind,
     PassageMap,
     VectorRows,
     build_columns,
     build_dense,
     build_lexical,
-    build_spelling,
+    spell_impacts,
 )
-from glow.text import PassageCutter, TermTable, lexical_words, select_terms
+from glow.text import Analyzer, PassageCutter, TermTable, lexical_words, select_terms
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
 from glow_index_builder.building.prepared import Corpus, Terms
 from glow_index_builder.building.recall import measure_recall
@@ -51,8 +50,9 @@ from glow_index_builder.progress import Stages
 
 __all__ = ["Steps"]
 
-CORPUS_TERMS = "corpus"
-"""Folder of the read step: the term table of the documents, which the lexical index takes its words from."""
+CORPUS_TERMS, CORPUS_STEMS = "corpus", "corpus-stems"
+"""Folders of the read step: the tables of the documents' words, which the lexical index takes its words from, and of their
+stems."""
 SHARDS_FOLDER = "shards"
 Advance = Callable[[int], None]
 
@@ -76,6 +76,8 @@ class Steps:
         self._work = work
         self._stages = stages
         self._keep_rejects = keep_rejects
+        self._analyzer = Analyzer(options.analyzer)
+        self._has_stems = options.lexical and options.analyzer != "plain"
 
     def read(self, sources: list[Source], cutter: PassageCutter | None) -> Corpus:
         """Reads the input into a store, and cuts it where it is to be cut.
@@ -94,6 +96,8 @@ class Steps:
                     stats = read_corpus(sources, own, options, store, rejects, advance)
                     rejects.require_share(stats.documents, options.max_reject_share, self._keep_rejects)
                 stats.terms.save(step.folder / CORPUS_TERMS)
+                if self._has_stems:
+                    stats.stems.save(step.folder / CORPUS_STEMS)
                 step.values = {
                     "documents": stats.documents,
                     "read_bytes": stats.read_bytes,
@@ -149,7 +153,7 @@ class Steps:
         before, options = corpus.step, self._options
         with self._step("poison", corpus.store.count, "documents") as (step, advance):
             if not step.is_done:
-                before.link(step.folder, REJECTS_FILE, CORPUS_TERMS)
+                before.link(step.folder, REJECTS_FILE, CORPUS_TERMS, CORPUS_STEMS)
                 _unlink_from(before.folder / REJECTS_FILE, step.folder / REJECTS_FILE)
                 with (
                     RejectLog(step.folder / REJECTS_FILE, before.values["rejects"]) as rejects,
@@ -182,11 +186,23 @@ class Steps:
         with self._step("lexical", corpus.store.count, "documents") as (step, advance):
             if not step.is_done:
                 words = (lexical_words(each, own.schema, own.pieces) for each in corpus.store.scan())
-                folder = step.folder / IMPACTS_FOLDER
-                header = build_lexical(folder, _counted(words, advance), corpus.stats.terms, terms)
-                build_spelling(step.folder / SPELLING_FOLDER, ImpactIndex.open(folder).word_counts())
+                header = build_lexical(
+                    step.folder / IMPACTS_FOLDER,
+                    _counted(words, advance),
+                    corpus.stats.terms,
+                    self._stems(corpus, step.folder / STEMS_FOLDER) if self._has_stems else terms,
+                    analyzer=self._analyzer,
+                )
+                spell_impacts(step.folder, corpus.stats.terms.items())
                 step.values = {"lexical": describe_lexical(header, step.folder)}
         return step
+
+    def _stems(self, corpus: Corpus, folder: Path) -> TermTable:
+        """The table that the idf of stems comes from, as `terms` is that of words; deltas need it too."""
+        own = self._analyzer.table(self._model.preprocessor.terms)
+        table = select_terms(self._options.term_stats, corpus.stats.stems, own)
+        table.save(folder)
+        return table
 
     def index(self, vectors: VectorRows, kind: IndexKind) -> Step:
         """The dense index."""
@@ -213,7 +229,8 @@ class Steps:
     def _corpus(self, step: Step) -> Corpus:
         values = step.values
         terms = TermTable.load(step.folder / CORPUS_TERMS)
-        stats = CorpusStats(values["documents"], values["read_bytes"], terms)
+        stems = TermTable.load(step.folder / CORPUS_STEMS) if self._has_stems else terms
+        stats = CorpusStats(values["documents"], values["read_bytes"], terms, stems)
         return Corpus(step, stats, DocumentStore(step.folder / DOCUMENTS_FILE), values["rejects"]["faults"])
 
     def _cut(self, corpus: Corpus, cutter: PassageCutter | None, name: str) -> Corpus:

@@ -20,19 +20,18 @@ from glow.search import (
     VECTORS_FILE,
     DenseIndex,
     DocumentStore,
-    ImpactIndex,
     Index,
     IndexKind,
     PassageMap,
     SegmentSlice,
     build_columns,
     build_dense,
-    build_spelling,
     choose_kind,
     map_vectors,
     merge_documents,
     merge_impacts,
     merge_passages,
+    merge_spelling,
     merge_vectors,
     passages_of,
     require_buildable,
@@ -130,8 +129,7 @@ class _Compaction:
         if self.segments[0].impacts is not None:
             with stages.stage("lexical"):
                 lexical = merge_impacts(self.segments, folder / IMPACTS_FOLDER)
-                words = ImpactIndex.open(folder / IMPACTS_FOLDER).word_counts()
-                build_spelling(folder / SPELLING_FOLDER, words)
+                merge_spelling(self.segments, folder)
         passages = None
         if self.segments[0].passages is not None:
             passages = merge_passages(self.segments, folder)

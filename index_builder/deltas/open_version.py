@@ -21,6 +21,9 @@ from glow.search import (
     MODEL_FOLDER,
     ORDER_FILE,
     PASSAGES_FOLDER,
+    SPELLING_FOLDER,
+    SPELLING_HEADER,
+    STEMS_FOLDER,
     TERMS_FOLDER,
     Delta,
     DeltaBase,
@@ -32,6 +35,7 @@ from glow.search import (
     SegmentedDocuments,
     Segments,
     SegmentSlice,
+    SpellingTable,
     map_array,
     read_impacts_header,
 )
@@ -107,9 +111,12 @@ class OpenVersion:
     def rules(self) -> Rules:
         """How the index treats documents."""
         has_impacts = f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}" in self.manifest.files
+        impacts = read_impacts_header(self.folder / IMPACTS_FOLDER) if has_impacts else None
+        has_stems = impacts is not None and impacts.analyzer != "plain"
         return Rules(
             self.preprocessor,
-            read_impacts_header(self.folder / IMPACTS_FOLDER) if has_impacts else None,
+            impacts,
+            TermTable.load(self.folder / STEMS_FOLDER) if has_stems else self.preprocessor.terms,
             None if self.passages is None else self.passages.header,
             self.manifest.counts["dimensions"],
         )
@@ -127,7 +134,9 @@ class OpenVersion:
         if self.delta is None:
             return None
         delta = self.delta
-        return SegmentSlice(delta.documents, delta.dense.reader(), delta.impacts, delta.passages, mask)
+        return SegmentSlice(
+            delta.documents, delta.dense.reader(), delta.impacts, delta.passages, delta.spelling, mask
+        )
 
     def whole_delta(self) -> SegmentSlice | None:
         """The delta, all of it."""
@@ -141,7 +150,9 @@ class OpenVersion:
         mask[self.tombstones] = False
         impacts = ImpactIndex.open(self.folder / IMPACTS_FOLDER) if self.rules.impacts else None
         reader = DenseIndex.load(self.folder / DENSE_FILE).reader()
-        return SegmentSlice(self.base, reader, impacts, self.passages, mask)
+        has_spelling = f"{SPELLING_FOLDER}/{SPELLING_HEADER}" in self.manifest.files
+        spelling = SpellingTable.open(self.folder / SPELLING_FOLDER) if has_spelling else None
+        return SegmentSlice(self.base, reader, impacts, self.passages, spelling, mask)
 
     @staticmethod
     def is_base_file(name: str) -> bool:

@@ -15,6 +15,7 @@ from glow.runtime import Encoder, encode_documents
 from glow.search import (
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
+    SPELLING_FOLDER,
     VECTORS_FILE,
     Bm25,
     DocumentStore,
@@ -24,12 +25,15 @@ from glow.search import (
     PassageMap,
     PassagesHeader,
     SegmentSlice,
+    SpellingTable,
     build_lexical,
     build_passages,
     map_vectors,
     passages_of,
+    spell_impacts,
 )
 from glow.text import (
+    Analyzer,
     PassageCutter,
     PassageOptions,
     Preprocessor,
@@ -52,13 +56,16 @@ class Rules:
 
     Attributes:
         preprocessor: with the index's own term table.
-        impacts: the header of its lexical index, whose average length holds for what is added; None: it has none.
+        impacts: the header of its lexical index, whose average length and analyzer hold for what is added; None: it has
+            none.
+        stems: the table that the idf of the analyzer's terms comes from; the preprocessor's where words are terms.
         passages: how its bodies are cut; None: documents stay whole.
         dimensions: D.
     """
 
     preprocessor: Preprocessor
     impacts: ImpactHeader | None
+    stems: TermTable
     passages: PassagesHeader | None
     dimensions: int
 
@@ -95,7 +102,9 @@ def write_segment(
     texts = passages_of(store.scan(), passages) if passages else store.scan()
     count = encode_texts(texts, rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance)
     vectors = map_vectors(folder / VECTORS_FILE, count, rules.dimensions)
-    return SegmentSlice(store, lambda rows: vectors[rows], impacts, passages, np.ones(store.count, np.bool_))
+    spelling = SpellingTable.open(folder / SPELLING_FOLDER) if impacts is not None else None
+    every = np.ones(store.count, np.bool_)
+    return SegmentSlice(store, lambda rows: vectors[rows], impacts, passages, spelling, every)
 
 
 def _cut(store: DocumentStore, rules: Rules, folder: Path) -> PassageMap | None:
@@ -113,14 +122,17 @@ def _index_words(store: DocumentStore, rules: Rules, folder: Path) -> ImpactInde
             f"the lexical index is of kind {rules.impacts.kind}, and only bm25 can be added to; build the index again"
         )
     preprocessor, parameters = rules.preprocessor, rules.impacts.parameters
+    words = _words(store, preprocessor)
     build_lexical(
         folder / IMPACTS_FOLDER,
         (lexical_words(document, preprocessor.schema, preprocessor.pieces) for document in store.scan()),
-        _words(store, preprocessor),
-        preprocessor.terms,
+        words,
+        rules.stems,
         Bm25(parameters["k1"], parameters["b"]),
         average_length=parameters["average_length"],
+        analyzer=Analyzer(rules.impacts.analyzer),
     )
+    spell_impacts(folder, words.items())
     return ImpactIndex.open(folder / IMPACTS_FOLDER)
 
 

@@ -100,6 +100,7 @@ def _describe(index: Index) -> dict[str, Any]:
         "parts": _parts(index),
         "passages": manifest.counts.get("passages"),
         "fusion": None if index.impacts is None else index.fusion.model_dump(),
+        "analyzer": None if index.impacts is None else index.analyzer.name,
         "columns": _columns(index),
     }
 

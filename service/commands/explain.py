@@ -11,7 +11,7 @@ from glow.artifact import IndexRoot
 from glow.commands import command, option
 from glow.options import StrictModel
 from glow.records import Document
-from glow.search import Index, SearchParams
+from glow.search import Index, SearchParams, read_query
 from glow.text import Highlighter, Highlighting
 from glow_service.commands.explain_tables import Explained, as_json, as_tables
 from glow_service.search import SearchCall, SearchSession, explain, passage_document, require_explainer
@@ -50,11 +50,11 @@ def explain_command(options: ExplainOptions) -> None:
 
 def _explain(index: Index, options: ExplainOptions) -> Explained:
     require_explainer(index)
-    query = options.query
+    query = read_query(index, options.query).text
     documents, scores = _documents(index, query, options.ids, options.top_k)
     explanations = explain(index, query, documents, leave_one_out=options.leave_one_out)
     highlighter, shown = (
-        Highlighter(index.preprocessor),
+        Highlighter(index.preprocessor, index.analyzer),
         Highlighting(options.fragments, options.fragment_chars),
     )
     fragments = [

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 QUESTIONS = [
     json.loads(line) for line in (Path(__file__).parent / "questions.jsonl").read_text().splitlines()
 ]
-# The goal is 24; the model reaches 23, its six-layer teacher 22 (docs/results/quality.md). This guards the 23.
-ANSWERED = 23
+# The goal is 24; with words as they are 23 were found, with stems, which the dev sets chose, 21 (decision 24). This guards the 21.
+ANSWERED = 21
 FIRST_HITS = 5
 
 

@@ -56,6 +56,7 @@ def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, l
         "model",
         "report.json",
         "spelling",
+        "stems",
         "terms",
         "vectors.faiss",
     ]

@@ -40,6 +40,7 @@ def test_postings_lie_by_word_with_rows_ascending(tmp_path: Path) -> None:
     assert json.loads((folder / "impacts.json").read_bytes()) == {
         "format": 1,
         "kind": "learned",
+        "analyzer": "plain",
         "documents": 4,
         "words": 3,
         "postings": 6,

@@ -199,6 +199,7 @@ def test_info_tells_parts_and_metadata(http: httpx.Client) -> None:
     year = {"type": "number", "types": ["number"], "documents": 50, "distinct": 25}
     assert info["index"]["columns"]["year"] == year
     assert info["index"]["fusion"]["method"] in ("convex", "rrf")
+    assert info["index"]["analyzer"] == "english"
 
 
 @QUIET

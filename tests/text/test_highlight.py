@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from glow.errors import ConfigError
 from glow.records import Document
-from glow.text import Preprocessor
+from glow.text import Analyzer, Preprocessor
 from glow.text.highlight import SEARCHED_CHARACTERS, Highlighter, Highlighting, markup
 
 Make = Callable[..., Preprocessor]
@@ -68,6 +68,29 @@ def test_a_document_cannot_smuggle_markup_in(
     highlighter: Highlighter, text: str, query: str, expected: str
 ) -> None:
     assert snippets(highlighter, text, query) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "expected"),
+    [
+        ("A hive; HIVES, hived.", "hives", "A <em>hive</em>; <em>HIVES</em>, <em>hived</em>."),
+        ("Cafés and a café", "cafe", "<em>Cafés</em> and a <em>café</em>"),
+        ("beeswax, bee", "bees", "beeswax, <em>bee</em>"),
+        ("finding homes", "find the home", "<em>finding</em> <em>homes</em>"),
+    ],
+)
+def test_where_the_index_holds_stems_every_form_of_a_word_is_marked(
+    make: Make, text: str, query: str, expected: str
+) -> None:
+    highlighter = Highlighter(make(counts=COUNTS, documents=10_000), Analyzer("english"))
+    assert snippets(highlighter, text, query) == [expected]
+
+
+def test_attended_words_are_marked_in_every_form_too(make: Make) -> None:
+    highlighter = Highlighter(make(counts=COUNTS, documents=10_000), Analyzer("english"))
+    assert snippets(highlighter, "bees and a hive", "bee", "hives") == [
+        '<em>bees</em> and a <em class="attended">hive</em>'
+    ]
 
 
 PIECES = st.sampled_from(

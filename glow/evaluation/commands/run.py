@@ -24,7 +24,7 @@ from glow.evaluation.retrieval import DenseOptions, Retriever, RetrieverKind, op
 from glow.evaluation.runs import write_run
 from glow.evaluation.task import Task, find_tasks
 from glow.runtime import Device, Model
-from glow.text import TermStats
+from glow.text import DEFAULT_ANALYZER, AnalyzerName, TermStats
 
 __all__ = ["run_command"]
 
@@ -61,6 +61,9 @@ class RunOptions(QueryOptions, MeasureOptions):
     term_stats: TermStats = option(
         "corpus", "Documents that idf comes from: the corpus, the model's own, or both."
     )
+    analyzer: AnalyzerName = option(
+        DEFAULT_ANALYZER, "What words are in the lexical part of a hybrid search."
+    )
     device: Device = option("cpu", "Where to encode and search.")
     threads: int = option(0, "Threads of one encoding; 0 takes all cores.", ge=0)
     cache: Path | None = option(None, "Folder that keeps document vectors between runs.", metavar="DIR")
@@ -83,7 +86,11 @@ def run_command(options: RunOptions) -> None:
     needs_model = options.retriever != "lexical" and options.index_root is None
     model = Model.open(options.model or default_model()) if needs_model else None
     dense = DenseOptions(
-        options.term_stats, options.device, options.threads or os.cpu_count() or 1, options.cache
+        options.term_stats,
+        options.analyzer,
+        options.device,
+        options.threads or os.cpu_count() or 1,
+        options.cache,
     )
     plan = _Plan(
         model,

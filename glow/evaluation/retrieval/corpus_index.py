@@ -18,6 +18,7 @@ from glow.records import Document
 from glow.runtime import Device, Model, encode_documents
 from glow.search import (
     DEFAULT_FUSION,
+    IMPACTS_FOLDER,
     SPELLING_FOLDER,
     DenseView,
     Fusion,
@@ -29,13 +30,18 @@ from glow.search import (
     build_dense,
     build_lexical,
     build_spelling,
+    spell_impacts,
 )
 from glow.text import (
+    DEFAULT_ANALYZER,
+    Analyzer,
+    AnalyzerName,
+    CorpusCounter,
     Preprocessor,
-    TermCounter,
     TermStats,
     TermTable,
     field_words,
+    is_lexical,
     lexical_words,
     select_terms,
 )
@@ -52,12 +58,14 @@ class DenseOptions:
 
     Attributes:
         term_stats: which documents the idf comes from, as for the builder.
+        analyzer: makes the terms of a lexical index, as for the builder.
         device: `cpu` or `cuda`, for towers and index.
         threads: threads of one encoding, >= 1.
         cache: folder that keeps document vectors between runs; None keeps none.
     """
 
     term_stats: TermStats = "corpus"
+    analyzer: AnalyzerName = DEFAULT_ANALYZER
     device: Device = "cpu"
     threads: int = 1
     cache: Path | None = None
@@ -95,8 +103,10 @@ class CorpusIndex:
         has_words: bool,
         progress: Progress | None = None,
     ) -> None:
-        self.ids, corpus_terms = _statistics(model, corpus)
-        terms = select_terms(options.term_stats, corpus_terms, model.preprocessor.terms)
+        analyzer = Analyzer(options.analyzer)
+        own = model.preprocessor.terms
+        self.ids, corpus_words, corpus_terms = _statistics(model, corpus, analyzer)
+        terms = select_terms(options.term_stats, corpus_words, own)
         self.preprocessor = model.with_terms(terms, caps_unknown=True)
         self.encoder = model.encoder("query", options.device, options.threads)
         shape = (len(self.ids), self.encoder.dimensions)
@@ -108,27 +118,36 @@ class CorpusIndex:
         self.dense: DenseView = build_dense(vectors, "flat", options.device)
         self.order = _id_ranks(self.ids)
         self.impacts: ImpactsView | None = None
-        self.speller: Speller | None = None
+        # Its files are mapped, so the folder stays as long as this does.
+        self._folder = tempfile.TemporaryDirectory(prefix="glow-corpus-")
+        folder = Path(self._folder.name)
         if has_words:
-            # Its files are mapped, so the folder stays as long as this does.
-            self._folder = tempfile.TemporaryDirectory(prefix="glow-impacts-")
             schema, pieces = self.preprocessor.schema, self.preprocessor.pieces
             words = (lexical_words(document, schema, pieces) for document in _documents(model, corpus))
-            build_lexical(Path(self._folder.name), words, corpus_terms, self.preprocessor.terms)
-            impacts = ImpactIndex.open(Path(self._folder.name))
-            self.impacts = impacts
-            self.speller = _speller(self.preprocessor, impacts, Path(self._folder.name) / SPELLING_FOLDER)
+            stems = select_terms(options.term_stats, corpus_terms, analyzer.table(own))
+            build_lexical(folder / IMPACTS_FOLDER, words, corpus_words, stems, analyzer=analyzer)
+            self.impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
+        self.speller = _speller(self.preprocessor, self.impacts, corpus_words, folder)
 
     def names(self, rows: Sequence[int]) -> list[str]:
         """The ids of rows."""
         return [self.ids[row] for row in rows]
 
 
-def _speller(preprocessor: Preprocessor, impacts: ImpactIndex, folder: Path) -> Speller | None:
+def _speller(
+    preprocessor: Preprocessor, impacts: ImpactsView | None, words: TermTable, folder: Path
+) -> Speller | None:
+    """As a version built of the corpus would have it, which holds words whatever searches it."""
     if preprocessor.weighting.unit != "word":
         return None
-    build_spelling(folder, impacts.word_counts())
-    return Speller(preprocessor.pieces, preprocessor.terms, [SpellingTable.open(folder)])
+    if impacts is not None:
+        spell_impacts(folder, words.items())
+    else:
+        build_spelling(
+            folder / SPELLING_FOLDER, ((word, df) for word, df in words.items() if is_lexical(word))
+        )
+    table = SpellingTable.open(folder / SPELLING_FOLDER)
+    return Speller(preprocessor.pieces, preprocessor.terms, [table], impacts)
 
 
 def _id_ranks(ids: Sequence[str]) -> NDArray[np.uint32]:
@@ -144,14 +163,15 @@ def _documents(model: Model, corpus: Corpus) -> Iterator[Document]:
             yield document
 
 
-def _statistics(model: Model, corpus: Corpus) -> tuple[list[str], TermTable]:
-    counter = TermCounter()
+def _statistics(model: Model, corpus: Corpus, analyzer: Analyzer) -> tuple[list[str], TermTable, TermTable]:
+    """Ids, and the tables of words and of terms."""
+    counter = CorpusCounter(analyzer)
     ids = []
     own = model.preprocessor
     for document in _documents(model, corpus):
         ids.append(document.id)
         counter.add(field_words(document, own.schema, own.pieces))
-    return ids, counter.table()
+    return ids, *counter.tables()
 
 
 def _encode(

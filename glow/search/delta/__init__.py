@@ -2,7 +2,13 @@
 
 from glow.search.delta.build import VECTORS_FILE, DeltaBase, map_vectors, write_delta
 from glow.search.delta.format import DELTA_FOLDER, DELTA_HEADER, DeltaHeader, read_delta_header
-from glow.search.delta.merge import SegmentSlice, merge_documents, merge_passages, merge_vectors
+from glow.search.delta.merge import (
+    SegmentSlice,
+    merge_documents,
+    merge_passages,
+    merge_spelling,
+    merge_vectors,
+)
 from glow.search.delta.merge_postings import merge_impacts
 from glow.search.delta.reader import Delta, join, view_of
 from glow.search.delta.segment_parts import SegmentedDocuments
@@ -11,5 +17,5 @@ from glow.search.delta.segments import Segments
 __all__ = [
     "DELTA_FOLDER", "DELTA_HEADER", "VECTORS_FILE", "Delta", "DeltaBase", "DeltaHeader", "SegmentSlice",
     "SegmentedDocuments", "Segments", "join", "map_vectors", "merge_documents", "merge_impacts",
-    "merge_passages", "merge_vectors", "read_delta_header", "view_of", "write_delta",
+    "merge_passages", "merge_spelling", "merge_vectors", "read_delta_header", "view_of", "write_delta",
 ]  # fmt: skip

@@ -9,13 +9,18 @@ from numpy.typing import NDArray
 
 from glow.search.columns import build_columns
 from glow.search.delta.format import DELTA_FOLDER, HEADER_FILE, DeltaHeader, write_rows
-from glow.search.delta.merge import SegmentSlice, merge_documents, merge_passages, merge_vectors
+from glow.search.delta.merge import (
+    SegmentSlice,
+    merge_documents,
+    merge_passages,
+    merge_spelling,
+    merge_vectors,
+)
 from glow.search.delta.merge_postings import merge_impacts
 from glow.search.dense import build_dense
 from glow.search.documents import DocumentStore
-from glow.search.lexical import IMPACTS_FOLDER, ImpactIndex
+from glow.search.lexical import IMPACTS_FOLDER
 from glow.search.parts import DENSE_FILE, DOCUMENTS_FILE
-from glow.search.spelling import SPELLING_FOLDER, build_spelling
 
 __all__ = ["DeltaBase", "joined_order", "map_vectors", "write_delta"]
 
@@ -61,8 +66,7 @@ def write_delta(
     documents = DocumentStore(folder / DOCUMENTS_FILE)
     if segments[0].impacts is not None:
         merge_impacts(segments, folder / IMPACTS_FOLDER)
-        words = ImpactIndex.open(folder / IMPACTS_FOLDER).word_counts()
-        build_spelling(folder / SPELLING_FOLDER, words)
+        merge_spelling(segments, folder)
     if segments[0].passages is not None:
         merge_passages(segments, folder)
     count = merge_vectors(segments, folder / VECTORS_FILE)

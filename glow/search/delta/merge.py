@@ -18,8 +18,16 @@ from glow.search.dense import VectorReader
 from glow.search.documents import DocumentStore, DocumentWriter
 from glow.search.lexical import ImpactIndex
 from glow.search.passages import ARRAYS, PASSAGES_FOLDER, PASSAGES_HEADER, PassageMap
+from glow.search.spelling import SpellingTable, merged_words, spell_impacts
 
-__all__ = ["SegmentSlice", "merge_documents", "merge_passages", "merge_vectors", "slice_documents"]
+__all__ = [
+    "SegmentSlice",
+    "merge_documents",
+    "merge_passages",
+    "merge_spelling",
+    "merge_vectors",
+    "slice_documents",
+]
 
 BLOCK_VECTORS = 16_384
 Mask = NDArray[np.bool_]
@@ -32,7 +40,7 @@ class SegmentSlice:
     Attributes:
         documents: n documents.
         vectors: reads vectors by row, of passages where there are any; None where they are not stored whole.
-        impacts, passages: as in the segment; None where it has none.
+        impacts, passages, spelling: as in the segment; None where it has none.
         mask: bool [n], the documents that stay.
     """
 
@@ -40,6 +48,7 @@ class SegmentSlice:
     vectors: VectorReader | None
     impacts: ImpactIndex | None
     passages: PassageMap | None
+    spelling: SpellingTable | None
     mask: Mask
 
     @property
@@ -116,3 +125,15 @@ def merge_passages(segments: Sequence[SegmentSlice], folder: Path) -> PassageMap
     )
     header.save(target / PASSAGES_HEADER)
     return PassageMap.open(target)
+
+
+def merge_spelling(segments: Sequence[SegmentSlice], folder: Path) -> None:
+    """Writes `spelling/` of segments whose impacts are merged in the folder already.
+
+    Where the index holds stems, a word may stay that only documents had which are gone; the next build drops it.
+
+    Args:
+        segments: one or more.
+        folder: of the version or delta in the making.
+    """
+    spell_impacts(folder, merged_words(kept.spelling for kept in segments if kept.spelling is not None))

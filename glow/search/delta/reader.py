@@ -181,6 +181,12 @@ def _check_fit(name: str, base: VersionParts, delta: Delta) -> None:
             raise MismatchError(
                 f"index {name}: {part} in its {'delta' if old is None else 'base'} alone; roll back to its base"
             )
+    if base.impacts is not None and delta.impacts is not None:
+        names = base.impacts.analyzer.name, delta.impacts.analyzer.name
+        if names[0] != names[1]:
+            raise MismatchError(
+                f"index {name}: words of its base by the analyzer {names[0]}, of its delta by {names[1]}; roll back to its base"
+            )
     if delta.dense.dimensions != base.dense.dimensions:
         raise MismatchError(
             f"index {name}: vectors of {delta.dense.dimensions} dimensions in its delta, {base.dense.dimensions} in "

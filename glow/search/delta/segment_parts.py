@@ -153,6 +153,7 @@ class SegmentedImpacts:
         self._segments = segments
         # Of what is left: a rebuild would not know the impacts that are gone.
         self.largest = max(base.largest_of(segments.alive), delta.largest)
+        self.analyzer = base.analyzer
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -184,6 +185,10 @@ class SegmentedImpacts:
         """What each word of a query adds to one document's score: word -> impact, 0 where the document lacks it."""
         at = np.array([row], np.int64)
         return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
+
+    def holds(self, word: str) -> bool:
+        """Whether a document of either holds a word, or another of its term; one that is gone counts until the next build."""
+        return self._base.holds(word) or self._delta.holds(word)
 
     def bound(self, words: Sequence[str]) -> float:
         """What no document's score exceeds."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glow.search.lexical.build import CHUNK_POSTINGS, ImpactWriter
 from glow.search.lexical.format import ImpactHeader
-from glow.text import TermTable, bm25_impact, idf_lucene, is_lexical
+from glow.text import Analyzer, TermTable, bm25_impact, idf_lucene, is_lexical
 
 __all__ = ["Bm25", "build_lexical"]
 
@@ -41,6 +41,7 @@ def build_lexical(
     bm25: Bm25 | None = None,
     chunk_postings: int = CHUNK_POSTINGS,
     average_length: float | None = None,
+    analyzer: Analyzer | None = None,
 ) -> ImpactHeader:
     """Writes BM25 impacts of documents into a folder.
 
@@ -48,14 +49,20 @@ def build_lexical(
         folder: made if need be.
         documents: the words of each, in the order of the rows.
         corpus: the table of these documents: its words are the vocabulary, so it bounds the memory.
-        terms: the index's table, which idf comes from; a word that it lacks counts as one of a single document.
+        terms: the index's table, which idf comes from, of terms where the analyzer makes them; a word or term that it lacks
+            counts as one of a single document.
         bm25: the parameters.
         chunk_postings: postings sorted at once.
         average_length: in words, > 0, of the collection that these documents join; None: their own.
+        analyzer: makes terms of words; None: `plain`.
     """
     bm25 = bm25 or Bm25()
-    words = [word for word, _ in corpus.items() if is_lexical(word)]
-    ids = {word: row for row, word in enumerate(words)}
+    analyzer = analyzer or Analyzer()
+    found = {word: analyzer.term(word) for word, _ in corpus.items() if is_lexical(word)}
+    words = sorted(set(found.values()), key=str.encode)
+    rows = {term: row for row, term in enumerate(words)}
+    ids = {word: rows[term] for word, term in found.items()}
+    del found, rows
     lengths = array("I")
     with ImpactWriter(folder, words, chunk_postings) as writer:
         for document in documents:
@@ -73,7 +80,8 @@ def build_lexical(
         ) -> NDArray[np.float64]:
             return bm25_impact(idf[word], tf.astype(np.float64), length[row], average, bm25.k1, bm25.b)
 
-        return writer.finish("bm25", to_impacts, {"k1": bm25.k1, "b": bm25.b, "average_length": average})
+        parameters = {"k1": bm25.k1, "b": bm25.b, "average_length": average}
+        return writer.finish("bm25", to_impacts, parameters, analyzer.name)
 
 
 def _idf(words: list[str], terms: TermTable) -> NDArray[np.float64]:

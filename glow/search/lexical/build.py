@@ -26,6 +26,7 @@ from glow.search.lexical.format import (
 )
 from glow.search.lexical.vocabulary import Vocabulary
 from glow.storage import new_array
+from glow.text import AnalyzerName
 
 __all__ = ["ImpactWriter", "ToImpacts"]
 
@@ -43,7 +44,7 @@ class ImpactWriter:
 
     Args:
         folder: made, and filled by `finish`.
-        words: the vocabulary, sorted by UTF-8 bytes; words without postings are left out of the index.
+        words: the vocabulary (terms, where the analyzer makes them), sorted by UTF-8 bytes; those without postings are left out.
         chunk_postings: postings sorted at once, which bounds the memory.
     """
 
@@ -82,12 +83,16 @@ class ImpactWriter:
             self._flush()
 
     def finish(
-        self, kind: Literal["bm25", "learned"], to_impacts: ToImpacts, parameters: dict[str, float]
+        self,
+        kind: Literal["bm25", "learned"],
+        to_impacts: ToImpacts,
+        parameters: dict[str, float],
+        analyzer: AnalyzerName = "plain",
     ) -> ImpactHeader:
         """Writes the index's files.
 
         Args:
-            kind, parameters: for the header.
+            kind, parameters, analyzer: for the header.
             to_impacts: makes impacts of values.
         """
         self._flush()
@@ -95,6 +100,7 @@ class ImpactWriter:
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._counts[kept])])
         header = ImpactHeader(
             kind=kind,
+            analyzer=analyzer,
             documents=self.documents,
             words=len(kept),
             postings=int(starts[-1]),

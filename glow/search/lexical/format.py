@@ -15,6 +15,7 @@ from glow.errors import FormatError
 from glow.options import StrictModel
 from glow.search.lexical.vocabulary import VOCABULARY_FILES
 from glow.storage import map_array, read_header
+from glow.text import AnalyzerName
 
 __all__ = [
     "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "Arrays", "ImpactHeader", "read_arrays",
@@ -35,12 +36,14 @@ class ImpactHeader(StrictModel):
     Attributes:
         format: version of the lay-out.
         kind: where the impacts come from.
+        analyzer: made terms of words; an index of an older GLOW has no such entry, and words as they are.
         documents, words, postings: n, v and p.
         parameters: what made the impacts, for BM25 k1, b and the average length.
     """
 
     format: Literal[1] = FORMAT_VERSION
     kind: Literal["bm25", "learned"]
+    analyzer: AnalyzerName = "plain"
     documents: int = Field(ge=0, le=2**32 - 1)
     words: int = Field(ge=0)
     postings: int = Field(ge=0)

@@ -3,7 +3,7 @@
 A document's score is the sum of its impacts over the words of the query, each as often as the query has it: BM25
 where the impacts are BM25's (`glow.search.bm25`), and any other term weighting where they are learned. The index
 brings its own vocabulary, so neither stop words nor punctuation need a rule at query time: what has no postings adds
-nothing. The lay-out is the column-wise one of BM25S (Lu 2024, https://arxiv.org/abs/2407.03618).
+nothing. Where the analyzer makes terms of words, the index does so itself: whoever searches gives words. The lay-out is the column-wise one of BM25S (Lu 2024, https://arxiv.org/abs/2407.03618).
 
     n   documents       p   postings        v   words       k   hits
 """
@@ -21,6 +21,7 @@ from glow.search.lexical.format import ImpactHeader, read_arrays, read_impacts_h
 from glow.search.lexical.vocabulary import Vocabulary
 from glow.search.ranking import Ranking, best
 from glow.search.row_mask import RowMask
+from glow.text import Analyzer, is_lexical
 
 __all__ = ["ImpactIndex"]
 
@@ -48,6 +49,9 @@ class ImpactIndex:
         maxima: float32 [v], each word's largest impact.
         rows: uint32 [p], per word the documents that hold it, ascending.
         impacts: float32 [p], finite and > 0.
+
+    Attributes:
+        analyzer: makes the vocabulary's terms of words.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class ImpactIndex:
     ) -> None:
         self.header = header
         self.vocabulary = vocabulary
+        self.analyzer = Analyzer(header.analyzer)
         self._starts = starts
         self._maxima = maxima
         self._rows = rows
@@ -148,21 +153,32 @@ class ImpactIndex:
             largest = max(largest, float(self._impacts[held][alive.mask[self._rows[held]]].max(initial=0.0)))
         return largest
 
+    def holds(self, word: str) -> bool:
+        """Whether any document holds a word, or another of its term."""
+        return self.vocabulary.row(self.analyzer.term(word)) >= 0
+
     def bound(self, words: Sequence[str]) -> float:
         """What no document's score exceeds: the largest impact of every word of a query, added up; 0 for no word."""
-        counted = Counter(words)
+        counted = self._counts(words)
         rows = ((self.vocabulary.row(word), count) for word, count in counted.items())
         return float(sum(float(self._maxima[row]) * count for row, count in rows if row >= 0))
 
     def _parts(self, words: Sequence[str]) -> list[_Postings]:
         """The query's words that have postings, in the order of the vocabulary, so that sums round alike."""
-        counts = Counter(words)
         postings = sorted(
-            (row, count) for word, count in counts.items() if (row := self.vocabulary.row(word)) >= 0
+            (row, count)
+            for word, count in self._counts(words).items()
+            if (row := self.vocabulary.row(word)) >= 0
         )
         return [
             _Postings(int(self._starts[row]), int(self._starts[row + 1]), count) for row, count in postings
         ]
+
+    def _counts(self, words: Sequence[str]) -> Counter[str]:
+        """The terms of a query. A stop word has none, though its stem may be that of another word."""
+        if self.analyzer.name == "plain":
+            return Counter(words)
+        return Counter(self.analyzer.term(word) for word in words if is_lexical(word))
 
     def _look_up(self, parts: Sequence[_Postings], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         scores = np.zeros(len(rows), np.float32)

@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from glow.search.spelling.build import LONGEST_WORD, is_spelled
 from glow.search.spelling.table import SpellingTable
-from glow.text import TermTable, WordPieces, WordSpans
+from glow.search.views import ImpactsView
+from glow.text import TermTable, WordPieces, WordSpans, is_lexical
 
 __all__ = ["Correction", "Speller"]
 
@@ -38,15 +39,24 @@ class Speller:
         pieces: splits text into words.
         terms: the index' term table, of the words of all fields.
         tables: of the version's parts.
+        impacts: its lexical index: a word is known as well where it holds another of its stem; None: it has none.
     """
 
-    def __init__(self, pieces: WordPieces, terms: TermTable, tables: Sequence[SpellingTable]) -> None:
+    def __init__(
+        self,
+        pieces: WordPieces,
+        terms: TermTable,
+        tables: Sequence[SpellingTable],
+        impacts: ImpactsView | None = None,
+    ) -> None:
         self._spans = WordSpans(pieces)
         self._tables = tuple(tables)
 
         # Not of a method: that would hold the mapped files in a circle, which only the collector ends.
         def search(word: str) -> bool:
-            return terms.df(word) > 0 or any(table.has(word) for table in tables)
+            if terms.df(word) > 0 or any(table.has(word) for table in tables):
+                return True
+            return impacts is not None and is_lexical(word) and impacts.holds(word)
 
         self._search = search
         self._cached = lru_cache(maxsize=CACHED_WORDS)(search)

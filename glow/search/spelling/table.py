@@ -1,10 +1,12 @@
 """A spelling table, open: from a misspelt word to the words that may be meant."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.errors import FormatError
 from glow.search.spelling.edits import forms, is_one_edit, key_of
 from glow.search.spelling.format import (
     DFS_FILE,
@@ -49,6 +51,11 @@ class SpellingTable:
         """Whether the collection holds the word."""
         return self._words.find(word.encode("utf-8", "replace")) != ABSENT
 
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Every word with its document frequency, in the order of the words' UTF-8 bytes."""
+        for place, df in enumerate(self._dfs.tolist()):
+            yield self._words.value(place), df
+
     def candidates(self, word: str) -> dict[str, int]:
         """The words that are one edit away, with their document frequencies."""
         keys = np.fromiter(map(key_of, forms(word)), np.uint32)
@@ -71,9 +78,12 @@ class SpellingTable:
         """
         header = read_header(folder / SPELLING_HEADER, SpellingHeader)
         words = SortedStrings.open(folder / WORDS_FILE, folder / OFFSETS_FILE, header.words)
-        return cls(
-            words,
-            map_array(folder / DFS_FILE, np.uint32, header.words),
-            map_array(folder / KEYS_FILE, np.uint32, header.forms),
-            map_array(folder / PLACES_FILE, np.uint32, header.forms),
+        dfs = map_array(folder / DFS_FILE, np.uint32, header.words)
+        keys, places = (
+            map_array(folder / name, np.uint32, header.forms) for name in (KEYS_FILE, PLACES_FILE)
         )
+        if (places >= header.words).any():
+            raise FormatError(
+                f"{folder.name}/{PLACES_FILE} is damaged: it names a word beyond the {header.words}; rebuild the index"
+            )
+        return cls(words, dfs, keys, places)

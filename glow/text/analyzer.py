@@ -1,0 +1,100 @@
+"""Analyzers: what a word becomes in a lexical index, in documents and queries alike.
+
+`plain` takes words as they are. `english` folds letters that Unicode writes in several ways, then takes the stem by Snowball's
+English rules (Porter 2001, https://snowballstem.org/algorithms/english/stemmer.html), so that "directories" finds "directory". An
+index names its analyzer; its documents, its queries, snippets and reasons go through that one.
+"""
+
+import threading
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, Literal
+
+import Stemmer
+
+from glow.text.lexical import is_lexical
+from glow.text.terms import DEFAULT_MAX_WORDS, MAX_WORD_CHARACTERS, TermCounter, TermTable
+
+__all__ = ["DEFAULT_ANALYZER", "Analyzer", "AnalyzerName", "CorpusCounter"]
+
+AnalyzerName = Literal["plain", "english"]
+DEFAULT_ANALYZER: AnalyzerName = "english"
+"""Of a new index; docs/results/search.md has what was measured."""
+CACHED_WORDS = 100_000
+_LETTERS = {"æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i", "ħ": "h"}
+"""Letters that no normal form takes apart; case folding makes ss of ß."""
+_LATIN = str.maketrans(_LETTERS)
+
+
+class Analyzer:
+    """Makes the terms of a lexical index of words; safe to use from many threads.
+
+    Args:
+        name: `plain` or `english`.
+    """
+
+    def __init__(self, name: AnalyzerName = "plain") -> None:
+        self.name: AnalyzerName = name
+        # Not of a method: that would hold this in a circle, which only the collector ends.
+        stem = partial(_stem, Stemmer.Stemmer("english", 0), threading.Lock())
+        self._cached = lru_cache(maxsize=CACHED_WORDS)(stem)
+
+    def term(self, word: str) -> str:
+        """What stands in the index for a word; words that are too long for the index stay as they are."""
+        return word if self.name == "plain" or len(word) > MAX_WORD_CHARACTERS else self._cached(word)
+
+    def table(self, words: TermTable) -> TermTable:
+        """A table of terms made of one of words, for a collection whose documents are not here to be counted.
+
+        A term's frequency is the sum of those of its words, an upper bound; at most the number of documents.
+        """
+        if self.name == "plain":
+            return words
+        counts: dict[str, int] = {}
+        for word, df in words.items():
+            if is_lexical(word):
+                term = self.term(word)
+                counts[term] = min(counts.get(term, 0) + df, words.documents)
+        return TermTable.from_counts(counts, words.documents, words.lengths, words.dropped_words)
+
+
+class CorpusCounter:
+    """Counts the words of a collection, and beside them its terms, in bounded memory.
+
+    Args:
+        analyzer: makes terms of words.
+        max_words: most different words, and most different terms, >= 1.
+    """
+
+    def __init__(self, analyzer: Analyzer, max_words: int = DEFAULT_MAX_WORDS) -> None:
+        self._analyzer = analyzer
+        self._words = TermCounter(max_words)
+        self._terms = None if analyzer.name == "plain" else TermCounter(max_words)
+
+    def add(self, fields: Mapping[str, Sequence[str]]) -> None:
+        """Counts one document: field -> its words before truncation."""
+        self._words.add(fields)
+        if self._terms is not None:
+            term = self._analyzer.term
+            self._terms.add(
+                {name: [term(word) for word in words if is_lexical(word)] for name, words in fields.items()}
+            )
+
+    def tables(self) -> tuple[TermTable, TermTable]:
+        """The finished tables, of words and of terms; one and the same where words are terms."""
+        words = self._words.table()
+        return words, words if self._terms is None else self._terms.table()
+
+
+def _stem(stemmer: Any, lock: threading.Lock, word: str) -> str:
+    with lock:  # a stemmer serves one thread at a time
+        stem: str = stemmer.stemWord(word if word.isascii() else _folded(word))
+    return stem
+
+
+def _folded(word: str) -> str:
+    """A word without differences of form, case and accent."""
+    parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", word).casefold())
+    bare = "".join(letter for letter in parts if not unicodedata.combining(letter)).translate(_LATIN)
+    return unicodedata.normalize("NFC", bare) or word

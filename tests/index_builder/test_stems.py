@@ -1,0 +1,123 @@
+"""Stems in a version's life: a build, a delta, a compaction and a rebuild answer alike, and slips are corrected in each."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import click.testing
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot, write_artifact
+from glow.errors import MismatchError
+from glow.search import ImpactHeader, Index, rank_lexical, read_query
+from glow.search.delta.reader import join
+
+Run = Callable[..., click.testing.Result]
+LinesFile = Callable[[list[dict[str, object]]], Path]
+BASE = [
+    {"_id": "a", "text": "Directories are listed and searched."},
+    {"_id": "b", "text": "The owl searches a garden."},
+    {"_id": "c", "text": "Gardens need watering."},
+]
+ADDED = {"_id": "d", "text": "A telescope magnifies; many telescopes magnify more."}
+
+
+@pytest.fixture
+def versions(
+    build: Run, run: Run, toy_model: Path, output: Path, lines_file: LinesFile, tmp_path: Path
+) -> dict[str, Index]:
+    """The same documents as a delta over a base, compacted, and built anew with the base's table."""
+
+    def live() -> Index:
+        root = IndexRoot(output)
+        return Index.open(root.folder(root.current()))
+
+    assert build(lines_file(BASE), "--analyzer", "english").exit_code == 0
+    found = {"base": live()}
+    added = tmp_path / "added.jsonl"
+    added.write_text(json.dumps(ADDED) + "\n")
+    fixed = ("--output", output, "--threads", 1)
+    done = run("upsert", "--input", added, "--model", toy_model, *fixed)
+    assert done.exit_code == 0, done.stderr
+    assert run("delete", "--input", "-", "--output", output, stdin=b"c\n").exit_code == 0
+    found["delta"] = live()
+    done = run("compact", "--output", output)
+    assert done.exit_code == 0, done.stderr
+    found["compacted"] = live()
+    return found
+
+
+def ids(index: Index, text: str) -> list[str]:
+    ranked = rank_lexical(index, read_query(index, text).text, 5)
+    return [document.id for document in index.documents.rows(ranked.rows.tolist())]
+
+
+def test_forms_are_found_in_base_and_delta(versions: dict[str, Index]) -> None:
+    assert ids(versions["base"], "directory") == ["a"] and ids(versions["base"], "garden") == ["b", "c"]
+    for name in ("delta", "compacted"):
+        index = versions[name]
+        assert index.analyzer.name == "english"
+        assert ids(index, "listing a directory") == ["a"]
+        assert ids(index, "magnifying telescope") == ["d"]
+        assert sorted(ids(index, "searching")) == ["a", "b"]
+        assert ids(index, "gardening") == ["b"]  # c is gone
+    scores = [rank_lexical(versions[name], "telescopes search", 5).scores for name in ("delta", "compacted")]
+    np.testing.assert_array_equal(*scores)
+
+
+def test_slips_are_corrected_to_whole_words(versions: dict[str, Index]) -> None:
+    for name in ("delta", "compacted"):
+        index = versions[name]
+        assert read_query(index, "telescpoe").corrected == {"telescpoe": "telescope"}
+        assert read_query(index, "direcotries").corrected == {"direcotries": "directories"}
+        assert read_query(index, "telescoped").corrected == {}  # another form is no slip
+        assert index.speller is not None and not index.speller.knows("telescpoe")
+
+
+def test_words_of_documents_that_are_gone_correct_nothing(versions: dict[str, Index]) -> None:
+    assert read_query(versions["base"], "wateirng").corrected == {"wateirng": "watering"}
+    assert read_query(versions["compacted"], "wateirng").corrected == {}
+
+
+def test_the_version_names_its_analyzer(versions: dict[str, Index], output: Path) -> None:
+    root = IndexRoot(output)
+    for index in versions.values():
+        folder = root.folder(index.version)
+        assert json.loads((folder / "impacts" / "impacts.json").read_bytes())["analyzer"] == "english"
+        assert "stems/terms.json" in index.manifest.files
+    report = json.loads((root.folder(versions["compacted"].version) / "report.json").read_bytes())
+    assert report["lexical"]["analyzer"] == "english"
+
+
+def test_a_build_of_plain_words_has_no_stems(
+    build: Run, live: Callable[[], Index], lines_file: LinesFile
+) -> None:
+    assert build(lines_file(BASE), "--analyzer", "plain").exit_code == 0
+    index = live()
+    assert not any(name.startswith("stems/") for name in index.manifest.files)
+    assert ids(index, "directory") == []
+
+
+def test_a_delta_of_another_analyzer_is_refused(versions: dict[str, Index], output: Path) -> None:
+    index = versions["delta"]
+    assert index.parts is not None and index.delta is not None and index.delta.impacts is not None
+    other = index.delta.impacts.header.model_copy(update={"analyzer": "plain"})
+    assert isinstance(other, ImpactHeader)
+    index.delta.impacts.analyzer = type(index.analyzer)("plain")
+    with pytest.raises(MismatchError, match="by the analyzer english, of its delta by plain"):
+        join("v", index.parts, index.delta)
+
+
+def test_pieces_of_words_have_no_stems(
+    run: Run, toy_model: Path, lines_file: LinesFile, output: Path, tmp_path: Path
+) -> None:
+    with write_artifact(tmp_path / "pieces", "model") as writer:
+        shutil.copytree(toy_model, writer.folder, dirs_exist_ok=True)
+        (writer.folder / "manifest.json").unlink()
+        path = writer.folder / "weighting.json"
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "unit": "piece"}))
+    fixed = ("--model", tmp_path / "pieces", "--output", output, "--input", lines_file(BASE))
+    done = run("build", *fixed, "--analyzer", "english")
+    assert done.exit_code == 2 and "have no stems; build with --analyzer plain" in done.stderr

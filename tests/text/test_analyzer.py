@@ -1,0 +1,82 @@
+"""Analyzers: stems are Snowball's, letters are folded, and tables of terms count documents."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import Stemmer
+
+from glow.text import Analyzer, CorpusCounter, TermTable
+
+# From Snowball's own page of its English stemmer.
+STEMS = {
+    "consign": "consign", "consigned": "consign", "consistency": "consist", "consolation": "consol", "knack": "knack",
+    "knightly": "knight", "knocking": "knock", "generously": "generous", "skies": "sky", "dying": "die", "news": "news",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "stem"), STEMS.items())
+def test_stems_are_snowballs(word: str, stem: str) -> None:
+    assert Analyzer("english").term(word) == stem
+    assert Analyzer("plain").term(word) == word
+
+
+@pytest.mark.parametrize(
+    ("word", "folded"),
+    [
+        ("straße", "strass"),  # folded to strasse, which has the stem strass
+        ("ﬁles", "file"),
+        ("ｆｉｌｅ", "file"),
+        ("café", "cafe"),
+        ("smørrebrød", "smorrebrod"),
+        ("łódź", "lodz"),
+        ("日本", "日本"),
+        ("한국어", "한국어"),
+        ("\u0301", "\u0301"),  # an accent alone stays: a term is never empty
+        ("٣", "٣"),
+    ],
+)
+def test_letters_are_folded_before_the_stem_is_taken(word: str, folded: str) -> None:
+    assert Analyzer("english").term(word) == folded
+
+
+def test_a_word_that_no_index_holds_stays_as_it_is() -> None:
+    assert Analyzer("english").term("running" * 20) == "running" * 20
+
+
+def test_terms_are_the_same_from_many_threads() -> None:
+    words = [
+        f"{word}{ending}"
+        for word in "walk paint direct connect".split()
+        for ending in ("s", "ed", "ing", "ion")
+    ]
+    reference, analyzer = Stemmer.Stemmer("english"), Analyzer("english")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(analyzer.term, words * 500))
+    assert found == reference.stemWords(words) * 500
+
+
+def test_documents_are_counted_once_for_each_term() -> None:
+    counter = CorpusCounter(Analyzer("english"))
+    counter.add({"title": ["walks", "walking"], "text": ["walk", "being"]})
+    counter.add({"text": ["walked", "paints"]})
+    words, terms = counter.tables()
+    assert dict(words.items()) == {"being": 1, "paints": 1, "walk": 1, "walked": 1, "walking": 1, "walks": 1}
+    assert dict(terms.items()) == {
+        "paint": 1,
+        "walk": 2,
+    }  # `being` is a stop word, and its stem is not counted for it
+    assert terms.documents == 2
+
+
+def test_words_as_they_are_need_no_second_table() -> None:
+    counter = CorpusCounter(Analyzer("plain"))
+    counter.add({"text": ["walks"]})
+    words, terms = counter.tables()
+    assert words is terms and Analyzer("plain").table(words) is words
+
+
+def test_a_table_of_terms_made_of_one_of_words_is_an_upper_bound() -> None:
+    words = TermTable.from_counts({"walk": 3, "walks": 4, "walking": 6, "the": 10}, 10, {"text": 5.0}, 2)
+    terms = Analyzer("english").table(words)
+    assert dict(terms.items()) == {"walk": 10}
+    assert (terms.documents, terms.lengths, terms.dropped_words) == (10, {"text": 5.0}, 2)
