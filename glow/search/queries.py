@@ -39,7 +39,11 @@ def read_query(index: Searchable, text: str, typos: Typos = "auto") -> QueryRead
         text: any string.
         typos: `off` searches it as it came.
     """
-    if typos == "off" or index.speller is None:
-        return QueryReading(text, index.preprocessor.query(text))
-    correction = index.speller.correct(text)
-    return QueryReading(correction.text, index.preprocessor.query(correction.text), correction.words)
+    preprocessor, speller = index.preprocessor, index.speller
+    words = preprocessor.pieces.words(text)
+    if typos == "off" or speller is None or not speller.suspects(words):
+        return QueryReading(text, preprocessor.query_words(words))
+    correction = speller.correct(text)
+    if not correction.words:
+        return QueryReading(text, preprocessor.query_words(words))
+    return QueryReading(correction.text, preprocessor.query(correction.text), correction.words)

@@ -1,11 +1,11 @@
 """Reading a JSON body: its declaration, its size while it streams in, its syntax."""
 
 import asyncio
-from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from glow_service.errors import (
     BodyTooLargeError,
@@ -54,8 +54,7 @@ async def read_object(
     """
     _check_declaration(request)
     try:
-        async with asyncio.timeout(deadline.left_s()):
-            body = await _read_in_time(request, max_bytes)
+        body = await _read(request, max_bytes, deadline)
     except TimeoutError as error:
         raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error
     try:
@@ -105,29 +104,33 @@ def _check_declaration(request: Request) -> None:
         raise MediaTypeError(f"found Content-Encoding {encoding[:80]!r}; send the body as it is")
 
 
-async def _read_in_time(request: Request, max_bytes: int) -> bytes:
-    """The body, from a sender who keeps up `LEAST_BYTES_S`: it holds a permit while it comes."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    async with asyncio.timeout_at(began + GRACE_S) as limit:
-        return await _read(
-            request, max_bytes, lambda size: limit.reschedule(began + GRACE_S + size / LEAST_BYTES_S)
-        )
+async def _read(request: Request, max_bytes: int, deadline: Deadline) -> bytes:
+    """The body, from a sender who keeps up `LEAST_BYTES_S`: it holds a permit while it comes.
 
-
-async def _read(request: Request, max_bytes: int, note: Callable[[int], None]) -> bytes:
+    Raises:
+        TimeoutError: if it is not there in time.
+        ClientDisconnect: if the client left.
+    """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > max_bytes:
         raise _too_large(f"{declared[:20]} bytes", max_bytes)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > max_bytes:
-            raise _too_large("more", max_bytes)
-        chunks.append(chunk)
-        note(size)
-    return b"".join(chunks)
+    began = asyncio.get_running_loop().time()
+    left_s = deadline.left_s()
+    last = inf if left_s is None else began + left_s
+    async with asyncio.timeout_at(min(last, began + GRACE_S)) as limit:
+        while True:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > max_bytes:
+                raise _too_large("more", max_bytes)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+            limit.reschedule(min(last, began + GRACE_S + size / LEAST_BYTES_S))
 
 
 def _too_large(found: str, max_bytes: int) -> BodyTooLargeError:

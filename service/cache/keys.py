@@ -18,7 +18,7 @@ from glow.search import Index
 __all__ = ["Keys"]
 
 # Part of every key; raise it when the bytes of an entry, or what a key covers, change their meaning.
-_KEY_VERSION = 3
+_KEY_VERSION = 4
 # No two texts that anyone can find share a hash of 160 bits.
 _DIGEST_BYTES = 20
 _FACTS = (b"f", b"t")
@@ -106,8 +106,12 @@ def _encoded_mapping(value: Any) -> bytes:
         parts = [_name_of(type(value)), _encoded(value.model_dump())]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         # The name counts: `And` and `Or` of a filter have the same fields.
-        values = [start + _encoded(getattr(value, name)) for start, name in _fields(type(value))]
-        parts = [_name_of(type(value)), *values]
+        parts = [_name_of(type(value))]
+        for start, name, default in _fields(type(value)):
+            part = getattr(value, name)
+            # What is as always is left out: a request names few of its parts, and this is on the way of each.
+            if type(part) is not type(default) or part != default:
+                parts.append(start + _encoded(part))
     else:
         raise TypeError(
             f"cannot make a key of {value!r:.80} ({type(value).__name__}); give it as numbers, strings, lists, "
@@ -122,6 +126,14 @@ def _name_of(kind: type[Any]) -> bytes:
 
 
 @cache
-def _fields(kind: type[Any]) -> tuple[tuple[bytes, str], ...]:
-    """Each field's name, encoded and as it is, in the order of the names."""
-    return tuple((_encoded(name), name) for name in sorted(field.name for field in dataclasses.fields(kind)))
+def _fields(kind: type[Any]) -> tuple[tuple[bytes, str, Any], ...]:
+    """Each field's name, encoded and as it is, and its default if that is a plain value, in the order of the names."""
+    fields = sorted(dataclasses.fields(kind), key=lambda field: field.name)
+    defaults = (field.default if _is_plain(field.default) else dataclasses.MISSING for field in fields)
+    return tuple(
+        (_encoded(field.name), field.name, default) for field, default in zip(fields, defaults, strict=True)
+    )
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or value == () or isinstance(value, bool | int | str)

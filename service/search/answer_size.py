@@ -31,7 +31,6 @@ class AnswerSize:
     def __init__(self, most: int, hits: int, *, may_cut: bool) -> None:
         self._most, self._hits, self._may_cut = most, hits, may_cut
         self._used = self._seen = 0
-        self._by_part: dict[str, int] = {}
 
     def fit(
         self, document: Document, highlights: Mapping[str, list[str]] | None
@@ -50,37 +49,44 @@ class AnswerSize:
         """
         if not self._most:
             return document, ()
-        sizes = {name: _size(values) for name, values in document.fields.items()}
-        sizes[METADATA] = _size(document.metadata) if document.metadata else 0
-        rest = _size(highlights) if highlights else 0
         truncated: tuple[str, ...] = ()
-        size = rest + sum(sizes.values())
+        size = _size((document.fields, document.metadata, highlights))
         if self._may_cut:
             share = (self._most - self._used) // (self._hits - self._seen)
             if size > share:
-                document, truncated, size = _cut(document, sizes, share - rest)
+                rest = _size(highlights)
+                document, truncated, size = _cut(document, share - rest)
                 size += rest
         self._seen += 1
         self._used += size
-        for name, part in {**sizes, "highlights": rest}.items():
-            self._by_part[name] = self._by_part.get(name, 0) + part
         if self._used > self._most:
-            raise self._too_large()
+            raise self._too_large(document, highlights)
         return document, truncated
 
-    def _too_large(self) -> AnswerTooLargeError:
-        part = max(self._by_part, key=self._by_part.__getitem__)
+    def _too_large(
+        self, document: Document, highlights: Mapping[str, list[str]] | None
+    ) -> AnswerTooLargeError:
+        sizes = {**_sizes(document), "highlights": _size(highlights)}
+        part = max(sizes, key=sizes.__getitem__)
         fitting = self._seen - 1
         fewer = f"fewer hits (top_k {fitting} fits), or for " if fitting else ""
         cut = "" if self._may_cut else ", or set allow_truncated"
         return AnswerTooLargeError(
             f"the answer exceeds {self._most} bytes (max_answer_bytes) at hit {self._seen} of {self._hits}; ask for "
-            f"{fewer}fewer fields ({part} holds most of it){cut}"
+            f"{fewer}fewer fields ({part} holds most of that hit){cut}"
         )
 
 
-def _cut(document: Document, sizes: Mapping[str, int], room: int) -> tuple[Document, tuple[str, ...], int]:
+def _sizes(document: Document) -> dict[str, int]:
+    return {
+        **{name: _size(values) for name, values in document.fields.items()},
+        METADATA: _size(document.metadata),
+    }
+
+
+def _cut(document: Document, room: int) -> tuple[Document, tuple[str, ...], int]:
     """What of a document has room: metadata whole or not at all, then field by field, the last one cut."""
+    sizes = _sizes(document)
     truncated, used = [], 0
     metadata = document.metadata
     if sizes[METADATA] > room:

@@ -67,7 +67,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
     if source == "text":
         _check_query(query, limits)
     names = index.preprocessor.schema.names
-    faults = [*_range_faults(body, limits), *_field_faults(body.fields or (), names, index.columns)]
+    faults = [*_range_faults(body, limits), *_field_faults(body.fields, names, index.columns)]
     if faults:
         raise RequestError(_sentence(faults), faults)
     if body.params.exact and index.dense.kind == "ivf-pq":
@@ -210,10 +210,10 @@ def _range_faults(body: SearchBody, limits: SearchLimits) -> list[Fault]:
     return faults
 
 
-def _field_faults(
-    fields: list[str] | tuple[()], names: tuple[str, ...], columns: Columns | None
-) -> list[Fault]:
+def _field_faults(fields: list[str] | None, names: tuple[str, ...], columns: Columns | None) -> list[Fault]:
     """Names that are neither fields nor metadata of this index."""
+    if not fields:
+        return []
     metadata = {**columns.fields, **columns.left_out} if columns is not None else {}
     known = ", ".join((*names, *list(metadata)[:SHOWN_METADATA]))
     return [

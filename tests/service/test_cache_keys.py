@@ -178,7 +178,7 @@ def test_hashes_of_the_identity_do_not_run_into_each_other() -> None:
 def test_keys_are_short_printable_and_tell_their_kind() -> None:
     for text in ("", "a", "\ud800\0\n", "x" * 100_000):
         vector, page = KEYS.vector(text), KEYS.page(text)
-        assert vector.startswith(b"glow:3:vector:") and page.startswith(b"glow:3:page:")
+        assert vector.startswith(b"glow:4:vector:") and page.startswith(b"glow:4:page:")
         assert len(vector) < 64 and vector.isascii() and vector.decode().isprintable()
         assert len(page) < 64 and page.isascii() and page.decode().isprintable()
 
@@ -190,3 +190,8 @@ def test_indices_that_bear_one_name_have_different_page_keys_and_one_vector_key(
     assert Keys.of(twin).page("a") != keys.page("a")
     assert Keys.of(twin).vector("a") == keys.vector("a")
     assert Keys.of(index).page("a") == keys.page("a")
+
+
+def test_what_is_as_always_may_be_given_or_left_out() -> None:
+    assert KEYS.page(CALL) == KEYS.page(replace(CALL, retriever="".join(("de", "nse"))))
+    assert len({KEYS.page(replace(CALL, may_cut=value)) for value in (False, True, 0, 1)}) == 4

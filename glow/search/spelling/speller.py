@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from glow.search.spelling.build import LONGEST_WORD, is_spelled
+from glow.search.spelling.build import LONGEST_WORD, SHORTEST_WORD, is_spelled
 from glow.search.spelling.table import SpellingTable
 from glow.search.views import ImpactsView
 from glow.text import TermTable, WordPieces, WordSpans, is_lexical
@@ -65,14 +65,21 @@ class Speller:
         """Whether any document holds a word."""
         return self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
 
+    def suspects(self, words: Sequence[str]) -> bool:
+        """Whether any word of a query may be a slip: one that people misspell, and that no document holds."""
+        cached = self._cached
+        return any(
+            SHORTEST_WORD <= len(word) <= LONGEST_WORD and not cached(word) and word.isalpha()
+            for word in words
+        )
+
     def correct(self, text: str) -> Correction:
         """The query with every slip corrected that the index settles; names, numbers, code and short words stay.
 
         Args:
             text: any string.
         """
-        whole = self._spans.pieces.whole_words(text)
-        if not any(is_spelled(word) and not self.knows(word) for word in whole):
+        if not self.suspects(self._spans.pieces.whole_words(text)):
             return Correction(text, {})
         words: dict[str, str] = {}
         parts, end = [], 0
