@@ -48,6 +48,7 @@ ACCESS: dict[str, Access] = {
     "/problems/*": Access.OPEN,
     "/openapi.json": Access.OPEN,
     "/": Access.OPEN,
+    "/docs": Access.OPEN,
     "/static/*": Access.OPEN,
 }
 _EXACT = {path: access for path, access in ACCESS.items() if not path.endswith("/*")}

@@ -1,4 +1,4 @@
-"""The search page: small files, read once, nothing from elsewhere."""
+"""The search page, and the one that shows the HTTP interface: small files, read once, nothing from elsewhere."""
 
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -9,17 +9,19 @@ from starlette.responses import Response
 
 __all__ = ["PAGE_FILES", "page_route"]
 
+_HTML = "text/html; charset=utf-8"
 _FOLDER = Path(__file__).parent.parent / "page"
 _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_SCRIPTS = "address app dom explanation filters keys marks problem reading request results server".split()
-_STYLES = ("style", "results", "explanation", "filters")
+_SCRIPTS = "address app docs dom explanation filters keys marks problem reading request results server".split()
+_STYLES = ("docs", "style", "results", "explanation", "filters")
 _STATIC = (*(f"{name}.js" for name in _SCRIPTS), *(f"{name}.css" for name in _STYLES), "icon.svg")
 PAGE_FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
+    "/": ("index.html", _HTML),
+    "/docs": ("docs.html", _HTML),
     **{f"/static/{name}": (name, _MEDIA_TYPES[Path(name).suffix]) for name in _STATIC},
 }
 # The page may load its own files and ask its own server, and nothing else.

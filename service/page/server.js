@@ -23,6 +23,8 @@ export function useKey(value) {
   }
 }
 
+export const keyHeader = () => (key ? { Authorization: `Bearer ${key}` } : {});
+
 // Headers hold no other characters, and no key has them.
 export const canBeKey = (value) => /^[\x21-\x7e]+$/.test(value);
 
@@ -36,9 +38,8 @@ export const NO_KEY = {
 
 export async function ask(path, { body, signal } = {}) {
   const sent = key;
-  const headers = {};
+  const headers = keyHeader();
   if (body) headers["Content-Type"] = "application/json";
-  if (sent) headers.Authorization = `Bearer ${sent}`;
   const options = { headers, signal, method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
   let response;
   try {

@@ -85,7 +85,16 @@ OPEN = ["/", "/static/app.js", "/healthz", "/readyz", "/metrics", "/problems/not
 
 def test_what_is_open_is_a_short_list() -> None:
     rows = {path for path, kind in ACCESS.items() if kind is Access.OPEN}
-    assert rows == {"/", "/static/*", "/healthz", "/readyz", "/metrics", "/problems/*", "/openapi.json"}
+    assert rows == {
+        "/",
+        "/docs",
+        "/static/*",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/problems/*",
+        "/openapi.json",
+    }
 
 
 @pytest.mark.parametrize("path", OPEN)

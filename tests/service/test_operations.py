@@ -92,11 +92,14 @@ def test_each_request_is_one_json_line_without_its_query(http: httpx.Client, ser
     assert "confidential" not in server.logged()
 
 
-def test_openapi_is_served_and_no_page_loads_anything_from_elsewhere(http: httpx.Client) -> None:
+def test_openapi_is_served_and_its_page_is_ours(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     assert document["info"]["version"] == __version__
     assert {"/search", "/v1/search", "/documents/{id}", "/readyz"} <= set(document["paths"])
-    assert http.get("/docs").status_code == http.get("/redoc").status_code == 404
+    assert http.get("/redoc").status_code == 404
+    page = http.get("/docs")
+    assert page.status_code == 200 and "http" not in page.text.lower().replace("http interface", "")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
 
 
 def test_a_client_that_leaves_in_the_middle_is_counted_and_leaves_nothing_behind(http: httpx.Client) -> None:

@@ -39,7 +39,7 @@ class Speller:
         pieces: splits text into words.
         terms: the index' term table, of the words of all fields.
         tables: of the version's parts.
-        impacts: its lexical index: a word is known as well where it holds another of its stem; None: it has none.
+        impacts: its lexical index, which may know other forms of a word by its stem; None: it has none.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class Speller:
     ) -> None:
         self._spans = WordSpans(pieces)
         self._tables = tuple(tables)
+        self._impacts = impacts
 
         # Not of a method: that would hold the mapped files in a circle, which only the collector ends.
         def search(word: str) -> bool:
-            if terms.df(word) > 0 or any(table.has(word) for table in tables):
-                return True
-            return impacts is not None and is_lexical(word) and impacts.holds(word)
+            return terms.df(word) > 0 or any(table.has(word) for table in tables)
 
         self._search = search
         self._cached = lru_cache(maxsize=CACHED_WORDS)(search)
 
     def knows(self, word: str) -> bool:
-        """Whether any document holds a word."""
-        return self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
+        """Whether any document holds a word, or another form of it where the index holds stems."""
+        held = self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
+        return held or self._holds_form(word)
 
     def suspects(self, words: Sequence[str]) -> bool:
         """Whether any word of a query may be a slip: one that people misspell, and that no document holds."""
@@ -88,7 +88,7 @@ class Speller:
             if not is_spelled(span.word) or _is_name(text, span.start, span.end, written):
                 continue
             if span.word not in words:
-                if len(words) == MOST_CORRECTED or self.knows(span.word):
+                if len(words) == MOST_CORRECTED or self._cached(span.word):
                     continue
                 meant = self._meant(span.word)
                 if meant is None:
@@ -104,7 +104,22 @@ class Speller:
         for table in self._tables:
             for other, df in table.candidates(word).items():
                 dfs[other] = dfs.get(other, 0) + df
+        if self._impacts is not None and self._holds_form(word):
+            # Perhaps no slip: another form is as good in the lexical index, and only what is no ending may be meant.
+            term = self._impacts.analyzer.term
+            dfs = {other: df for other, df in dfs.items() if term(other) == term(word)}
+            if any(_differ_by_ending(word, other) for other in dfs):
+                return None
         return max(dfs, key=lambda other: (_likelihood(word, other, dfs[other]), other), default=None)
+
+    def _holds_form(self, word: str) -> bool:
+        return self._impacts is not None and is_lexical(word) and self._impacts.holds(word)
+
+
+def _differ_by_ending(word: str, other: str) -> bool:
+    """Whether two words are forms of one, as "file" is of "files" and of "filed"."""
+    shorter, longer = sorted((word, other), key=len)
+    return longer in (f"{shorter}s", f"{shorter}d")
 
 
 def _is_name(text: str, start: int, end: int, written: str) -> bool:
