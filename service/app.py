@@ -19,7 +19,7 @@ from starlette.responses import Response
 from glow.errors import GlowError
 from glow_service.access import cors_options
 from glow_service.api import DrainMiddleware, RequestMiddleware, add_routes
-from glow_service.live import end_with_parent, note_loaded, was_loaded
+from glow_service.live import end_with_parent, is_first_to_fail, note_loaded, was_loaded
 from glow_service.settings import Settings
 from glow_service.state import Service, new_service
 from glow_service.telemetry import LoopLag, configure_logging
@@ -125,7 +125,8 @@ def _load(service: Service, on_failure: Callable[[], None], loaded: threading.Ev
         return True
     except (GlowError, OSError) as error:
         code = error.code if isinstance(error, GlowError) else "unreadable"
-        _logger.critical("cannot start: %s", error, extra={"fields": {"code": code}})
+        if was_loaded() or is_first_to_fail():
+            _logger.critical("cannot start: %s", error, extra={"fields": {"code": code}})
         on_failure()
     except Exception:
         _logger.critical("cannot start: unexpected error", exc_info=True)

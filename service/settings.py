@@ -195,6 +195,10 @@ class Settings(StrictModel):
     )
     keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=3_600)
     page: bool = _setting(True, "Serve the search page at /.")
+    page_filters: str = _setting(
+        "",
+        "Metadata fields that the page offers as filters, separated by commas; empty for those that group documents.",
+    )
     access_log: bool = _setting(True, "Log a line for each request.")
     log_format: LogForm = _setting(
         "auto", "How to log: JSON lines, text for people, or auto: text where stderr is a terminal."

@@ -106,7 +106,6 @@ from glow.search.spelling import (
     Speller,
     SpellingTable,
     build_spelling,
-    spell_impacts,
 )
 from glow.search.views import DenseView, DocumentsView, ImpactsView
 from glow.storage import map_array
@@ -128,6 +127,5 @@ __all__ = [
     "map_array", "map_vectors", "merge_documents", "merge_impacts", "merge_passages", "merge_spelling",
     "merge_vectors", "not_found", "now_s", "parse_facets", "parse_filter", "passages_of", "pick",
     "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query",
-    "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "spell_impacts",
-    "write_delta",
+    "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "write_delta",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ encoding, so what is made per document (columns, impacts) comes after it, over a
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from glow.search import (
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
     PASSAGES_FOLDER,
+    SPELLING_FOLDER,
     STEMS_FOLDER,
     TERMS_FOLDER,
     DenseIndex,
@@ -27,7 +29,7 @@ from glow.search import (
     build_columns,
     build_dense,
     build_lexical,
-    spell_impacts,
+    build_spelling,
 )
 from glow.text import Analyzer, PassageCutter, TermTable, lexical_words, select_terms
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
@@ -192,8 +194,8 @@ class Steps:
                     corpus.stats.terms,
                     self._stems(corpus, step.folder / STEMS_FOLDER) if self._has_stems else terms,
                     analyzer=self._analyzer,
+                    on_words=partial(build_spelling, step.folder / SPELLING_FOLDER),
                 )
-                spell_impacts(step.folder, corpus.stats.terms.items())
                 step.values = {"lexical": describe_lexical(header, step.folder)}
         return step
 

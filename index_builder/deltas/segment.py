@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -28,9 +29,9 @@ from glow.search import (
     SpellingTable,
     build_lexical,
     build_passages,
+    build_spelling,
     map_vectors,
     passages_of,
-    spell_impacts,
 )
 from glow.text import (
     Analyzer,
@@ -122,17 +123,16 @@ def _index_words(store: DocumentStore, rules: Rules, folder: Path) -> ImpactInde
             f"the lexical index is of kind {rules.impacts.kind}, and only bm25 can be added to; build the index again"
         )
     preprocessor, parameters = rules.preprocessor, rules.impacts.parameters
-    words = _words(store, preprocessor)
     build_lexical(
         folder / IMPACTS_FOLDER,
         (lexical_words(document, preprocessor.schema, preprocessor.pieces) for document in store.scan()),
-        words,
+        _words(store, preprocessor),
         rules.stems,
         Bm25(parameters["k1"], parameters["b"]),
         average_length=parameters["average_length"],
         analyzer=Analyzer(rules.impacts.analyzer),
+        on_words=partial(build_spelling, folder / SPELLING_FOLDER),
     )
-    spell_impacts(folder, words.items())
     return ImpactIndex.open(folder / IMPACTS_FOLDER)
 
 

@@ -15,11 +15,21 @@ LONGEST_LOAD_S = 600.0
 _logger = logging.getLogger(__name__)
 
 
+def _says_more(record: logging.LogRecord) -> bool:
+    """Not so where uvicorn adds to a worker's own words that it did not start."""
+    return "failed to start, stopping the parent process" not in record.getMessage()
+
+
 class Supervisor(Multiprocess):
     """Starts as many workers as are wanted, and again where one ends; SIGHUP exchanges them one by one.
 
     A worker has started once it listens, which one that has mates does when its index is loaded (`glow_service.app`).
     """
+
+    def run(self) -> None:
+        """Runs until it is told to stop, or its workers cannot start, of which they have said why."""
+        logging.getLogger("uvicorn.error").addFilter(_says_more)
+        super().run()
 
     def restart_all(self) -> None:
         """Exchanges each worker: its successor serves before it ends."""

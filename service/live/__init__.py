@@ -6,9 +6,9 @@ from glow_service.live.resources import OpenVersion, Resources
 from glow_service.live.shadow import Shadow
 from glow_service.live.swap import Swap
 from glow_service.live.watcher import Watcher
-from glow_service.live.workers import WorkerGroup, end_with_parent, note_loaded, was_loaded
+from glow_service.live.workers import WorkerGroup, end_with_parent, is_first_to_fail, note_loaded, was_loaded
 
 __all__ = [
     "Channel", "OpenVersion", "Readiness", "Resources", "Shadow", "Swap", "Watcher", "WorkerGroup",
-    "channel_name", "end_with_parent", "note_loaded", "was_loaded",
+    "channel_name", "end_with_parent", "is_first_to_fail", "note_loaded", "was_loaded",
 ]  # fmt: skip

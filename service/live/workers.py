@@ -19,10 +19,10 @@ import orjson
 
 from glow_service.telemetry import FOLDER_VARIABLE
 
-__all__ = ["WorkerGroup", "WorkerStatus", "end_with_parent", "note_loaded", "was_loaded"]
+__all__ = ["WorkerGroup", "WorkerStatus", "end_with_parent", "is_first_to_fail", "note_loaded", "was_loaded"]
 
 _PR_SET_PDEATHSIG = 1
-_MARKER, _COMPLETE, _ASKED, _STATUS = "loaded", "complete", "asked", "live-{pid}.json"
+_MARKER, _FAILED, _COMPLETE, _ASKED, _STATUS = "loaded", "failed", "complete", "asked", "live-{pid}.json"
 LONGEST_TURN_S, TURN_POLL_S = 600.0, 0.02
 _STARTED = 19
 """Where `/proc/PID/stat` has the start of a process, counted from behind its name and state."""
@@ -45,6 +45,18 @@ def was_loaded() -> bool:
     """Whether a worker of this service has loaded the index before."""
     folder = os.environ.get(FOLDER_VARIABLE)
     return bool(folder) and Path(str(folder), _MARKER).exists()
+
+
+def is_first_to_fail() -> bool:
+    """Whether no worker of this service has failed to load its first index before: all would say the same."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:
+        return True
+    try:
+        Path(folder, _FAILED).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

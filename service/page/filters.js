@@ -6,7 +6,7 @@ import { boundsOf, daysOf, isFaceted, isRange } from "./request.js";
 // Shows the filters of an answer; `choose(field, texts)` is called with what the field shall be filtered by.
 export function showFilters(result, state, able, choose) {
   const focused = document.activeElement?.dataset?.choice;
-  const groups = Object.entries(able.columns).map(([field, column]) => groupOf(field, column, result.facets?.[field], state.filters.get(field) ?? [], choose));
+  const groups = able.offered.map((field) => groupOf(field, able.columns[field], result.facets?.[field], state.filters.get(field) ?? [], choose));
   clear(at("filter-groups")).append(...groups.filter(Boolean));
   showChosen(state, able, choose);
   at("filters").hidden = !at("filter-groups").childNodes.length;
@@ -21,7 +21,7 @@ function groupOf(field, column, facet, chosen, choose) {
   const counts = new Map((facet?.values ?? []).map(({ value, count }) => [String(value), count]));
   const texts = [...new Set([...chosen, ...counts.keys()])];
   // Values of which each has one document are names of documents, not groups of them.
-  const isGroup = chosen.length > 0 || [...counts.values()].some((count) => count > 1) || counts.size <= 1;
+  const isGroup = column.isListed || chosen.length > 0 || [...counts.values()].some((count) => count > 1) || counts.size <= 1;
   if (!texts.length || !isGroup) return null;
   const isRough = facet?.approximate === true;
   const note = isRough ? `of the best ${facet.counted.toLocaleString("en")}` : "";

@@ -11,16 +11,18 @@ const MOST_DISTINCT = 200;
 const FEW_DISTINCT = 12;
 const MOST_SHARE = 0.5;
 
-export const NO_INDEX = { columns: {}, retrievers: ["dense"], canHighlight: false, canExplain: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
+export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
 // What an index can do, from /info; a service that names no parts is older than all of this.
 export function abilitiesOf(info) {
   const { index, settings = {} } = info;
   const parts = index.parts ?? [];
   const columns = parts.includes("columns") ? index.columns ?? {} : {};
+  const listed = (settings.page_filters ?? "").split(",").map((name) => name.trim()).filter((name) => name in columns);
   const most = settings.max_top_k ?? PAGE_SIZE + 1;
   return {
-    columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0] }])),
+    columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }])),
+    offered: listed.length ? listed : Object.keys(columns),
     retrievers: parts.includes("impacts") ? ["hybrid", "dense", "lexical"] : ["dense"],
     canHighlight: index.parts !== undefined,
     canExplain: parts.includes("explain"),
@@ -34,7 +36,8 @@ export function abilitiesOf(info) {
 export const isRange = ({ type }) => type === "number" || type === "date";
 
 export function isFaceted(column) {
-  const { distinct = 0, documents = 0 } = column;
+  const { distinct = 0, documents = 0, isListed = false } = column;
+  if (isListed) return !isRange(column);
   if (isRange(column) || distinct > MOST_DISTINCT) return false;
   return distinct <= FEW_DISTINCT || distinct <= MOST_SHARE * documents;
 }
@@ -54,8 +57,8 @@ export function searchBody(state, able) {
   if (able.canHighlight) body.highlight = true;
   const filter = filterOf(state.filters, able.columns);
   if (filter) body.filter = filter;
-  const facets = Object.entries(able.columns).filter(([, column]) => isFaceted(column)).slice(0, MOST_FACETS);
-  if (facets.length) body.facets = facets.map(([field]) => ({ field, limit: FACET_VALUES }));
+  const facets = able.offered.filter((field) => isFaceted(able.columns[field])).slice(0, MOST_FACETS);
+  if (facets.length) body.facets = facets.map((field) => ({ field, limit: FACET_VALUES }));
   return body;
 }
 

@@ -206,3 +206,14 @@ def test_two_commands_at_once_take_turns(tmp_path: Path, later: float) -> None:
         verify(root.folder(root.current()), "index")
         assert root.current() == "v3"
         assert all(version in root.versions() for version in root.pinned())
+
+
+def test_a_link_is_no_version_and_stays_with_all_that_it_leads_to(root: IndexRoot, later: float) -> None:
+    make(elsewhere := IndexRoot(root.path.parent / "elsewhere"), "v0")
+    (root.path / "v0").symlink_to(elsewhere.path / "v0")
+    (root.path / "v9").symlink_to(
+        root.path / "v2"
+    )  # the newest by its name, and nothing to keep or to remove
+    found = collect(root, 1, now=later)
+    assert set(found.removed) == {"v1", "v2", "v3", "v5", "v6"} and found.kept == {"v4": "live"}
+    assert (root.path / "v0").is_symlink() and (elsewhere.path / "v0" / "vectors.bin").is_file()

@@ -1,5 +1,6 @@
 """A lexical index of stems: bm25s' scores with that stemmer, queries in any form, and spelling that stays with words."""
 
+from functools import partial
 from pathlib import Path
 
 import bm25s
@@ -14,7 +15,7 @@ from glow.search import (
     ImpactIndex,
     SpellingTable,
     build_lexical,
-    spell_impacts,
+    build_spelling,
 )
 from glow.text import Analyzer, CorpusCounter, TermTable, is_lexical
 
@@ -36,8 +37,8 @@ def build(folder: Path, documents: list[list[str]], bm25: Bm25 | None = None) ->
     for document in documents:
         counter.add({"text": document})
     words, terms = counter.tables()
-    build_lexical(folder / IMPACTS_FOLDER, documents, words, terms, bm25, analyzer=analyzer)
-    spell_impacts(folder, words.items())
+    spell = partial(build_spelling, folder / SPELLING_FOLDER)
+    build_lexical(folder / IMPACTS_FOLDER, documents, words, terms, bm25, analyzer=analyzer, on_words=spell)
     return ImpactIndex.open(folder / IMPACTS_FOLDER)
 
 

@@ -75,6 +75,8 @@ def test_the_service_does_not_start_on_a_damaged_index(
     assert line["code"] == "artifact_damaged"
     assert name in line["message"]
     assert "Traceback" not in done.stderr
+    # It is said once, however many workers there are, and uvicorn adds nothing.
+    assert done.stderr.count("artifact_damaged") == 1 and '"error"' not in done.stderr
 
 
 def test_the_service_does_not_start_without_an_index(tmp_path: Path, run_to_exit: Callable[..., Any]) -> None:

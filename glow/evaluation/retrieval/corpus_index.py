@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,6 @@ from glow.search import (
     build_dense,
     build_lexical,
     build_spelling,
-    spell_impacts,
 )
 from glow.text import (
     DEFAULT_ANALYZER,
@@ -125,7 +125,10 @@ class CorpusIndex:
             schema, pieces = self.preprocessor.schema, self.preprocessor.pieces
             words = (lexical_words(document, schema, pieces) for document in _documents(model, corpus))
             stems = select_terms(options.term_stats, corpus_terms, analyzer.table(own))
-            build_lexical(folder / IMPACTS_FOLDER, words, corpus_words, stems, analyzer=analyzer)
+            spell = partial(build_spelling, folder / SPELLING_FOLDER)
+            build_lexical(
+                folder / IMPACTS_FOLDER, words, corpus_words, stems, analyzer=analyzer, on_words=spell
+            )
             self.impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
         self.speller = _speller(self.preprocessor, self.impacts, corpus_words, folder)
 
@@ -140,9 +143,7 @@ def _speller(
     """As a version built of the corpus would have it, which holds words whatever searches it."""
     if preprocessor.weighting.unit != "word":
         return None
-    if impacts is not None:
-        spell_impacts(folder, words.items())
-    else:
+    if impacts is None:
         build_spelling(
             folder / SPELLING_FOLDER, ((word, df) for word, df in words.items() if is_lexical(word))
         )

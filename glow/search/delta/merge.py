@@ -18,7 +18,7 @@ from glow.search.dense import VectorReader
 from glow.search.documents import DocumentStore, DocumentWriter
 from glow.search.lexical import ImpactIndex
 from glow.search.passages import ARRAYS, PASSAGES_FOLDER, PASSAGES_HEADER, PassageMap
-from glow.search.spelling import SpellingTable, merged_words, spell_impacts
+from glow.search.spelling import SpellingTable, merge_tables
 
 __all__ = [
     "SegmentSlice",
@@ -130,10 +130,8 @@ def merge_passages(segments: Sequence[SegmentSlice], folder: Path) -> PassageMap
 def merge_spelling(segments: Sequence[SegmentSlice], folder: Path) -> None:
     """Writes `spelling/` of segments whose impacts are merged in the folder already.
 
-    Where the index holds stems, a word may stay that only documents had which are gone; the next build drops it.
-
     Args:
         segments: one or more.
         folder: of the version or delta in the making.
     """
-    spell_impacts(folder, merged_words(kept.spelling for kept in segments if kept.spelling is not None))
+    merge_tables(folder, (kept.spelling for kept in segments if kept.spelling is not None))

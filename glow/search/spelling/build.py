@@ -21,9 +21,8 @@ from glow.search.spelling.format import (
 )
 from glow.search.spelling.table import SpellingTable
 from glow.storage import SortedStrings
-from glow.text import is_lexical
 
-__all__ = ["LONGEST_WORD", "SHORTEST_WORD", "build_spelling", "is_spelled", "merged_words", "spell_impacts"]
+__all__ = ["LONGEST_WORD", "SHORTEST_WORD", "build_spelling", "is_spelled", "merge_tables"]
 
 SHORTEST_WORD, LONGEST_WORD = 4, 24
 """Letters: shorter words are one edit from too many others, longer ones are rarely language."""
@@ -70,29 +69,25 @@ def build_spelling(folder: Path, words: Iterable[tuple[str, int]]) -> SpellingHe
     return header
 
 
-def spell_impacts(folder: Path, words: Iterable[tuple[str, int]]) -> None:
-    """Writes `spelling/` beside `impacts/`, of the words that its documents hold.
+def merge_tables(folder: Path, tables: Iterable[SpellingTable]) -> None:
+    """Writes `spelling/` beside `impacts/` that were merged.
+
+    Words that are terms are counted there. Where the index holds stems, the words of the tables that it still holds a form of stay, with
+    the sums of their document frequencies: one that only documents had which are gone may stay as well, until the next build.
 
     Args:
-        folder: of a version, a delta or a segment.
-        words: candidates, as for `build_spelling`: of all fields, or of documents that may be gone.
+        folder: of a version or a delta.
+        tables: of what was merged.
 
     Raises:
         OSError: if the disk is full or cannot be written.
     """
     impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
-    # Words that are terms are counted there, more exactly than before documents went.
-    held = (
-        impacts.word_counts()
-        if impacts.analyzer.name == "plain"
-        else ((word, df) for word, df in words if is_lexical(word) and impacts.holds(word))
-    )
-    build_spelling(folder / SPELLING_FOLDER, held)
-
-
-def merged_words(tables: Iterable[SpellingTable]) -> list[tuple[str, int]]:
-    """The words of several tables as those of one, for `spell_impacts`."""
+    if impacts.analyzer.name == "plain":
+        build_spelling(folder / SPELLING_FOLDER, impacts.word_counts())
+        return
     counts: Counter[str] = Counter()
     for table in tables:
         counts.update(dict(table.items()))
-    return sorted(counts.items(), key=lambda item: item[0].encode())
+    held = ((word, counts[word]) for word in sorted(counts, key=str.encode) if impacts.holds(word))
+    build_spelling(folder / SPELLING_FOLDER, held)

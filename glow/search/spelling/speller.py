@@ -13,6 +13,7 @@ from glow.text import TermTable, WordPieces, WordSpans, is_lexical
 __all__ = ["Correction", "Speller"]
 
 CACHED_WORDS = 100_000
+ENDINGS = ("s", "es", "d", "ed", "ing")
 MOST_CORRECTED = 8
 """Words of one query; more that nobody knows are no slips."""
 _JOINTS = frozenset("._/\\@#:=$`<>-~^*+|&%'0123456789")
@@ -63,7 +64,7 @@ class Speller:
     def knows(self, word: str) -> bool:
         """Whether any document holds a word, or another form of it where the index holds stems."""
         held = self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
-        return held or self._holds_form(word)
+        return held or self._is_form(word)
 
     def suspects(self, words: Sequence[str]) -> bool:
         """Whether any word of a query may be a slip: one that people misspell, and that no document holds."""
@@ -90,7 +91,7 @@ class Speller:
             if span.word not in words:
                 if len(words) == MOST_CORRECTED or self._cached(span.word):
                     continue
-                meant = self._meant(span.word)
+                meant = None if self._is_form(span.word) else self._meant(span.word)
                 if meant is None:
                     continue
                 words[span.word] = meant
@@ -104,22 +105,18 @@ class Speller:
         for table in self._tables:
             for other, df in table.candidates(word).items():
                 dfs[other] = dfs.get(other, 0) + df
-        if self._impacts is not None and self._holds_form(word):
-            # Perhaps no slip: another form is as good in the lexical index, and only what is no ending may be meant.
-            term = self._impacts.analyzer.term
-            dfs = {other: df for other, df in dfs.items() if term(other) == term(word)}
-            if any(_differ_by_ending(word, other) for other in dfs):
-                return None
         return max(dfs, key=lambda other: (_likelihood(word, other, dfs[other]), other), default=None)
 
-    def _holds_form(self, word: str) -> bool:
-        return self._impacts is not None and is_lexical(word) and self._impacts.holds(word)
+    def _is_form(self, word: str) -> bool:
+        """Whether an unknown word is another form of a known one, in an index that holds their stem.
 
-
-def _differ_by_ending(word: str, other: str) -> bool:
-    """Whether two words are forms of one, as "file" is of "files" and of "filed"."""
-    shorter, longer = sorted((word, other), key=len)
-    return longer in (f"{shorter}s", f"{shorter}d")
+        A stem alone says too little: that of "sever" is held by "several", and the one of "fille" by "filled".
+        """
+        if self._impacts is None or not is_lexical(word) or not self._impacts.holds(word):
+            return False
+        others = [word.removesuffix(ending) for ending in ENDINGS if word.endswith(ending)]
+        term = self._impacts.analyzer.term
+        return any(self._cached(other) and term(other) == term(word) for other in [*others, f"{word}s"])
 
 
 def _is_name(text: str, start: int, end: int, written: str) -> bool:

@@ -1,6 +1,9 @@
 """Filters, facets and the choice of how to search, wide and on a phone."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 
@@ -137,3 +140,26 @@ def test_an_index_without_words_or_columns_offers_neither(tab: Any) -> None:
     assert tab.page.locator("#retrievers").is_visible() == ("impacts" in parts)
     assert tab.page.locator("#filters").is_visible() == ("columns" in parts)
     assert (tab.page.locator("#hits .why").count() > 0) == ("explain" in parts)
+
+
+def test_a_setting_lists_the_filters_in_their_order(
+    open_page: Callable[..., Any],
+    full_index: Path,
+    start_server: Callable[..., AbstractContextManager[Any]],
+    tmp_path: Path,
+) -> None:
+    listed = ("--page-filters", "year, lang,nothing")
+    with (
+        start_server(tmp_path, "--index-root", str(full_index), *listed) as server,
+        open_page(server.url) as tab,
+    ):
+        tab.open("water")
+        tab.titles()
+        assert [text.split()[0] for text in tab.page.locator("#filters legend").all_inner_texts()] == [
+            "year",
+            "lang",
+        ]
+        # What is not offered can still stand in the address.
+        tab.open("water", "&f.short=true")
+        tab.titles()
+        assert tab.page.get_by_label("Take off the filter short: true").is_visible()
