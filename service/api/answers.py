@@ -24,7 +24,6 @@ from glow_service.search import (
     SearchAnswer,
     SearchSession,
     StageClock,
-    index_body,
     result_body,
 )
 from glow_service.state import Service
@@ -77,9 +76,11 @@ async def find(
     clock = StageClock()
     budget = service.cache.budget()
     timings: dict[str, float] = {}
+    begun: list[SearchSession] = []
 
     async def make() -> bytes:
         session = SearchSession(index, checked.call, deadline)
+        begun.append(session)
         answer, result = await _search(service.cache, lane, session, budget)
         timings.update(answer.timings_ms)
         if answer.truncated:
@@ -91,7 +92,8 @@ async def find(
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
-        return Answer(_nothing(index, checked), ("timeout",), timings)
+        session = begun[0] if begun else SearchSession(index, checked.call)
+        return await asyncio.to_thread(_partial, session)
     if not timings:  # from the cache, or made by another request that asked the same just before
         clock.lap("cache")
         timings = clock.timings_ms
@@ -178,10 +180,11 @@ def _finish(session: SearchSession, vector: Vector | None) -> tuple[SearchAnswer
     return answer, ResultFragment.of(result_body(session.index, session.call, answer))
 
 
-def _nothing(index: Index, checked: CheckedSearch) -> ResultFragment:
-    """The result of a search whose time was over before anything was found."""
-    query = {"text": checked.call.text, "tokens": 0, "truncated": False, "terms": []}
-    return ResultFragment.of({"index": index_body(index), "query": query, "hits": []})
+def _partial(session: SearchSession) -> Answer:
+    """What there is of a search whose time is over; nobody else is to get it from a cache."""
+    answer = session.unfinished()
+    result = ResultFragment.of(result_body(session.index, session.call, answer))
+    return Answer(result, ("timeout",), dict(answer.timings_ms))
 
 
 def note(

@@ -80,9 +80,10 @@ class SearchSession:
         tokens: the query as the tower reads it, once it is preprocessed.
         text: the query as it is searched: as it came, until it is preprocessed, then with its slips corrected.
         corrected: unknown word -> what is searched in its place.
+        ranked: the candidates, once they are ranked.
     """
 
-    __slots__ = ("call", "clock", "corrected", "deadline", "index", "text", "tokens")
+    __slots__ = ("call", "clock", "corrected", "deadline", "index", "ranked", "text", "tokens")
 
     def __init__(self, index: Index, call: SearchCall, deadline: Deadline = NEVER) -> None:
         self.index = index
@@ -92,6 +93,7 @@ class SearchSession:
         self.tokens: WeightedTokens | None = None
         self.text = call.text
         self.corrected: Mapping[str, str] = {}
+        self.ranked: Ranked | None = None
 
     @property
     def needs_vector(self) -> bool:
@@ -134,22 +136,48 @@ class SearchSession:
         Raises:
             DeadlineError: as `run`.
         """
-        index, call, clock, tokens = self.index, self.call, self.clock, self.tokens
+        index, call, clock = self.index, self.call, self.clock
         allowed = _allowed(index, call, clock)
         found = ranked = _rank(index, call, self.text, vector, allowed)
         if call.arrangement is not None:
             ranked = arrange(ranked, call.arrangement, index.columns, partial(_mask, index, clock))
+        self.ranked = ranked
         clock.lap("search")
         facets = _count(index, call, found.rows, allowed, clock)
         hits, explanations = self._hits(ranked)
+        return self._answer(hits, facets, explanations)
+
+    def unfinished(self) -> SearchAnswer:
+        """What is there of an answer whose time is over: the page's documents if they were ranked by then, and no more of them.
+
+        From another thread than the one that may still be at work; takes as long as a page takes to read.
+        """
+        hits: list[FoundDocument] = []
+        if self.ranked is not None:
+            page = _page(self.call, self.ranked)
+            size = AnswerSize(self.call.max_bytes, len(page), may_cut=True)
+            for found, document, passage in _documents(self.index, page):
+                shown, truncated = size.fit(shown_part(document, self.call), None)
+                hits.append(
+                    FoundDocument(found.score, found.row, found.parts, shown, passage, truncated, None)
+                )
+        return self._answer(tuple(hits), {}, None)
+
+    def _answer(
+        self,
+        hits: tuple[FoundDocument, ...],
+        facets: dict[str, FacetCounts],
+        explanations: Explanations | None,
+    ) -> SearchAnswer:
+        tokens = self.tokens
         return SearchAnswer(
             tokens=0 if tokens is None else len(tokens),
             truncated=tokens is not None and tokens.truncated,
-            terms=() if tokens is None else _terms(index, tokens),
+            terms=() if tokens is None else _terms(self.index, tokens),
             text=self.text,
             corrected=self.corrected,
             hits=hits,
-            timings_ms=clock.timings_ms,
+            timings_ms=self.clock.timings_ms,
             facets=facets,
             explanations=explanations,
         )

@@ -161,12 +161,39 @@ def test_a_deadline_that_passes_in_the_queue_is_a_504_or_a_partial_answer(
         partial = search(client, allow_partial=True, **given)
         assert partial.status_code == 200
         assert partial.json()["degraded"] == ["timeout"]
-        assert partial.json()["hits"] == []
+        assert partial.json()["hits"] == []  # it was not ranked yet
         assert late_requests(service) == 2
         searches = [{"query": f"bees {number}", "allow_partial": number == 2, **given} for number in range(3)]
         batch = client.post("/search/batch", json={"searches": searches}).json()
         assert [result["status"] for result in batch["results"]] == [504, 504, 200]
         assert late_requests(service) == 3, "a request counts once, however many of its searches were late"
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_after_the_deadline_a_partial_answer_has_what_was_ranked(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, cached: bool
+) -> None:
+    """Reasons that take too long stand for any stage after the ranking."""
+
+    def slow(*arguments: Any, **options: Any) -> None:
+        time.sleep(2.5)
+        raise AssertionError("nobody waits for this")
+
+    monkeypatch.setattr("glow_service.search.session.explain", slow)
+    with serve(cache_entries=100 if cached else 0) as (client, _):
+        whole = search(client, top_k=3).json()
+        asked = {"top_k": 3, "explain": True, "highlight": True, "timeout_ms": 1_500}
+        partial = search(client, allow_partial=True, **asked)
+        assert partial.status_code == 200, partial.text
+        found = partial.json()
+        assert found["degraded"] == ["timeout"]
+        kept = ("rank", "id", "score", "scores", "fields", "metadata")
+        assert [{name: hit[name] for name in kept} for hit in whole["hits"]] == found["hits"]
+        assert found["query"]["terms"] == whole["query"]["terms"]
+        assert search(client, **asked).status_code == 504
+        monkeypatch.undo()
+        again = search(client, allow_partial=True, **{**asked, "timeout_ms": 30_000}).json()
+        assert again["degraded"] == [] and again["hits"][0]["explanation"]
 
 
 def test_a_deadline_beyond_the_bound_is_refused(serve: Serve) -> None:
