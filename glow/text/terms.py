@@ -29,7 +29,8 @@ QUERY = "query"
 """The pseudo field under which average query length is kept."""
 DEFAULT_MAX_WORDS = 2_000_000
 FORMAT_VERSION: Literal[1] = 1
-CACHED_WORDS = 100_000
+# Of queries; every word of a document that is explained comes by as well, and shall not fill the memory.
+CACHED_WORDS = 20_000
 # Longer words are data, not language: they count towards lengths and are never stored.
 MAX_WORD_CHARACTERS = 128
 

@@ -63,6 +63,15 @@ def require_words(tokens: WeightedTokens) -> None:
         raise QueryError("the query holds no word, only white space or control characters; send some text")
 
 
+class _Place(NamedTuple):
+    """A hit before its document is read."""
+
+    row: int
+    score: float
+    parts: dict[str, float]
+    passage: int | None
+
+
 class SearchSession:
     """One search of one index version on its way: tokens, vector, answer.
 
@@ -163,6 +172,15 @@ class SearchSession:
                 )
         return self._answer(tuple(hits), {}, None)
 
+    def _to_explain(self, page: Sequence[_Place]) -> list[Document]:
+        """What the tower read of each hit; an answer that would be too large is refused before it is explained."""
+        size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
+        read = []
+        for _, document, passage in _documents(self.index, page):
+            size.fit(shown_part(document, self.call), None)
+            read.append(passage_document(document, passage))
+        return read
+
     def _answer(
         self,
         hits: tuple[FoundDocument, ...],
@@ -188,7 +206,7 @@ class SearchSession:
         page = _page(call, ranked)
         explanations = None
         if call.explain is not None:
-            read = [passage_document(document, passage) for _, document, passage in _documents(index, page)]
+            read = self._to_explain(page)
             clock.lap("fetch")
             explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
             clock.lap("explain")
@@ -281,15 +299,6 @@ def _count(
     }
     clock.lap("facets")
     return counts
-
-
-class _Place(NamedTuple):
-    """A hit before its document is read."""
-
-    row: int
-    score: float
-    parts: dict[str, float]
-    passage: int | None
 
 
 def _page(call: SearchCall, ranked: Ranked) -> list[_Place]:
