@@ -5,7 +5,8 @@ and the released code weight the row, w_i. Both are offered. Since w_j (q_i·k_j
 by w and then attending as usual is exact, so fused kernels apply and GLOW costs what BERT costs.
 
 Beyond the papers, the form `log` adds g_h log w_j to the logits of head h, which multiplies its attention by
-w_j ** g_h: a learned gain g_h a head, 0 for plain attention. `mlp` is the paper's ablation `wt`.
+w_j ** g_h: a learned gain g_h a head, 0 for plain attention. `mlp` is the paper's ablation `wt`, `plain` leaves
+the weights to the pooling.
 
     B   sequences       L   tokens      H   hidden size
     n   heads           d   H / n
@@ -23,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 WeightSide = Literal["key", "row"]
-WeightForm = Literal["multiply", "log", "mlp"]
+WeightForm = Literal["multiply", "log", "mlp", "plain"]
 MASKED_LOGIT = -10_000.0
 """Added to the logits of padded keys after weighting, as in BERT; softmax gives them exactly 0 in fp32."""
 MIN_WEIGHT = 1e-3

@@ -38,8 +38,10 @@ class TowerConfig(StrictModel):
         layers, heads, intermediate: of the encoder; `heads` divides H.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4).
         weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
-            added, times a learned gain a head; key side) or `mlp` (the ablation `wt`).
+            added, times a learned gain a head; key side), `mlp` (the ablation `wt`) or `plain` (attention without weights,
+            for a pooling that has them).
         gain: of the form `log`, and the exponent of `weighted` pooling, where they start; 0 is plain attention.
+        pooling_gain: that exponent, where it is to start elsewhere; None: at `gain`.
         pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all
             tokens, or `weighted`: their mean weighted by w ** gain, the gain learned.
         dropout: hidden and attention dropout in training.
@@ -54,6 +56,7 @@ class TowerConfig(StrictModel):
     weight_side: WeightSide = "key"
     weight_form: WeightForm = "multiply"
     gain: float = 0.0
+    pooling_gain: float | None = None
     pooling: Pooling = "mean"
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     layer_norm_eps: float = Field(default=1e-12, gt=0.0)
@@ -109,7 +112,8 @@ class Tower(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.pooler = nn.Linear(config.hidden, config.hidden) if config.pooling == "tanh" else None
-        self.gain = nn.Parameter(torch.full((1,), config.gain)) if config.pooling == "weighted" else None
+        gain = config.gain if config.pooling_gain is None else config.pooling_gain
+        self.gain = nn.Parameter(torch.full((1,), gain)) if config.pooling == "weighted" else None
 
     def states(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
         """Last hidden states, float [B, L, H]; arguments as `forward`."""

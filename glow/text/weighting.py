@@ -14,6 +14,7 @@ from pydantic import Field
 from glow.options import StrictModel
 from glow.schema import FieldSchema
 from glow.text.bm25 import adjusted_tf, bm25f_weight, idf_bm25, idf_smooth, query_weight, released_weight
+from glow.text.lexical import is_lexical
 from glow.text.terms import MAX_WORD_CHARACTERS, QUERY, TermTable
 from glow.text.words import Unit, is_punctuation
 
@@ -32,7 +33,8 @@ class Weighting(StrictModel):
 
     Attributes:
         formula: `paper` (Eq. 6 for queries, Eq. 7-8 for documents), `released` (the released code's one
-            formula for both), `idf` (idf alone, the paper's ablation) or `none` (all weights 1: plain BERT).
+            formula for both), `idf` (idf alone, the paper's ablation), `stop` (a control of ours: 0 for stop words, punctuation,
+            [CLS] and [SEP], else 1) or `none` (all weights 1: plain BERT).
         idf: `smooth` or `bm25` (clipped at 0).
         query_k1, query_b: Eq. 6.
         document_k1: Eq. 8.
@@ -43,7 +45,7 @@ class Weighting(StrictModel):
         unit: what counts and carries a weight: whole `word`s (GLOW section 3.6) or each `piece` (its ablation `tw`).
     """
 
-    formula: Literal["paper", "released", "idf", "none"] = "paper"
+    formula: Literal["paper", "released", "idf", "stop", "none"] = "paper"
     idf: Literal["smooth", "bm25"] = "smooth"
     query_k1: float = Field(default=2.0, gt=0.0, le=MAX_K1)
     query_b: float = Field(default=0.75, ge=0.0, le=1.0)
@@ -147,6 +149,8 @@ class WordWeigher:
     def _plain(self, words: Sequence[str]) -> WordWeights:
         if self.weighting.formula == "none":
             return WordWeights(dict.fromkeys(words, 1.0), 1.0, 1.0)
+        if self.weighting.formula == "stop":
+            return WordWeights({word: float(is_lexical(word)) for word in words}, 0.0, 0.0)
         return WordWeights({word: self.idf(word) for word in dict.fromkeys(words)}, SPECIAL_IDF, SPECIAL_IDF)
 
     def _released(

@@ -18,18 +18,23 @@ class TowersConfig(StrictModel):
 
     Attributes:
         init: what is taken from the initial encoder: its `layers`, or its `words` alone, under layers drawn at
-            random (so the released code does).
+            random (so the released code does), or `none` of it: a word table drawn at random as well.
+        hidden, heads: size of the towers where nothing of the encoder is taken (`none`), with an inner layer four times as
+            wide; 0 is the encoder's own.
         init_layers: layers of the initial encoder that become layers 0, 1, …; their number is the depth.
-        weight_side, weight_form, gain, pooling, dropout: as `glow.nn.TowerConfig`.
+        weight_side, weight_form, gain, pooling_gain, pooling, dropout: as `glow.nn.TowerConfig`.
         train_words: whether the shared word table learns; a frozen one keeps rare words near their
             pre-trained place and spares a third of a step on a CPU.
     """
 
-    init: Literal["layers", "words"] = "layers"
+    init: Literal["layers", "words", "none"] = "layers"
+    hidden: int = Field(default=0, ge=0)
+    heads: int = Field(default=0, ge=0)
     init_layers: tuple[int, ...] = Field(default=(0, 4, 5), min_length=1)
     weight_side: WeightSide = "key"
     weight_form: WeightForm = "multiply"
     gain: float = 0.0
+    pooling_gain: float | None = None
     pooling: Pooling = "mean"
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
     train_words: bool = True
@@ -37,7 +42,22 @@ class TowersConfig(StrictModel):
     @property
     def changes(self) -> dict[str, Any]:
         """What of `TowerConfig` a run may choose for towers that exist already."""
-        return self.model_dump(include={"weight_side", "weight_form", "gain", "pooling", "dropout"})
+        chosen = {"weight_side", "weight_form", "gain", "pooling_gain", "pooling", "dropout"}
+        return self.model_dump(include=chosen)
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """What of `TowerConfig` is not the initial encoder's."""
+        wide = {"hidden": self.hidden, "intermediate": 4 * self.hidden} if self.hidden else {}
+        return {**wide, **({"heads": self.heads} if self.heads else {})}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.shape and self.init != "none":
+            raise ValueError(f"hidden and heads are the initial encoder's where its {self.init} are taken; leave them out")
+        if self.init == "none" and not self.train_words:
+            raise ValueError("init 'none' draws the word table at random: it must be trained (train_words)")
+        return self
 
 
 class ObjectiveConfig(StrictModel):
@@ -96,7 +116,8 @@ class OptimizerConfig(StrictModel):
         epochs: passes over the pairs.
         max_steps: stops earlier; 0 is no bound. The learning rate's course ends with it.
         learning_rate: the peak.
-        gain_rate: times that, for the learned gains, which start far from where they end.
+        gain_rate: times that, for the learned gains, which start far from where they end, and for the MLP of the form
+            `mlp`; 0 keeps them where they start.
         warmup: share of the steps in which the rate rises linearly; it then falls linearly to 0.
         strength_warmup: share of the steps in which weights rise from 1 to what preprocessing says.
         weight_decay: decoupled; none on biases, norms, gains, scale and shift.
@@ -109,7 +130,7 @@ class OptimizerConfig(StrictModel):
     epochs: int = Field(default=3, ge=1)
     max_steps: int = Field(default=0, ge=0)
     learning_rate: float = Field(default=1e-4, gt=0.0)
-    gain_rate: float = Field(default=30.0, gt=0.0)
+    gain_rate: float = Field(default=30.0, ge=0.0)
     warmup: float = Field(default=0.1, ge=0.0, lt=1.0)
     strength_warmup: float = Field(default=0.0, ge=0.0, lt=1.0)
     weight_decay: float = Field(default=0.01, ge=0.0)

@@ -281,8 +281,9 @@ def _accelerator(options: OptimizerConfig, device: TrainingDevice) -> Accelerato
 def _optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
     """AdamW without decay on biases, norms and scalars (the released code decays the objective's scale and shift)."""
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    gains = [parameter for name, parameter in trained.items() if name.endswith(".gain")]
-    others = [parameter for name, parameter in trained.items() if not name.endswith(".gain")]
+    merging = {name for name in trained if name.endswith(".gain") or ".merge." in name}
+    gains = [parameter for name, parameter in trained.items() if name in merging]
+    others = [parameter for name, parameter in trained.items() if name not in merging]
     decayed, plain = [p for p in others if p.ndim > 1], [p for p in others if p.ndim <= 1]
     groups: list[dict[str, Any]] = [
         {"params": decayed, "weight_decay": config.weight_decay, "factor": 1.0},

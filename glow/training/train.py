@@ -216,11 +216,11 @@ def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoT
         return _go_on(read_towers(Model.open(init)), config, schema)
     if (init / TOWERS_FILE).is_file():
         return _go_on(load_checkpoint(init).towers, config, schema)
-    shape = bert_config(init, layers=len(wanted.init_layers), **wanted.changes)
+    shape = bert_config(init, layers=len(wanted.init_layers), **wanted.changes, **wanted.shape)
     towers = TwoTowers(shape, schema)
     if wanted.init == "words":
         init_words(towers, init)
-    else:
+    elif wanted.init == "layers":
         init_from_bert(towers, init, wanted.init_layers)
     return towers
 

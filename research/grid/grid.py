@@ -5,6 +5,7 @@ be stopped, go on elsewhere, and be shared out over processes.
 """
 
 import hashlib
+import json
 import os
 import platform
 import tempfile
@@ -39,6 +40,8 @@ from research.grid.results import Key, append, finished, same_data
 __all__ = ["GridConfig", "GridRun", "planned", "run"]
 
 INIT_FILE = "model.safetensors"
+ADDED_TOWER_OPTIONS = {"hidden": 0, "heads": 0, "pooling_gain": None}
+"""With what they are where nobody gives them."""
 
 
 class GridConfig(StrictModel):
@@ -84,9 +87,12 @@ class GridRun:
     @property
     def key(self) -> Key:
         """Of the result: a variant that is renamed keeps what it has."""
-        text = self.config.model_copy(update={"name": "", "seed": 0}).model_dump_json(by_alias=True) + str(
-            self.term_stats
-        )
+        config = self.config.model_copy(update={"name": "", "seed": 0}).model_dump(mode="json", by_alias=True)
+        # Options that came later count only where they are used: what was measured before stays found.
+        for name, value in ADDED_TOWER_OPTIONS.items():
+            if config["towers"][name] == value:
+                del config["towers"][name]
+        text = json.dumps(config, separators=(",", ":"), ensure_ascii=False) + str(self.term_stats)
         return self.config.seed, hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

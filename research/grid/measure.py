@@ -14,8 +14,11 @@ from glow.training import Collection, read_collection, vectors
 
 __all__ = ["MEASURES", "DevTask", "measure"]
 
-MEASURES = ("RR@10", "RR@20", "nDCG@10")
-DEPTH = 20
+MEASURES = (
+    "RR@10", "RR@20", "nDCG@1", "nDCG@3", "nDCG@10", "NCG@10", "NCG@20", "NCG@50", "P@20", "ERR@20",
+)  # fmt: skip
+"""GLOW's, section 4.2."""
+DEPTH = 50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
