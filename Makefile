@@ -35,6 +35,8 @@ test: $(VENV)/.dev ## run the tests and name what was left out (JOBS=2 processes
 		--no-loadscope-reorder --durations=10
 	@echo; echo "Not run here:"
 	@$(BIN)/python -m pytest --collect-only -q -m "gpu or slow" 2>/dev/null | grep '::' | sed 's/^/  /' || echo "  nothing"
+	@test -d "$${GLOW_DATA:-../shared/data}" || { echo "  real collections (no folder GLOW_DATA):"; \
+		$(BIN)/python -m pytest --collect-only -q -m "data" 2>/dev/null | grep '::' | sed 's/^/    /'; }
 	@echo "  containers (tests/deploy/compose_up.py, where a container engine answers)"
 	@echo "  benchmarks (make bench)"
 

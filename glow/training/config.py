@@ -54,7 +54,9 @@ class TowersConfig(StrictModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.shape and self.init != "none":
-            raise ValueError(f"hidden and heads are the initial encoder's where its {self.init} are taken; leave them out")
+            raise ValueError(
+                f"hidden and heads are the initial encoder's where its {self.init} are taken; leave them out"
+            )
         if self.init == "none" and not self.train_words:
             raise ValueError("init 'none' draws the word table at random: it must be trained (train_words)")
         return self

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from glow.nn import WeightedSelfAttention, weighted_attention
+from glow.nn import TowerConfig, TwoTowers, WeightedSelfAttention, weighted_attention
 from glow.nn.attention import MASKED_LOGIT, WeightSide
+from glow.schema import FieldSchema
 
 # Computed with numpy, independently of torch, logits already scaled.
 LOGITS = torch.tensor([[1.0, 0, 2], [0, 1, -1], [2, 1, 0]])
@@ -122,14 +123,15 @@ def test_logarithms_multiply_attention_by_a_power_of_the_weight() -> None:
     torch.testing.assert_close(module.probabilities(x, weights, bias), expected, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["log", "mlp"])
+@pytest.mark.parametrize("form", ["log", "mlp", "plain"])
 def test_new_forms_start_as_plain_attention(form: str) -> None:
+    """As towers are built, nothing set by hand."""
+    config = TowerConfig(
+        vocabulary=9, hidden=48, layers=2, heads=4, intermediate=8, weight_form=form, gain=0.0
+    )
+    module = TwoTowers(config, FieldSchema.preset("glow-default")).query.layers[1].attention.eval()
     plain = WeightedSelfAttention(48, 4, "key").eval()
-    module = WeightedSelfAttention(48, 4, "key", form=form, gain=0.0).eval()  # type: ignore[arg-type]
-    module.load_state_dict(plain.state_dict(), strict=False)
-    if module.merge is not None:
-        torch.nn.init.zeros_(module.merge.outer.weight)
-        torch.nn.init.zeros_(module.merge.outer.bias)
+    plain.load_state_dict(module.state_dict(), strict=False)
     x, weights, bias = inputs()
     expected = plain(x, torch.ones_like(weights), bias)
     torch.testing.assert_close(module(x, weights, bias), expected, atol=1e-5, rtol=1e-5)

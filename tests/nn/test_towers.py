@@ -104,6 +104,44 @@ def test_weights_change_a_vector() -> None:
         assert not torch.allclose(tower(ids, mask, field_ids, weights), heavier, atol=1e-4)
 
 
+@pytest.mark.parametrize("form", ["multiply", "log", "mlp"])
+@pytest.mark.parametrize("side", ["query", "document"])
+def test_weights_act_in_every_layer(form: str, side: str) -> None:
+    """Each layer is asked with the others' weights set to 1: its own must move the vector."""
+    config = SMALL.model_copy(update={"layers": 3, "weight_form": form, "gain": 0.7})
+    tower = getattr(TwoTowers(config, SCHEMA).eval(), side)
+    for parameter in tower.layers.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    ids, mask, field_ids, ones = batch()
+    weights = torch.rand(ones.shape) * 3 + 0.1
+    with torch.no_grad():
+        plain = tower(ids, mask, field_ids, ones)
+        for acting in range(3):
+            hooks = [
+                layer.attention.register_forward_pre_hook(lambda _, given: (given[0], ones, given[2]))
+                for place, layer in enumerate(tower.layers)
+                if place != acting
+            ]
+            moved = tower(ids, mask, field_ids, weights)
+            for hook in hooks:
+                hook.remove()
+            assert (moved - plain).abs().max() > 1e-5, acting
+
+
+def test_attention_without_weights_leaves_them_to_the_pooling() -> None:
+    config = SMALL.model_copy(update={"weight_form": "plain", "pooling": "weighted", "pooling_gain": 2.0})
+    tower = TwoTowers(config, SCHEMA).eval().query
+    ids, mask, field_ids, ones = batch()
+    weights = torch.rand(ones.shape) + 0.3
+    with torch.no_grad():
+        states = tower.states(ids, mask, field_ids, weights)
+        assert torch.equal(states, tower.states(ids, mask, field_ids, ones))
+        share = weights.square() * mask
+        pooled = (states * share[:, :, None]).sum(1) / share.sum(1, keepdim=True)
+        expected = nn.functional.normalize(pooled, dim=-1)
+        torch.testing.assert_close(tower(ids, mask, field_ids, weights), expected)
+
+
 def test_layers_are_taken_in_the_order_asked_for() -> None:
     folder = minilm_folder()
     weights = load_weights(folder)

@@ -114,6 +114,17 @@ def test_formula_idf_is_idf_alone_and_none_is_one() -> None:
     assert set(found.words.values()) == {found.cls} == {found.sep} == {1.0}
 
 
+def test_formula_stop_leaves_out_what_holds_sentences_together() -> None:
+    words = ["the", "bee", "bee", "?"]
+    for weigh in (
+        weigher(formula="stop").query,
+        lambda all_, kept: weigher(formula="stop").document({"title": all_}, kept),
+    ):
+        found = weigh(words, words)
+        assert found.words == {"the": 0.0, "bee": 1.0, "?": 0.0}
+        assert (found.cls, found.sep) == (0.0, 0.0)
+
+
 @pytest.mark.parametrize("formula", ["paper", "released"])
 def test_specials_keep_weight_1_where_saturation_is_off(formula: str) -> None:
     weigh = weigher(formula=formula, saturate_specials=False)

@@ -48,9 +48,10 @@ def test_tables_hold_means_differences_and_shares(make_grid: MakeGrid) -> None:
     assert "| plain | 2 | toy RR@10 | 0.5500 ± 0.0707 | | | |" in lines
     # Differences of the seeds that both have, +0.05 and +0.15: 0.1 ± 12.7062 · 0.05, t = 2, p = 0.295.
     assert "| warm | 3 | toy RR@10 | 0.6667 ± 0.1041 | +0.1000 | -0.5353 to +0.7353 | 0.295 |" in lines
-    # The baseline ends at 0.55; curves rise by 0.1 from step 2 to 4, warm's mean from 0.5667.
-    assert "| plain | 1.00 |" in lines
-    assert "| warm | 0.50 |" in lines
+    # Curves rise by 0.1 from step 2 to 4. Each seed has the aim of the baseline's same seed: warm passes .5 at step 3, and .6 before
+    # its first look at step 2; the mean of the baseline's ends (.55) would be no aim of either.
+    assert "| plain | 2 of 2 | 1.00 | 1.00 |" in lines
+    assert "| warm | 2 of 2 | 0.62 | 1.00 |" in lines
     assert not any("idf from" in line for line in lines)
 
 
@@ -58,7 +59,7 @@ def test_tables_of_a_grid_with_one_seed_have_no_intervals(make_grid: MakeGrid) -
     grid = make_grid()
     lines = grid_tables(grid, results_of(grid, {("plain", 0): 0.5, ("warm", 0): 0.3})).splitlines()
     assert "| warm | 1 | toy nDCG@10 | 0.3000 | -0.2000 | | |" in lines
-    assert "| warm | not reached |" in lines
+    assert "| warm | 0 of 1 | | |" in lines
     assert "nan" not in "\n".join(lines)
 
 
@@ -67,7 +68,7 @@ def test_tables_without_a_baseline_or_any_run(make_grid: MakeGrid) -> None:
     assert grid_tables(grid, grid.with_name("results.jsonl")).startswith("0 of 2 runs are done.")
     lines = grid_tables(grid, results_of(grid, {("warm", 0): 0.3})).splitlines()
     assert "| warm | 1 | toy RR@10 | 0.3000 | | | |" in lines
-    assert "| warm | not measured |" in lines
+    assert "| warm | not measured | | |" in lines
 
 
 def test_curves_of_different_lengths_are_compared_where_all_have_a_value(make_grid: MakeGrid) -> None:
@@ -75,11 +76,11 @@ def test_curves_of_different_lengths_are_compared_where_all_have_a_value(make_gr
     out = results_of(grid, {("plain", 0): 0.5, ("plain", 1): 0.5, ("warm", 0): 0.6})
     item = next(item for item in planned(grid) if (item.variant, item.config.seed) == ("warm", 1))
     append(out, result(0.6, variant="warm", seed=1, config=item.key[1], curve=[[2, 0.2]], steps=2))
-    assert "| warm | not reached |" in grid_tables(grid, out).splitlines()  # at step 2: (0.5 + 0.2) / 2
+    assert "| warm | 1 of 2 | 0.50 | 1.00 |" in grid_tables(grid, out).splitlines()  # seed 1 ends at .2
     append(out, result(0.6, variant="warm", seed=1, config=item.key[1], curve=[[2, 0.7]], steps=2))
-    assert "| warm | 0.50 |" in grid_tables(grid, out).splitlines()
+    assert "| warm | 2 of 2 | 0.50 | 1.00 |" in grid_tables(grid, out).splitlines()
     append(out, result(0.6, variant="warm", seed=1, config=item.key[1], curve=[]))
-    assert "| warm | not measured |" in grid_tables(grid, out).splitlines()
+    assert "| warm | 1 of 1 | 0.50 | 1.00 |" in grid_tables(grid, out).splitlines()
 
 
 def test_sources_of_idf_have_their_own_table(make_grid: MakeGrid) -> None:
