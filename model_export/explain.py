@@ -1,8 +1,9 @@
 """Graphs that also say where a tower looked: the exported towers with the last layer's attention as a second output.
 
 They are made from the graphs as exported, quantized or not, and name the same weights, so that a vector is bit for bit that
-of the plain tower and a second graph costs kilobytes. What is asked for is GLOW's Table 4 (`research.attention.study`,
-rows `cls`): the attention that each token gets from [CLS] in the last layer, mean over heads.
+of the plain tower and a second graph costs kilobytes. What is asked for is what the case study shows with rows `cls`
+(`research.attention.study`; GLOW's Table 4 has another measure): the attention that each token gets from [CLS] in the last
+layer, mean over heads.
 
     B   batch       n   heads       L   tokens
 """
