@@ -1,4 +1,4 @@
-"""`python -m research.grid`: `grid` runs variants × seeds, `grid-report` writes their tables."""
+"""`python -m research.grid`: `grid` runs variants × seeds, `grid-report` writes their tables, `grid-curves` draws them."""
 
 import re
 import sys
@@ -13,10 +13,11 @@ from glow.commands import reporting, room_app
 from glow.errors import ConfigError
 from glow.nn import minilm_folder
 from research.grid.grid import GridRun, planned, run
+from research.grid.picture import save_curves
 from research.grid.report import grid_tables
 from research.grid.results import finished
 
-__all__ = ["grid_command", "grid_report_command"]
+__all__ = ["grid_command", "grid_curves_command", "grid_report_command"]
 
 GRID, RESULTS = Path("configs/grid.toml"), Path("docs/results/grid.jsonl")
 GridOption = Annotated[Path, typer.Option(help="TOML file of variants and budget.")]
@@ -61,6 +62,17 @@ def grid_report_command(
         sys.stdout.write(grid_tables(grid, out))
 
 
+def grid_curves_command(
+    picture: Annotated[Path, typer.Option(help="PNG file to write.")],
+    variant: Annotated[list[str], typer.Option(help="Variant to draw; given several times, in that order.")],
+    grid: GridOption = GRID,
+    out: Annotated[Path, typer.Option(help="JSON lines of results.")] = RESULTS,
+) -> None:
+    """Draw dev RR@10 over steps, the variants in one picture."""
+    with reporting():
+        save_curves(grid, out, variant, picture)
+
+
 def _shard(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d+)/([1-9]\d*)", text)
     if found is None or int(found[1]) >= int(found[2]):
@@ -68,7 +80,10 @@ def _shard(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-app = room_app({"grid": grid_command, "grid-report": grid_report_command}, "Variants × seeds of a model.")
+app = room_app(
+    {"grid": grid_command, "grid-report": grid_report_command, "grid-curves": grid_curves_command},
+    "Variants × seeds of a model.",
+)
 
 if __name__ == "__main__":
     app()

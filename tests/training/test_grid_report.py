@@ -2,8 +2,9 @@
 
 import pytest
 
-from glow.errors import MismatchError
+from glow.errors import ConfigError, MismatchError
 from research.grid.grid import planned
+from research.grid.picture import save_curves
 from research.grid.report import grid_tables, interval, share_of_steps
 from research.grid.results import append
 from tests.training.grid_files import MakeGrid, result, results_of
@@ -114,3 +115,13 @@ def test_an_old_line_does_not_join_runs_on_different_files(make_grid: MakeGrid) 
     out = results_of(grid, {("plain", 1): 0.5}, data={"train": "toy", "files": {"train": "b"}})
     with pytest.raises(MismatchError, match="do not compare"):
         grid_tables(grid, out)
+
+
+def test_curves_are_drawn_and_a_variant_without_one_is_named(make_grid: MakeGrid) -> None:
+    grid = make_grid("seeds = 2")
+    out = results_of(grid, {("plain", 0): 0.5, ("plain", 1): 0.5, ("warm", 0): 0.6})
+    picture = grid.with_name("curves.png")
+    save_curves(grid, out, ["plain", "warm"], picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match="no curve of cold"):
+        save_curves(grid, out, ["plain", "cold"], picture)
