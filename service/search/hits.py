@@ -1,16 +1,58 @@
 """A hit as it is shown: its snippets, and of its document no more than was asked for."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from glow.records import Document
-from glow.search import FoundPassage, Index, pick
+from glow.search import FoundPassage, Index, Ranked, pick
 from glow.text import Highlighter, markup
 from glow_service.search.calls import HighlightCall, SearchCall
 
-__all__ = ["Highlight", "highlight_with", "passage_document", "shown_part"]
+__all__ = [
+    "Highlight", "Place", "documents_of", "highlight_with", "page_of", "passage_document", "shown_part",
+]  # fmt: skip
 
 Highlight = Callable[[Document, Collection[str]], dict[str, list[str]]]
 """A document and further words to mark -> snippets by field."""
+
+
+FETCHED_AT_ONCE = 10
+"""Documents that are read together; while they are looked at, no more of them are in memory."""
+
+
+class Place(NamedTuple):
+    """A hit before its document is read."""
+
+    row: int
+    score: float
+    parts: dict[str, float]
+    passage: int | None
+
+
+def page_of(call: SearchCall, ranked: Ranked) -> list[Place]:
+    """The hits that are returned."""
+    page = slice(call.offset, call.offset + call.top_k)
+    rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
+    parts = {name: values[page].tolist() for name, values in ranked.parts.items()}
+    hits = []
+    for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
+        # NaN, the one number that is not itself, stands for a score that is not known.
+        known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
+        hits.append(Place(row, score, known, ranked.passages.get(row)))
+    return hits
+
+
+def documents_of(
+    index: Index, page: Sequence[Place]
+) -> Iterator[tuple[Place, Document, FoundPassage | None]]:
+    """Each hit with its whole document and its best passage."""
+    for start in range(0, len(page), FETCHED_AT_ONCE):
+        hits = page[start : start + FETCHED_AT_ONCE]
+        for hit, document in zip(hits, index.documents.rows([hit.row for hit in hits]), strict=True):
+            passage = None
+            if index.passages is not None and hit.passage is not None:
+                passage = index.passages.passage_of(document, hit.passage)
+            yield hit, document, passage
 
 
 def passage_document(document: Document, passage: FoundPassage | None) -> Document:

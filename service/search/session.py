@@ -4,9 +4,8 @@ The functions block and are safe to run in many threads; `service/search/batcher
 some microseconds, off the event loop.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,6 @@ from glow.records import Document
 from glow.search import (
     Expression,
     FacetCounts,
-    FoundPassage,
     Index,
     Ranked,
     RowMask,
@@ -33,13 +31,17 @@ from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall, T
 from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain
-from glow_service.search.hits import highlight_with, passage_document, shown_part
+from glow_service.search.hits import (
+    Place,
+    documents_of,
+    highlight_with,
+    page_of,
+    passage_document,
+    shown_part,
+)
 from glow_service.search.sources import rank_without_text
 
 __all__ = ["SearchSession", "query_tokens"]
-
-FETCHED_AT_ONCE = 10
-"""Documents that are read together; while they are looked at, no more of them are in memory."""
 
 
 def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
@@ -61,15 +63,6 @@ def require_words(tokens: WeightedTokens) -> None:
     """
     if not tokens.words:
         raise QueryError("the query holds no word, only white space or control characters; send some text")
-
-
-class _Place(NamedTuple):
-    """A hit before its document is read."""
-
-    row: int
-    score: float
-    parts: dict[str, float]
-    passage: int | None
 
 
 class SearchSession:
@@ -163,20 +156,20 @@ class SearchSession:
         """
         hits: list[FoundDocument] = []
         if self.ranked is not None:
-            page = _page(self.call, self.ranked)
+            page = page_of(self.call, self.ranked)
             size = AnswerSize(self.call.max_bytes, len(page), may_cut=True)
-            for found, document, passage in _documents(self.index, page):
+            for found, document, passage in documents_of(self.index, page):
                 shown, truncated = size.fit(shown_part(document, self.call), None)
                 hits.append(
                     FoundDocument(found.score, found.row, found.parts, shown, passage, truncated, None)
                 )
         return self._answer(tuple(hits), {}, None)
 
-    def _to_explain(self, page: Sequence[_Place]) -> list[Document]:
+    def _to_explain(self, page: Sequence[Place]) -> list[Document]:
         """What the tower read of each hit; an answer that would be too large is refused before it is explained."""
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
         read = []
-        for _, document, passage in _documents(self.index, page):
+        for _, document, passage in documents_of(self.index, page):
             size.fit(shown_part(document, self.call), None)
             read.append(passage_document(document, passage))
         return read
@@ -203,7 +196,7 @@ class SearchSession:
     def _hits(self, ranked: Ranked) -> tuple[tuple[FoundDocument, ...], Explanations | None]:
         """The page's hits; documents are read a few at a time and only what is shown of them is kept."""
         index, call, clock = self.index, self.call, self.clock
-        page = _page(call, ranked)
+        page = page_of(call, ranked)
         explanations = None
         if call.explain is not None:
             read = self._to_explain(page)
@@ -213,7 +206,7 @@ class SearchSession:
         highlight = None if call.highlight is None else highlight_with(index, self.text, call.highlight)
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
         hits = []
-        for place, (found, document, passage) in enumerate(_documents(index, page)):
+        for place, (found, document, passage) in enumerate(documents_of(index, page)):
             snippets = None
             if highlight is not None:
                 clock.switch("fetch")
@@ -299,29 +292,3 @@ def _count(
     }
     clock.lap("facets")
     return counts
-
-
-def _page(call: SearchCall, ranked: Ranked) -> list[_Place]:
-    """The hits that are returned."""
-    page = slice(call.offset, call.offset + call.top_k)
-    rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
-    parts = {name: values[page].tolist() for name, values in ranked.parts.items()}
-    hits = []
-    for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
-        # NaN, the one number that is not itself, stands for a score that is not known.
-        known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
-        hits.append(_Place(row, score, known, ranked.passages.get(row)))
-    return hits
-
-
-def _documents(
-    index: Index, page: Sequence[_Place]
-) -> Iterator[tuple[_Place, Document, FoundPassage | None]]:
-    """Each hit with its whole document and its best passage."""
-    for start in range(0, len(page), FETCHED_AT_ONCE):
-        hits = page[start : start + FETCHED_AT_ONCE]
-        for hit, document in zip(hits, index.documents.rows([hit.row for hit in hits]), strict=True):
-            passage = None
-            if index.passages is not None and hit.passage is not None:
-                passage = index.passages.passage_of(document, hit.passage)
-            yield hit, document, passage

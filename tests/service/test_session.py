@@ -19,7 +19,7 @@ OVER = Deadline(0.0)
 
 def test_a_search_whose_time_is_over_fetches_nothing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        glow_service.search.session, "_documents", lambda *_: pytest.fail("documents were fetched")
+        glow_service.search.session, "documents_of", lambda *_: pytest.fail("documents were fetched")
     )
     session = SearchSession(index, CALL)
     vector = index.encoder.run([session.preprocess()])[0]
