@@ -98,6 +98,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb(
             "synthesise", f"{_TRAINING}.data:synthesise_command", "Makes training pairs from documents alone."
         ),
+        Verb("adapt", "glow_model_export.adapt:adapt_command", "Fits a model to documents of one's own."),
         Verb("export-model", "glow_model_export.command:export_command", "Exports towers to a model (ONNX)."),
     ),
     "Evaluation": (

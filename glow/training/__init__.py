@@ -5,13 +5,14 @@ from glow.training.config import OptimizerConfig, TrainConfig, WatchConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
 from glow.training.encode import vectors
 from glow.training.from_model import read_towers
-from glow.training.loop import Trainer
+from glow.training.job import TrainInputs, initial_towers, train
+from glow.training.loop import Trainer, TrainingDevice
 from glow.training.progress import Progress
-from glow.training.train import initial_towers
 from glow.training.watch import Watch
 
 __all__ = [
-    "REPORT_FILE", "TOWERS_FILE", "Collection", "OptimizerConfig", "PairBatches", "Progress", "TrainConfig",
-    "Trainer", "Watch", "WatchConfig", "count_terms", "initial_towers", "load_checkpoint", "read_collection",
-    "read_towers", "save_preprocessing", "vectors",
+    "REPORT_FILE", "TOWERS_FILE", "Collection", "OptimizerConfig", "PairBatches", "Progress",
+    "TrainConfig", "TrainInputs", "Trainer", "TrainingDevice", "Watch", "WatchConfig", "count_terms",
+    "initial_towers", "load_checkpoint", "read_collection", "read_towers", "save_preprocessing",
+    "train", "vectors",
 ]  # fmt: skip

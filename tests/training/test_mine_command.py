@@ -15,8 +15,8 @@ from glow.training.checkpoint import save_checkpoint
 from glow.training.commands.data import mine_command
 from glow.training.config import TrainConfig
 from glow.training.data.dataset import read_collection
+from glow.training.job import TrainInputs, train
 from glow.training.negatives.negatives import read_header, read_negatives
-from glow.training.train import TrainInputs, train
 from tests.training.mined_folder import SCHEMA, write_mined_folder
 
 

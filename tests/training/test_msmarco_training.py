@@ -13,7 +13,7 @@ from glow.text import Preprocessor, Weighting, WordPieces
 from glow.training.config import TrainConfig
 from glow.training.data.dataset import PairBatches, count_terms
 from glow.training.data.msmarco import labelled_pairs, read_msmarco
-from glow.training.train import TrainInputs, train
+from glow.training.job import TrainInputs, train
 from tests.training.msmarco_files import SCHEMA, write_folder
 
 ROOT = Path(__file__).parent.parent.parent

@@ -21,10 +21,10 @@ from glow.training.config import TrainConfig
 from glow.training.data.dataset import read_collection
 from glow.training.encode import EncodeOptions, open_source
 from glow.training.from_model import read_towers
+from glow.training.job import _go_on
 from glow.training.synthesis.candidates import KINDS, Candidate, KeywordCounts, candidates, choose, without
 from glow.training.synthesis.pairs import SynthesisOptions, synthesise
 from glow.training.synthesis.round_trip import RoundTrip
-from glow.training.train import _go_on
 
 SCHEMA = FieldSchema.preset("glow-default")
 WHOLE = SynthesisOptions(drop=0.0, round_trip=0)

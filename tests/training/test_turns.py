@@ -11,7 +11,7 @@ import pytest
 from glow.errors import InputError
 from glow.training.config import TrainConfig
 from glow.training.data.turns import one_at_a_time
-from glow.training.train import TrainInputs, _synthesised
+from glow.training.job import TrainInputs, _synthesised
 
 
 def together(work: Callable[[], None], processes: int = 2) -> None:
@@ -68,7 +68,7 @@ def test_pairs_from_documents_are_made_by_one_process_at_a_time(
         time.sleep(0.2)
         note(log, "out")
 
-    monkeypatch.setattr("glow.training.train.synthesise", synthesise)
+    monkeypatch.setattr("glow.training.job.synthesise", synthesise)
     config = TrainConfig(name="x")
     inputs = TrainInputs(
         (),

@@ -14,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from glow.commands import JsonOptions, command, option, write_report
 from glow.nn import minilm_folder
 from glow.training.config import TrainConfig
+from glow.training.job import TrainInputs, train
 from glow.training.loop import TrainingDevice
 from glow.training.progress import Progress as TrainingProgress
-from glow.training.train import TrainInputs, train
 
 __all__ = ["TrainOptions", "train_command"]
 

@@ -1,0 +1,86 @@
+"""`glow adapt`: documents alone become a model that builds an index; a stopped call goes on; what cannot be is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from glow.artifact import default_model
+from glow.runtime import Model
+from glow_model_export import adapt
+
+DOCUMENTS = [
+    {
+        "_id": f"d{number}",
+        "title": f"How {animal} live",
+        "text": f"{animal.title()} live in the {place}. They look for food at night, and raise their young in spring.",
+    }
+    for number, (animal, place) in enumerate(
+        (animal, place)
+        for animal in ("bees", "owls", "wolves", "salmon", "otters", "badgers")
+        for place in ("forest", "river", "hills", "old garden behind the house")
+    )
+]
+
+
+def run(*arguments: object) -> Result:
+    app = typer.Typer(add_completion=False)
+    app.command()(adapt.adapt_command)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "documents.jsonl"
+    path.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS), encoding="utf-8")
+    return path
+
+
+def test_documents_alone_become_a_model_and_a_stopped_call_goes_on(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shipped model, one step; what stops the first call stands for a kill between training and export."""
+    call = (
+        "--input",
+        source,
+        "--out",
+        tmp_path / "mine",
+        "--max-steps",
+        1,
+        "--quantize",
+        "none",
+        "--threads",
+        1,
+    )
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(adapt, "export_model", stop)
+        assert run(*call).exit_code != 0
+    assert (tmp_path / "mine.adapting" / "checkpoint").is_dir() and not (tmp_path / "mine").exists()
+    before = (tmp_path / "mine.adapting" / "checkpoint" / "model.safetensors").stat().st_mtime_ns
+    monkeypatch.setattr(adapt, "_clear", lambda work: None)  # to see that nothing was trained again
+    done = run(*call, "--json", tmp_path / "report.json")
+    assert done.exit_code == 0, done.output
+    after = (tmp_path / "mine.adapting" / "checkpoint" / "model.safetensors").stat().st_mtime_ns
+    assert after == before
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    base, mine = Model.open(default_model()), Model.open(tmp_path / "mine")
+    assert report["adapted_from"] == base.label and mine.hash != base.hash
+    assert mine.preprocessor.schema == base.preprocessor.schema
+    assert mine.manifest.parents["source"]["hash"] == base.hash
+
+
+def test_a_model_that_is_there_and_documents_without_text_are_refused(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    done = run("--input", source, "--out", tmp_path / "mine")
+    assert done.exit_code == 4 and "exists" in done.output
+    source.write_text('{"_id": "d", "title": "only a title"}\n')
+    done = run("--input", source, "--out", tmp_path / "other")
+    assert done.exit_code == 2 and "no document with text in text" in done.output
+    assert not list(tmp_path.glob("other*"))
