@@ -280,7 +280,7 @@ def test_trailers_that_do_not_end_are_cut_off(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/nope", "/search/", "/v2/search", "/static/../settings.py", "/docs", "/%00"]
+    "path", ["/nope", "/search/", "/v2/search", "/static/../settings.py", "/redoc", "/%00"]
 )
 def test_an_unknown_path_is_a_404(http: httpx.Client, path: str) -> None:
     assert_problem(http.get(path), 404, "not_found")
