@@ -17,7 +17,7 @@ from rich.console import Console
 from glow.artifact import default_model
 from glow.collection import read_documents
 from glow.commands import JsonOptions, command, option, write_report
-from glow.errors import BuildError, InputError
+from glow.errors import BuildError, ExportError, InputError
 from glow.nn import TowerConfig, minilm_folder
 from glow.records import Document
 from glow.runtime import Model
@@ -107,7 +107,13 @@ def _adapt(options: AdaptOptions, model: Model, texts: list[Document]) -> dict[s
         " ".join(body_text(document, model.preprocessor.schema.body).split()[:QUERY_WORDS])
         for document in texts
     ]
-    exported = export_model(source, options.out, options.quantize, queries, texts, replace=options.replace)
+    try:
+        exported = export_model(
+            source, options.out, options.quantize, queries, texts, replace=options.replace
+        )
+    except ExportError as error:
+        # A few steps may move weights by less than 8 bits tell apart.
+        raise ExportError(f"{error}; nothing is lost: run this again with --quantize fp16 or none") from error
     _clear(work)
     return {"model": options.out.name, "adapted_from": model.label, "training": training, **exported}
 

@@ -14,7 +14,7 @@ class QueryTerm:
     Attributes:
         word: whole and lower-cased.
         idf: in the index.
-        weight: that scaled attention to it.
+        weight: by BM25, which the query tower was given with it.
         known: whether any document holds it, or another form of it.
     """
 

@@ -13,10 +13,12 @@ from typing import Any, Literal
 
 import Stemmer
 
+from glow.errors import ConfigError
 from glow.text.lexical import is_lexical
 from glow.text.terms import DEFAULT_MAX_WORDS, MAX_WORD_CHARACTERS, TermCounter, TermTable
+from glow.text.words import Unit
 
-__all__ = ["DEFAULT_ANALYZER", "Analyzer", "AnalyzerName", "CorpusCounter"]
+__all__ = ["DEFAULT_ANALYZER", "Analyzer", "AnalyzerName", "CorpusCounter", "check_analyzer"]
 
 AnalyzerName = Literal["plain", "english"]
 DEFAULT_ANALYZER: AnalyzerName = "english"
@@ -85,6 +87,22 @@ class CorpusCounter:
         """The finished tables, of words and of terms; one and the same where words are terms."""
         words = self._words.table()
         return words, words if self._terms is None else self._terms.table()
+
+
+def check_analyzer(name: AnalyzerName, unit: Unit) -> None:
+    """Refuses stems of what is no word.
+
+    Args:
+        name: of the analyzer.
+        unit: what the model counts and weights (`Weighting.unit`).
+
+    Raises:
+        ConfigError: if stems of word pieces are asked for.
+    """
+    if name != "plain" and unit != "word":
+        raise ConfigError(
+            f"--analyzer {name}: this model weights pieces of words, which have no stems; give --analyzer plain"
+        )
 
 
 def _stem(stemmer: Any, lock: threading.Lock, word: str) -> str:

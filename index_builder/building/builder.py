@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from glow.artifact import EXPLAIN_FILES, QUERY_SIDE_FILES, ArtifactWriter, IndexRoot
-from glow.errors import BuildError, ConfigError
+from glow.errors import BuildError
 from glow.runtime import Model
 from glow.search import (
     DENSE_FILE,
@@ -21,7 +21,7 @@ from glow.search import (
     require_device,
     set_threads,
 )
-from glow.text import TermTable
+from glow.text import TermTable, check_analyzer
 from glow_index_builder.building.prepared import Corpus
 from glow_index_builder.building.report import (
     BuildReport,
@@ -112,11 +112,8 @@ class _Build:
         self._options = options
         self._model = model
         self._stages = stages
-        if options.analyzer != "plain" and model.preprocessor.weighting.unit != "word":
-            raise ConfigError(
-                f"--analyzer {options.analyzer}: model {model.label} weights pieces of words, which have no stems; "
-                "build with --analyzer plain"
-            )
+        if options.lexical:
+            check_analyzer(options.analyzer, model.preprocessor.weighting.unit)
         self._cutter = open_cutter(options, model.preprocessor)
         # Opened to see that it can be, and closed again: it would lie in memory while others need it.
         device = options.device

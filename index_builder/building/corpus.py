@@ -58,7 +58,7 @@ def read_corpus(
         InputError: if a file cannot be read.
     """
     reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
-    counter = CorpusCounter(Analyzer(options.analyzer), options.max_words)
+    counter = CorpusCounter(Analyzer(options.analyzer if options.lexical else "plain"), options.max_words)
     read_bytes = 0
     with DocumentWriter(store) as writer:
         for source in sources:

@@ -153,11 +153,14 @@ class SearchSession:
         """What is there of an answer whose time is over: the page's documents if they were ranked by then, and no more of them.
 
         From another thread than the one that may still be at work; takes as long as a page takes to read.
+
+        Raises:
+            AnswerTooLargeError: if the page is too large, and must not be cut.
         """
         hits: list[FoundDocument] = []
         if self.ranked is not None:
             page = page_of(self.call, self.ranked)
-            size = AnswerSize(self.call.max_bytes, len(page), may_cut=True)
+            size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
             for found, document, passage in documents_of(self.index, page):
                 shown, truncated = size.fit(shown_part(document, self.call), None)
                 hits.append(

@@ -89,10 +89,12 @@ def test_vectors_of_base_and_delta_are_read_by_row(both: tuple[Index, Index]) ->
         mine, theirs = (index.dense.vectors(rows(index)) for index in both)
         np.testing.assert_array_equal(mine, theirs)
         return
-    assert compacted.passages is not None
     for here, there in zip(rows(delta).tolist(), rows(compacted).tolist(), strict=True):
-        parts = [
-            index.dense.vectors(np.flatnonzero(index.passages.documents == row))  # type: ignore[union-attr]
-            for index, row in ((delta, here), (compacted, there))
-        ]
-        np.testing.assert_array_equal(*parts)
+        np.testing.assert_array_equal(passage_vectors(delta, here), passage_vectors(compacted, there))
+
+
+def passage_vectors(index: Index, row: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    assert index.passages is not None
+    found = index.dense.vectors(np.flatnonzero(index.passages.documents == row))
+    assert len(found)
+    return found

@@ -9,7 +9,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from glow.artifact import default_model
+from glow.errors import ExportError
 from glow.runtime import Model
+from glow.training import TrainConfig
 from glow_model_export import adapt
 
 DOCUMENTS = [
@@ -42,7 +44,7 @@ def source(tmp_path: Path) -> Path:
 def test_documents_alone_become_a_model_and_a_stopped_call_goes_on(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The shipped model, one step; what stops the first call stands for a kill between training and export."""
+    """The shipped model, one step; an export that is refused stands for whatever ends the first call after training."""
     call = (
         "--input",
         source,
@@ -57,11 +59,13 @@ def test_documents_alone_become_a_model_and_a_stopped_call_goes_on(
     )
 
     def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        raise ExportError("too far from the trained tower")
 
     with monkeypatch.context() as patch:
         patch.setattr(adapt, "export_model", stop)
-        assert run(*call).exit_code != 0
+        refused = run(*call)
+    assert refused.exit_code == ExportError.exit_code
+    assert "too far from the trained tower; nothing is lost: run this again with --quantize" in refused.output
     assert (tmp_path / "mine.adapting" / "checkpoint").is_dir() and not (tmp_path / "mine").exists()
     before = (tmp_path / "mine.adapting" / "checkpoint" / "model.safetensors").stat().st_mtime_ns
     monkeypatch.setattr(adapt, "_clear", lambda work: None)  # to see that nothing was trained again
@@ -84,3 +88,12 @@ def test_a_model_that_is_there_and_documents_without_text_are_refused(source: Pa
     done = run("--input", source, "--out", tmp_path / "other")
     assert done.exit_code == 2 and "no document with text in text" in done.output
     assert not list(tmp_path.glob("other*"))
+
+
+def test_the_recipe_is_that_of_the_configuration_file() -> None:
+    recipe = TrainConfig.load_toml(Path("configs/adapt.toml"))
+    options = adapt.AdaptOptions(source=Path("d.jsonl"), out=Path("m"), max_steps=7)
+    config = adapt._config(Model.open(default_model()), options)
+    assert config.objective == recipe.objective and config.seed == recipe.seed
+    assert config.optimizer == recipe.optimizer.model_copy(update={"max_steps": 7})
+    assert config.towers == recipe.towers.model_copy(update={"init_layers": (0, 1, 2)})

@@ -40,6 +40,7 @@ from glow.text import (
     Preprocessor,
     TermStats,
     TermTable,
+    check_analyzer,
     field_words,
     is_lexical,
     lexical_words,
@@ -103,7 +104,9 @@ class CorpusIndex:
         has_words: bool,
         progress: Progress | None = None,
     ) -> None:
-        analyzer = Analyzer(options.analyzer)
+        if has_words:
+            check_analyzer(options.analyzer, model.preprocessor.weighting.unit)
+        analyzer = Analyzer(options.analyzer if has_words else "plain")
         own = model.preprocessor.terms
         self.ids, corpus_words, corpus_terms = _statistics(model, corpus, analyzer)
         terms = select_terms(options.term_stats, corpus_words, own)
