@@ -134,7 +134,12 @@ def _config(model: Model, options: AdaptOptions) -> TrainConfig:
             "document_tokens": schema.document_tokens,
             "one_field_id": schema.one_field_id,
             "weighting": model.preprocessor.weighting.model_dump(),
-            "towers": {**towers, "init_layers": tuple(range(shape.layers)), "train_words": False},
+            "towers": {
+                **towers,
+                "init_layers": tuple(range(shape.layers)),
+                "document_layers": tuple(range(shape.document.layers)),
+                "train_words": False,
+            },
             "objective": {"kind": "softmax", "temperature": 0.05, "distill_weight": 5.0},
             "optimizer": {
                 "batch_size": 64,

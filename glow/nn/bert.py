@@ -68,25 +68,30 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
     return TowerConfig.model_validate({**sizes, **changes})
 
 
-def init_from_bert(towers: TwoTowers, folder: Path, layers: Sequence[int]) -> None:
+def init_from_bert(
+    towers: TwoTowers, folder: Path, layers: Sequence[int], document_layers: Sequence[int] = ()
+) -> None:
     """Fills the shared word table and both towers from a BERT folder.
 
     Args:
         towers: to be filled in place.
         folder: holds `model.safetensors` in BERT's names, with or without a `bert.` prefix.
         layers: which of the folder's layers become layers 0, 1, …; as many as the towers have.
+        document_layers: those of the document tower, where they are others.
 
     Raises:
         ConfigError: if shapes or layer numbers do not fit.
     """
     weights = load_weights(folder)
-    if len(layers) != towers.config.layers:
-        raise ConfigError(
-            f"{len(layers)} layers chosen {list(layers)}, the towers have {towers.config.layers}"
-        )
+    sides = ((towers.query, layers, "query"), (towers.document, document_layers or layers, "document"))
+    for tower, chosen, side in sides:
+        if len(chosen) != len(tower.layers):
+            raise ConfigError(
+                f"{len(chosen)} layers chosen {list(chosen)}, the {side} tower has {len(tower.layers)}"
+            )
     _copy(towers.words.weight, weights, "embeddings.word_embeddings.weight")
-    for tower in (towers.query, towers.document):
-        init_tower(tower, weights, layers)
+    for tower, chosen, _ in sides:
+        init_tower(tower, weights, chosen)
 
 
 def init_words(towers: TwoTowers, folder: Path) -> None:

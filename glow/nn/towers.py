@@ -30,12 +30,14 @@ Pooling = Literal["cls", "tanh", "mean", "weighted"]
 
 
 class TowerConfig(StrictModel):
-    """Shape of both towers.
+    """Shape of both towers, which may differ in depth.
 
     Attributes:
         vocabulary: word pieces in the shared table.
         hidden: H, the size of the vector.
         layers, heads, intermediate: of the encoder; `heads` divides H.
+        document_layers: of the document tower, where it has another number; 0: `layers`. Documents are encoded when an index is
+            built, so a deeper tower for them costs a search nothing.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4).
         weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
             added, times a learned gain a head; key side), `mlp` (the ablation `wt`) or `plain` (attention without weights,
@@ -51,6 +53,7 @@ class TowerConfig(StrictModel):
     vocabulary: int = Field(ge=5)
     hidden: int = Field(default=384, ge=1)
     layers: int = Field(default=3, ge=1)
+    document_layers: int = Field(default=0, ge=0)
     heads: int = Field(default=12, ge=1)
     intermediate: int = Field(default=1536, ge=1)
     weight_side: WeightSide = "key"
@@ -68,6 +71,11 @@ class TowerConfig(StrictModel):
                 "weight_form 'log' on the row side changes nothing: softmax ignores what a row shares"
             )
         return self
+
+    @property
+    def document(self) -> Self:
+        """The document tower's own shape: one whose `layers` are its layers."""
+        return self.model_copy(update={"layers": self.document_layers or self.layers})
 
 
 class EncoderLayer(nn.Module):
@@ -169,7 +177,7 @@ class TwoTowers(nn.Module):
     """A query tower and a document tower over one word table.
 
     Args:
-        config: shape of both.
+        config: shape of both, each of its own depth.
         schema: gives each tower's longest input and the number of fields.
     """
 
@@ -179,7 +187,7 @@ class TwoTowers(nn.Module):
         self.schema = schema
         self.words = nn.Embedding(config.vocabulary, config.hidden)
         self.query = Tower(config, self.words, schema.query_tokens, 1)
-        self.document = Tower(config, self.words, schema.document_tokens, len(schema.fields))
+        self.document = Tower(config.document, self.words, schema.document_tokens, len(schema.fields))
         self.apply(_initialise)
 
 

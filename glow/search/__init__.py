@@ -56,7 +56,16 @@ from glow.search.filters import (
     parse_filter,
 )
 from glow.search.fusion import RRF_K, fuse, rrf
-from glow.search.hybrid import DEFAULT_FUSION, FUSION_FILE, Fused, Fusion, FusionWeights, fuse_rankings
+from glow.search.hybrid import (
+    DEFAULT_FUSION,
+    FUSION_FILE,
+    HEAD,
+    Fused,
+    Fusion,
+    FusionWeights,
+    fuse_rankings,
+    uncertainty,
+)
 from glow.search.index import (
     DENSE_FILE,
     DOCUMENTS_FILE,
@@ -112,7 +121,7 @@ from glow.storage import map_array
 
 __all__ = [
     "COLUMNS_FOLDER", "COLUMNS_HEADER", "DEFAULT_CANDIDATES", "DEFAULT_FUSION", "DELTA_FOLDER",
-    "DELTA_HEADER", "DENSE_FILE", "DOCUMENTS_FILE", "FUSION_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER",
+    "DELTA_HEADER", "DENSE_FILE", "DOCUMENTS_FILE", "FUSION_FILE", "HEAD", "IMPACTS_FILES", "IMPACTS_FOLDER",
     "IMPACTS_HEADER", "KINDS", "MODEL_FOLDER", "ORDER_FILE", "PASSAGES_FOLDER", "REPORT_FILE", "RRF_K",
     "SPELLING_FOLDER", "SPELLING_HEADER", "STEMS_FOLDER", "TERMS_FOLDER", "VECTORS_FILE", "Arrangement",
     "Bm25", "Columns", "ColumnsHeader", "Correction", "Delta", "DeltaBase", "DenseIndex", "DenseView",
@@ -127,5 +136,5 @@ __all__ = [
     "map_array", "map_vectors", "merge_documents", "merge_impacts", "merge_passages", "merge_spelling",
     "merge_vectors", "not_found", "now_s", "parse_facets", "parse_filter", "passages_of", "pick",
     "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query",
-    "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "write_delta",
+    "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "uncertainty", "write_delta",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from glow.search.fusion import RRF_K
 from glow.search.ranking import Ranking, best
 
 __all__ = [
-    "DEFAULT_FUSION", "FUSION_FILE", "Fused", "Fusion", "FusionWeights", "Scorer", "fuse_rankings",
+    "DEFAULT_FUSION", "FUSION_FILE", "HEAD", "Fused", "Fusion", "FusionWeights", "Scorer", "fuse_rankings",
     "uncertainty",
 ]  # fmt: skip
 

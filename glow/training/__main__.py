@@ -1,13 +1,14 @@
 """`python -m glow.training`, as it was called before `glow`: the same commands under the names that they had."""
 
 from glow.commands import room_app
-from glow.training.commands import data, train
+from glow.training.commands import average, data, train
 
 app = room_app(
     {
         "train": train.train_command,
         "mine": data.mine_command,
         "synthesise": data.synthesise_command,
+        "average": average.average_command,
     },
     "Train GLOW's two towers.",
 )

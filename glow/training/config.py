@@ -10,7 +10,9 @@ from glow.options import StrictModel
 from glow.schema import FieldSchema
 from glow.text import Weighting
 
-__all__ = ["ObjectiveConfig", "OptimizerConfig", "TowersConfig", "TrainConfig", "WatchConfig"]
+__all__ = ["ObjectiveConfig", "OptimizerConfig", "Side", "TowersConfig", "TrainConfig", "WatchConfig"]
+
+Side = Literal["query", "document"]
 
 
 class TowersConfig(StrictModel):
@@ -22,15 +24,18 @@ class TowersConfig(StrictModel):
         hidden, heads: size of the towers where nothing of the encoder is taken (`none`), with an inner layer four times as
             wide; 0 is the encoder's own.
         init_layers: layers of the initial encoder that become layers 0, 1, …; their number is the depth.
+        document_layers: those of the document tower, where it has others; empty: as `init_layers`.
         weight_side, weight_form, gain, pooling_gain, pooling, dropout: as `glow.nn.TowerConfig`.
         train_words: whether the shared word table learns; a frozen one keeps rare words near their
             pre-trained place and spares a third of a step on a CPU.
+        learns: which towers learn; the other keeps its weights, and costs nothing where the loss is distillation alone.
     """
 
     init: Literal["layers", "words", "none"] = "layers"
     hidden: int = Field(default=0, ge=0)
     heads: int = Field(default=0, ge=0)
     init_layers: tuple[int, ...] = Field(default=(0, 4, 5), min_length=1)
+    document_layers: tuple[int, ...] = ()
     weight_side: WeightSide = "key"
     weight_form: WeightForm = "multiply"
     gain: float = 0.0
@@ -38,6 +43,12 @@ class TowersConfig(StrictModel):
     pooling: Pooling = "mean"
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
     train_words: bool = True
+    learns: Literal["both", "query", "document"] = "both"
+
+    @property
+    def depths(self) -> tuple[int, int]:
+        """Layers of the query tower and of the document tower."""
+        return len(self.init_layers), len(self.document_layers or self.init_layers)
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -78,6 +89,10 @@ class ObjectiveConfig(StrictModel):
         margin_weight: weight of the squared difference to the teacher's margins cos(q, d+) - cos(q, d-).
         list_weight: weight of the divergence from the teacher's softmax over the batch's documents.
         list_temperature: of both softmaxes there.
+        list_cosines: the cosines of that list: the `teacher`'s, or the towers' `own` of the moment, which only make sense with
+            the words beside them.
+        list_lexical: times what hybrid search adds to a cosine for words (`glow.training.lexical`), in that list; 1 is hybrid
+            search, 0 leaves words out.
     """
 
     kind: Literal["bce", "softmax", "pairwise", "none"] = "softmax"
@@ -93,6 +108,13 @@ class ObjectiveConfig(StrictModel):
     margin_weight: float = Field(default=0.0, ge=0.0)
     list_weight: float = Field(default=0.0, ge=0.0)
     list_temperature: float = Field(default=0.05, gt=0.0)
+    list_cosines: Literal["teacher", "own"] = "teacher"
+    list_lexical: float = Field(default=0.0, ge=0.0)
+
+    @property
+    def compares(self) -> bool:
+        """Whether any part of the loss compares queries with documents."""
+        return self.kind != "none" or bool(self.margin_weight or self.list_weight)
 
     @property
     def needs_teacher(self) -> bool:
@@ -101,6 +123,12 @@ class ObjectiveConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.list_lexical and not self.list_weight:
+            raise ValueError("list_lexical belongs to the teacher's list: it needs a list_weight above 0")
+        if self.list_cosines == "own" and not self.list_lexical:
+            raise ValueError(
+                "list_cosines 'own' without list_lexical teaches the towers what they do already"
+            )
         if self.kind == "none" and not self.needs_teacher:
             raise ValueError(
                 "kind 'none' leaves nothing to minimise; give distill_weight, margin_weight or list_weight"
@@ -192,7 +220,15 @@ class TrainConfig(StrictModel):
             _ = self.field_schema
         except ConfigError as error:
             raise ValueError(str(error)) from error
+        if self.towers.learns != "both" and self.towers.train_words:
+            raise ValueError("the word table belongs to both towers: train_words needs learns 'both'")
         return self
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The towers that a step has to run: all, but where one alone is drawn towards its teacher."""
+        learns = self.towers.learns
+        return ("query", "document") if learns == "both" or self.objective.compares else (learns,)
 
     @property
     def field_schema(self) -> FieldSchema:

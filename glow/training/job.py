@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from glow.artifact import QUERY_TOWER, default_model, file_sha256
 from glow.errors import ConfigError, GlowError, MismatchError
@@ -15,7 +17,7 @@ from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, WordPieces
 from glow.training.checkpoint import TOWERS_FILE, load_checkpoint, save_checkpoint
-from glow.training.config import TrainConfig
+from glow.training.config import Side, TrainConfig
 from glow.training.data import (
     Collection,
     PairBatches,
@@ -28,6 +30,7 @@ from glow.training.data import (
 from glow.training.encode import EncodeOptions
 from glow.training.fingerprint import collection_hash
 from glow.training.from_model import read_towers
+from glow.training.lexical import lexical_part
 from glow.training.loop import Trainer, TrainingDevice
 from glow.training.negatives import match_negatives
 from glow.training.objective import Targets
@@ -106,14 +109,22 @@ def train(
     preprocessor = Preprocessor(pieces, schema, config.weighting, terms)
     options = config.optimizer
     batches = PairBatches(
-        collections, preprocessor, options.batch_size, config.seed, config.objective.hard_negatives
+        collections,
+        preprocessor,
+        options.batch_size,
+        config.seed,
+        config.objective.hard_negatives,
+        config.objective.compares,
     )
     targets: list[Targets] = []
     origins = [terms.hash, file_sha256(pieces.vocabulary)]
     if config.objective.needs_teacher:
         on_stage("encoding with the teacher")
         origins.append(teacher_hash(inputs.teacher, pieces))
-        targets = [_targets(collection, inputs, pieces) for collection in collections]
+        targets = [_targets(collection, inputs, pieces, config.sides) for collection in collections]
+        if config.objective.list_lexical:
+            on_stage("counting words for the teacher")
+            targets = _with_words(targets, collections, inputs, schema, pieces)
     watch = None
     if inputs.dev and config.watch.steps:
         watched = [read_collection(folder, "dev", schema) for folder in inputs.dev]
@@ -216,12 +227,13 @@ def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoT
         return _go_on(read_towers(Model.open(init)), config, schema)
     if (init / TOWERS_FILE).is_file():
         return _go_on(load_checkpoint(init).towers, config, schema)
-    shape = bert_config(init, layers=len(wanted.init_layers), **wanted.changes, **wanted.shape)
+    depth, document_depth = wanted.depths
+    shape = bert_config(init, layers=depth, document_layers=document_depth, **wanted.changes, **wanted.shape)
     towers = TwoTowers(shape, schema)
     if wanted.init == "words":
         init_words(towers, init)
     elif wanted.init == "layers":
-        init_from_bert(towers, init, wanted.init_layers)
+        init_from_bert(towers, init, wanted.init_layers, wanted.document_layers)
     return towers
 
 
@@ -231,21 +243,45 @@ def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTow
     Raises:
         MismatchError: if they were trained for other fields or another depth.
     """
-    depth = len(config.towers.init_layers)
-    if found.schema != schema or found.config.layers != depth:
+    depths = (found.config.layers, found.config.document.layers)
+    if found.schema != schema or depths != config.towers.depths:
         raise MismatchError(
-            f"the initial towers have {found.config.layers} layers and schema {found.schema.name}, "
-            f"the configuration asks for {depth} and {schema.name}"
+            "the initial towers have {} and {} layers (queries, documents) and schema {}, "
+            "the configuration asks for {} and {} and {}".format(
+                *depths, found.schema.name, *config.towers.depths, schema.name
+            )
         )
     towers = TwoTowers(found.config.model_copy(update=config.towers.changes), schema)
     towers.load_state_dict(found.state_dict(), strict=False)
     return towers
 
 
-def _targets(collection: Collection, inputs: TrainInputs, pieces: WordPieces) -> Targets:
-    cache = inputs.out.parent / "teacher"
-    documents = [joined_text(document) for document in collection.documents]
+def _targets(
+    collection: Collection, inputs: TrainInputs, pieces: WordPieces, sides: Sequence[Side]
+) -> Targets:
+    """The teacher's vectors of the sides that steps encode."""
+
+    def vectors(texts: Sequence[str]) -> NDArray[np.float32]:
+        return teacher_vectors(texts, inputs.teacher, pieces, inputs.out.parent / "teacher")
+
     return Targets(
-        teacher_vectors(collection.queries, inputs.teacher, pieces, cache),
-        teacher_vectors(documents, inputs.teacher, pieces, cache),
+        vectors(collection.queries) if "query" in sides else None,
+        vectors([joined_text(document) for document in collection.documents])
+        if "document" in sides
+        else None,
     )
+
+
+def _with_words(
+    targets: Sequence[Targets],
+    collections: Sequence[Collection],
+    inputs: TrainInputs,
+    schema: FieldSchema,
+    pieces: WordPieces,
+) -> list[Targets]:
+    """The teacher's vectors, each with the lexical part of its collection's hybrid scores."""
+    parts = [
+        lexical_part(inputs.run_folder / "words" / str(number), collection, schema, pieces, target)
+        for number, (collection, target) in enumerate(zip(collections, targets, strict=True))
+    ]
+    return [replace(target, lexical=part.scores) for target, part in zip(targets, parts, strict=True)]

@@ -18,8 +18,9 @@ from accelerate.utils import broadcast, broadcast_object_list
 from torch import nn
 
 from glow.errors import ConfigError
-from glow.nn import TwoTowers
-from glow.training.config import OptimizerConfig, TrainConfig
+from glow.nn import Tower, TwoTowers
+from glow.text import WeightedTokens
+from glow.training.config import OptimizerConfig, Side, TrainConfig
 from glow.training.data import PairBatch, PairBatches
 from glow.training.fingerprint import fingerprint, parameters_hash
 from glow.training.objective import Objective, Targets
@@ -90,6 +91,9 @@ class Trainer:
         self.accelerator = _accelerator(config.optimizer, device)
         self.device = self.accelerator.device
         self.towers = towers.to(self.device)
+        learns = config.towers.learns
+        for side, tower in (("query", towers.query), ("document", towers.document)):
+            tower.requires_grad_(learns in ("both", side))
         towers.words.weight.requires_grad_(config.towers.train_words)
         self.objective = Objective(config.objective).to(self.device)
         self.model = nn.ModuleDict({"towers": towers, "objective": self.objective})
@@ -209,23 +213,36 @@ class Trainer:
 
     def _backward(self, step: int, batch: PairBatch) -> tuple[torch.Tensor, dict[str, float]]:
         encoding = self._encoding(step)
-        queries = [self.batches.queries[batch.collection][number] for number in batch.queries]
-        documents = [self.batches.documents[batch.collection][number] for number in batch.documents]
-        relevant = torch.from_numpy(batch.relevant).to(self.device)
-        targets = self.targets[batch.collection].of(batch) if self.targets else ()
-        wanted = [target.to(self.device) for target in targets]
-        sides = ((self.towers.query, queries), (self.towers.document, documents))
+        sides = [self._side(side, batch) for side in self.config.sides]
         if not encoding.chunk_size:
-            encoded = [encode(encoding, tower, sequences) for tower, sequences in sides]
-            loss, figures = self.objective(*encoded, relevant, wanted)
+            vectors = [encode(encoding, tower, sequences) for tower, sequences in sides]
+            loss, figures = self._loss(vectors, batch)
             self.accelerator.backward(loss)
             return loss.detach(), figures
         cached = [CachedBatch(encoding, tower, sequences) for tower, sequences in sides]
-        loss, figures = self.objective(*(side.vectors for side in cached), relevant, wanted)
+        loss, figures = self._loss([side.vectors for side in cached], batch)
         self.accelerator.backward(loss)
         for side in cached:
             side.backward()
         return loss.detach(), figures
+
+    def _side(self, side: Side, batch: PairBatch) -> tuple[Tower, list[WeightedTokens]]:
+        """A tower, and what it encodes of a batch."""
+        batches, number = self.batches, batch.collection
+        if side == "query":
+            return self.towers.query, [batches.queries[number][row] for row in batch.queries]
+        return self.towers.document, [batches.documents[number][row] for row in batch.documents]
+
+    def _loss(
+        self, vectors: Sequence[torch.Tensor], batch: PairBatch
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        targets = self.targets[batch.collection] if self.targets else Targets(None, None)
+        wanted = [target.to(self.device) for target in targets.of(batch)]
+        if len(vectors) == 1:
+            return self.objective.alone(*vectors, *wanted)
+        relevant = torch.from_numpy(batch.relevant).to(self.device)
+        lexical = torch.from_numpy(targets.lexical(batch)).to(self.device) if targets.lexical else None
+        return self.objective(*vectors, relevant, wanted, lexical)  # type: ignore[no-any-return]
 
     def _encoding(self, step: int) -> Encoding:
         options = self.config.optimizer

@@ -1,6 +1,6 @@
 """The configured loss over one batch of vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,16 +25,20 @@ __all__ = ["Objective", "Targets"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """Teacher vectors of one collection: float32 [queries, H] and [documents, H], L2-normalised."""
+    """Teacher vectors of one collection: float32 [queries, H] and [documents, H], L2-normalised.
 
-    queries: NDArray[np.float32]
-    documents: NDArray[np.float32]
+    A side that no step encodes is None.
+    """
 
-    def of(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        """Those of a batch: float32 [B, H] and [M, H]."""
-        return torch.from_numpy(self.queries[batch.queries]), torch.from_numpy(
-            self.documents[batch.documents]
-        )
+    queries: NDArray[np.float32] | None
+    documents: NDArray[np.float32] | None
+    lexical: Callable[[PairBatch], NDArray[np.float32]] | None = None
+    """What words add to the cosines of a batch, float32 [B, M], where the objective looks at it."""
+
+    def of(self, batch: PairBatch) -> tuple[Tensor, ...]:
+        """Those of a batch: float32 [B, H] and [M, H], less the side that has none."""
+        sides = ((self.queries, batch.queries), (self.documents, batch.documents))
+        return tuple(torch.from_numpy(vectors[rows]) for vectors, rows in sides if vectors is not None)
 
 
 class Objective(nn.Module):
@@ -56,7 +60,12 @@ class Objective(nn.Module):
         )
 
     def forward(
-        self, queries: Tensor, documents: Tensor, relevant: Tensor, wanted: Sequence[Tensor] = ()
+        self,
+        queries: Tensor,
+        documents: Tensor,
+        relevant: Tensor,
+        wanted: Sequence[Tensor] = (),
+        lexical: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, float]]:
         """The loss, a scalar, and figures of the batch.
 
@@ -64,6 +73,7 @@ class Objective(nn.Module):
             queries, documents: float32 [B, H] and [M, H], L2-normalised.
             relevant: bool [B, M].
             wanted: the teacher's vectors of both, where the configuration looks at a teacher.
+            lexical: float32 [B, M], what words add to the cosines that the teacher's list is made of.
 
         Returns:
             The loss; and the weighted cosine (a·cos + c, GLOW section 3.8) of the pairs and of each query's
@@ -74,7 +84,18 @@ class Objective(nn.Module):
         loss = self._contrast(cosines, blocked)
         if wanted:
             loss = loss + self._distillation((queries, documents), wanted, cosines, blocked)
+            if self.config.list_weight:
+                loss = loss + self.config.list_weight * self._list(cosines, wanted, lexical)
         return loss, self._figures(cosines.detach(), blocked)
+
+    def alone(self, vectors: Tensor, wanted: Tensor) -> tuple[Tensor, dict[str, float]]:
+        """The distillation of one tower by itself, a scalar, and the mean cosine to the teacher.
+
+        Args:
+            vectors, wanted: float32 [n, H], L2-normalised.
+        """
+        distance = embedding_loss(vectors, wanted)
+        return self.config.distill_weight * distance, {"teacher": 1.0 - float(distance.detach())}
 
     def _contrast(self, cosines: Tensor, blocked: Tensor) -> Tensor:
         if self.config.kind == "bce":
@@ -96,9 +117,15 @@ class Objective(nn.Module):
             loss = loss + config.distill_weight * (parts[0] + parts[1])
         if config.margin_weight:
             loss = loss + config.margin_weight * margin_loss(cosines, teacher, blocked)
-        if config.list_weight:
-            loss = loss + config.list_weight * list_loss(cosines, teacher, config.list_temperature)
         return loss
+
+    def _list(self, cosines: Tensor, wanted: Sequence[Tensor], lexical: Tensor | None) -> Tensor:
+        """The divergence from the list that the teacher, or the towers themselves with the help of words, would give."""
+        own = self.config.list_cosines == "own"
+        scores = cosines.detach() if own else wanted[0] @ wanted[1].T
+        if lexical is not None:
+            scores = scores + self.config.list_lexical * lexical
+        return list_loss(cosines, scores, self.config.list_temperature)
 
     def _figures(self, cosines: Tensor, blocked: Tensor) -> dict[str, float]:
         if self.config.kind == "bce":

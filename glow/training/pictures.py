@@ -13,7 +13,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def draw(rows: Rows, folder: Path) -> None:
-    """Writes `loss.png`, `cosine.png` and, where retrieval was watched, `dev.png`; nothing without rows.
+    """Writes `loss.png`, `cosine.png` where queries met documents and, where retrieval was watched, `dev.png`; nothing without rows.
 
     Args:
         rows: lines of a metrics file.
@@ -25,13 +25,8 @@ def draw(rows: Rows, folder: Path) -> None:
     figure, axes = _axes("training loss")
     axes.plot(steps, [row["loss"] for row in rows], color="tab:green", linewidth=1)
     figure.savefig(folder / "loss.png")
-    figure, axes = _axes("weighted cosine a·cos + c")
-    low, high = [row["negative"] for row in rows], [row["positive"] for row in rows]
-    axes.plot(steps, high, color="tab:green", linewidth=1, label="pairs")
-    axes.plot(steps, low, color="tab:orange", linewidth=1, label="nearest others in the batch")
-    axes.fill_between(steps, low, high, color="tab:green", alpha=0.15)
-    axes.legend()
-    figure.savefig(folder / "cosine.png")
+    if "positive" in rows[0]:  # a tower that learns alone compares nothing
+        _draw_cosines(rows, folder)
     watched = [row for row in rows if "dev" in row]
     if watched:
         figure, axes = _axes("dev RR@10")
@@ -39,6 +34,17 @@ def draw(rows: Rows, folder: Path) -> None:
             axes.plot([row["step"] for row in watched], [row["dev"][name] for row in watched], label=name)
         axes.legend()
         figure.savefig(folder / "dev.png")
+
+
+def _draw_cosines(rows: Rows, folder: Path) -> None:
+    steps = [row["step"] for row in rows]
+    low, high = [row["negative"] for row in rows], [row["positive"] for row in rows]
+    figure, axes = _axes("weighted cosine a·cos + c")
+    axes.plot(steps, high, color="tab:green", linewidth=1, label="pairs")
+    axes.plot(steps, low, color="tab:orange", linewidth=1, label="nearest others in the batch")
+    axes.fill_between(steps, low, high, color="tab:green", alpha=0.15)
+    axes.legend()
+    figure.savefig(folder / "cosine.png")
 
 
 def _axes(title: str) -> tuple[Figure, Axes]:

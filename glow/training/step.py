@@ -88,7 +88,7 @@ class CachedBatch:
     def backward(self) -> None:
         """Takes the gradient that the loss left at the vectors through the tower."""
         gradient = self.vectors.grad
-        if gradient is None:
+        if gradient is None or not next(self._tower.layers.parameters()).requires_grad:
             return
         for rows, state in zip(self._groups, self._random, strict=True):
             _set_random_state(self._encoding.device, state)

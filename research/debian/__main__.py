@@ -107,6 +107,9 @@ def main(
     limit_per_source: Annotated[int, typer.Option(min=0, help="most documents of a source; 0: all")] = 0,
     seed: Annotated[int, typer.Option(help="for the choice under a limit and for the order")] = 0,
     sources: Annotated[str, typer.Option(help="names with commas between; default: all")] = "",
+    whole_sections: Annotated[
+        bool, typer.Option("--whole-sections", help="books: every passage of a section, not its first alone")
+    ] = False,
     root: Annotated[
         list[Path] | None, typer.Option(help="folder that packages are unpacked in, repeatable; default: /")
     ] = None,
@@ -121,7 +124,7 @@ def main(
     generator = random.Random(seed)  # noqa: S311 - an order, not a secret
     chosen: list[Pair] = []
     for source in (source for source in SOURCES if source.name in wanted):
-        pairs = _read(source, root or [Path("/")])
+        pairs = _read(source, root or [Path("/")], whole_sections)
         if not pairs:
             _say(f"{source.name}: not on this machine; to have it: {source.install}")
             continue
@@ -180,12 +183,13 @@ def _notes(pairs: list[Pair]) -> list[str]:
     return [*lines, "", "Licences:", "", *licences]
 
 
-def _read(source: Source, roots: list[Path]) -> list[Pair]:
+def _read(source: Source, roots: list[Path], whole_sections: bool) -> list[Pair]:
     """The pairs of all roots, each id and each text once."""
     found: dict[str, Pair] = {}
     texts: set[str] = set()
     for root in roots:
-        for pair in source.read(root):
+        whole = whole_sections and source.read is book_pairs
+        for pair in book_pairs(root, whole=True) if whole else source.read(root):
             if pair.id not in found and pair.text not in texts:
                 found[pair.id] = pair
                 texts.add(pair.text)

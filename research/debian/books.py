@@ -13,6 +13,8 @@ from research.debian.pair import Pair, collapsed, cut, first_sentence, make_pair
 SHARE = Path("usr/share")
 MAX_SECTION_WORDS = 150
 MIN_SECTION_WORDS = 25
+MIN_SENTENCE_WORDS = 4
+MAX_TITLE_CHARACTERS = 80
 MAX_HEADINGS = 5
 _READERS = {
     ".html": html_sections, ".htm": html_sections, ".pod": pod_sections,
@@ -48,13 +50,14 @@ _NUMBER = re.compile(
 )
 
 
-def book_pairs(root: Path) -> Iterator[Pair]:
+def book_pairs(root: Path, whole: bool = False) -> Iterator[Pair]:
     """Yields the sections of every HTML page, DocBook or Mallard file and POD file below `usr/share`.
 
     A heading that many sections have ("Compatibility") is replaced by the section's first sentence.
 
     Args:
         root: folder that holds `usr/share`.
+        whole: whether what follows a section's first words is given as well, as passages that their first sentences ask for.
     """
     share = root / SHARE
     found = [(path.relative_to(share), file_sections(_read(path), _kind(path))) for path in _files(share)]
@@ -64,9 +67,11 @@ def book_pairs(root: Path) -> Iterator[Pair]:
     for path, sections in found:
         for number, section in enumerate(sections):
             pair = section_pair(section, book_name(path), f"book:{path}#{number}", common)
-            if pair and pair.text not in seen:
-                seen.add(pair.text)
-                yield pair
+            rest = later_passages(section, pair) if pair and whole else ()
+            for each in (pair, *rest):
+                if each and each.text not in seen:
+                    seen.add(each.text)
+                    yield each
 
 
 def file_sections(source: str, kind: str) -> list[Section]:
@@ -100,9 +105,30 @@ def section_pair(
         return None
     if not _says_something(heading, common):
         heading, text = first_sentence(text)
-        if len(heading.split()) < 4:
+        if len(heading.split()) < MIN_SENTENCE_WORDS:
             return None
     return make_pair(identifier, heading, titles[-1] if titles else book, text, min_words=MIN_SECTION_WORDS)
+
+
+def later_passages(section: Section, first: Pair) -> Iterator[Pair]:
+    """Pairs of a section's text behind its first words, which `first` has: a passage's first sentence asks for its rest.
+
+    Args:
+        section: as `section_pair` reads it.
+        first: the section's pair, which gives id and title.
+    """
+    text = collapsed(section.text)
+    start = len(cut(text, MAX_SECTION_WORDS))
+    number = 0
+    while len(text) - start > MIN_SECTION_WORDS:
+        passage = cut(text[start:].strip(), MAX_SECTION_WORDS)
+        start = text.index(passage, start) + len(passage)
+        number += 1
+        query, rest = first_sentence(passage)
+        title = f"{first.title}: {first.query}" if len(first.query) < MAX_TITLE_CHARACTERS else first.title
+        pair = make_pair(f"{first.id}.{number}", query, title, rest, min_words=MIN_SECTION_WORDS)
+        if pair and len(query.split()) >= MIN_SENTENCE_WORDS:
+            yield pair
 
 
 def book_name(path: Path) -> str:

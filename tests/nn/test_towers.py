@@ -156,7 +156,7 @@ def test_layers_are_taken_in_the_order_asked_for() -> None:
 def test_a_wrong_number_of_layers_and_an_absent_layer_are_refused() -> None:
     folder = minilm_folder()
     towers = TwoTowers(bert_config(folder, layers=1), SCHEMA)
-    with pytest.raises(ConfigError, match=r"2 layers chosen .* the towers have 1"):
+    with pytest.raises(ConfigError, match=r"2 layers chosen .* the query tower has 1"):
         init_from_bert(towers, folder, (0, 1))
     with pytest.raises(ConfigError, match=r"no encoder\.layer\.9"):
         init_from_bert(towers, folder, (9,))

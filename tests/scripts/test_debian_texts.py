@@ -11,7 +11,7 @@ import pytest
 
 from glow.collection import read_documents, read_qrels, read_queries
 from research.debian.__main__ import write
-from research.debian.books import section_pair
+from research.debian.books import later_passages, section_pair
 from research.debian.dictionaries import entry_pairs, synset_pairs
 from research.debian.docstrings import file_pairs
 from research.debian.manpages import manual_pairs, page_pair
@@ -194,6 +194,21 @@ def test_a_heading_that_says_nothing_gives_way_to_the_first_sentence() -> None:
     assert pair is not None
     assert (pair.query, pair.title, pair.text) == ("A boat is no ship", "Boats", f"{LONG} {LONG}")
     assert section_pair(Section("See also", [], LONG * 2), "book", "book:1") is None
+
+
+def test_the_rest_of_a_section_comes_as_passages_that_their_first_sentences_ask_for() -> None:
+    more = " ".join(f"Part {number} of the boat has a name. {LONG} {LONG}" for number in range(4))
+    section = Section("Sails", ["Boats"], f"{LONG} {LONG} {more}")
+    first = section_pair(section, "book", "book:1#0")
+    assert first is not None
+    later = list(later_passages(section, first))
+    assert [pair.id for pair in later] == [f"book:1#0.{number + 1}" for number in range(len(later))]
+    assert later
+    for pair in later:
+        assert pair.title == "Boats: Sails"
+        assert pair.query in more
+        assert pair.text not in first.text
+    assert not list(later_passages(Section("Sails", ["Boats"], LONG), first))
 
 
 def test_a_synset_is_asked_for_by_its_words_and_titled_by_what_it_is_a_kind_of() -> None:

@@ -146,6 +146,8 @@ class PairBatches:
         batch_size: B.
         seed: of the order; an epoch's order depends on it and on the epoch alone, so a run can resume.
         hard_negatives: N, drawn anew each epoch from a query's mined ones.
+        compared: whether the loss compares queries with documents; without, `relevant` holds the pairs alone, and
+            texts of a side that nothing encodes are never preprocessed.
     """
 
     def __init__(
@@ -155,7 +157,9 @@ class PairBatches:
         batch_size: int,
         seed: int,
         hard_negatives: int = 0,
+        compared: bool = True,
     ) -> None:
+        self.compared = compared
         self.collections = collections
         self.batch_size = batch_size
         self.seed = seed
@@ -203,6 +207,8 @@ class PairBatches:
     def _relevant(
         self, collection: int, queries: NDArray[np.int64], documents: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
+        if not self.compared:
+            return np.eye(len(queries), len(documents), dtype=np.bool_)
         judged = self.collections[collection].relevant
         known = np.array([[document in judged[query] for document in documents] for query in queries])
         query_keys = _keys([self.queries[collection][number] for number in queries])

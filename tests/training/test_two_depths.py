@@ -1,0 +1,170 @@
+"""Towers of two depths: trained apart, put together, averaged, and taught by the scores of hybrid search."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import typer.testing
+from pydantic import ValidationError
+
+from glow.nn import TowerConfig, bert_config, minilm_folder
+from glow.text import WordPieces, lexical_words
+from glow.training.__main__ import app
+from glow.training.checkpoint import load_checkpoint
+from glow.training.config import ObjectiveConfig, TrainConfig
+from glow.training.data import Collection, PairBatches, count_terms
+from glow.training.lexical import lexical_part
+from glow.training.objective import Objective, Targets
+
+TOWERS = """
+[towers]
+init_layers = [1]
+document_layers = [0, 1]
+weight_form = "log"
+train_words = false
+"""
+ALONE = """
+name = "alone"
+{towers}
+learns = "{side}"
+[objective]
+kind = "none"
+distill_weight = 1.0
+[optimizer]
+batch_size = 16
+max_steps = 6
+learning_rate = 3e-3
+precision = "fp32"
+"""
+Run = Callable[..., typer.testing.Result]
+
+
+def run(*arguments: object) -> typer.testing.Result:
+    return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def trained(tmp_path: Path, collection_folder: Path, bert_folder: Path) -> Callable[[str], Path]:
+    """Trains one side alone and gives the checkpoint."""
+
+    def train(side: str) -> Path:
+        config = tmp_path / f"{side}.toml"
+        config.write_text(ALONE.format(towers=TOWERS, side=side), encoding="utf-8")
+        out = tmp_path / side
+        done = run(
+            *("train", "--config", config, "--data", collection_folder, "--out", out, "--device", "cpu"),
+            *("--init", bert_folder, "--teacher", bert_folder, "--threads", 1),
+        )
+        assert done.exit_code == 0, done.output
+        return out
+
+    return train
+
+
+def test_a_tower_that_learns_alone_leaves_the_other_as_it_is_and_both_can_be_put_together(
+    trained: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folders = {side: trained(side) for side in ("query", "document")}
+    towers = {side: load_checkpoint(folder).towers for side, folder in folders.items()}
+    assert (len(towers["query"].query.layers), len(towers["query"].document.layers)) == (1, 2)
+    for side, other in (("query", "document"), ("document", "query")):
+        learned, kept = towers[side].state_dict(), towers[other].state_dict()
+        own = [name for name in learned if name.startswith(f"{side}.layers")]
+        assert own
+        assert not any(torch.equal(learned[name], kept[name]) for name in own if name.endswith("weight"))
+    done = run(
+        *("average", "--first", folders["query"], "--second", folders["document"]),
+        *("--query", 0, "--document", 1, "--out", tmp_path / "both"),
+    )
+    assert done.exit_code == 0, done.output
+    both = load_checkpoint(tmp_path / "both")
+    for side, source in towers.items():
+        expected, found = getattr(source, side).state_dict(), getattr(both.towers, side).state_dict()
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert [part["query"] for part in both.report["averaged"]] == [1.0, 0.0]
+
+
+def test_an_average_lies_between_and_other_towers_are_refused(
+    trained: Callable[[str], Path], tmp_path: Path
+) -> None:
+    first, second = trained("query"), trained("document")
+    assert run("average", "--first", first, "--second", second, "--query", 0.25, "--out", tmp_path / "mixed").exit_code == 0  # fmt: skip
+    one, other, mixed = (load_checkpoint(f).towers.query for f in (first, second, tmp_path / "mixed"))
+    name = "layers.0.inner.weight"
+    parts = [tower.state_dict()[name] for tower in (one, other, mixed)]
+    assert torch.allclose(parts[2], 0.75 * parts[0] + 0.25 * parts[1], atol=1e-6)
+    config = json.loads((second / "towers.json").read_text())
+    assert config["document_layers"] == 2
+    refused = run("average", "--first", first, "--second", tmp_path / "absent", "--out", tmp_path / "x")
+    assert refused.exit_code == 3
+
+
+def test_a_deeper_document_tower_needs_its_own_layers_and_a_table_both_may_learn() -> None:
+    assert TowerConfig(vocabulary=5, layers=3, document_layers=6).document.layers == 6
+    assert TowerConfig(vocabulary=5, layers=3).document.layers == 3
+    assert bert_config(minilm_folder(), layers=3, document_layers=6).document.layers == 6
+    with pytest.raises(ValidationError, match="train_words needs learns 'both'"):
+        TrainConfig.model_validate({"name": "x", "towers": {"learns": "query"}})
+
+
+def test_words_count_in_a_batch_as_in_a_hybrid_search(
+    toy_collection: Collection,
+    make_preprocessor: Callable[[TrainConfig], object],
+    toy_model: Path,
+    tmp_path: Path,
+) -> None:
+    """A document that shares words gets more, as BM25 times the query's openness says; the list follows it."""
+    config = TrainConfig(name="words")
+    pieces, schema = WordPieces(toy_model / "vocab.txt", config.weighting.unit), config.field_schema
+    random = np.random.default_rng(0)
+    vectors = random.normal(size=(len(toy_collection.queries) + len(toy_collection.documents), 8))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    targets = Targets(vectors[: len(toy_collection.queries)], vectors[len(toy_collection.queries) :])
+    part = lexical_part(tmp_path / "words", toy_collection, schema, pieces, targets)
+    batches = PairBatches([toy_collection], make_preprocessor(config), 16, 0)  # type: ignore[arg-type]
+    batch = next(batches.epoch(0))
+    scores = part.scores(batch)
+    assert scores.shape == (16, 16)
+    for row, query in enumerate(batch.queries):
+        words = set(pieces.words(toy_collection.queries[query]))
+        for column, number in enumerate(batch.documents):
+            document = set(lexical_words(toy_collection.documents[number], schema, pieces))
+            if not words & document:
+                assert scores[row, column] == 0.0
+    assert (np.diag(scores) > 0).mean() > 0.9
+    table = count_terms([toy_collection], schema, pieces)
+    assert len(part.index) == len(toy_collection.documents) == table.documents
+
+
+def test_the_list_of_hybrid_scores_pulls_towards_documents_that_share_words() -> None:
+    queries = torch.nn.functional.normalize(
+        torch.randn(4, 8, generator=torch.Generator().manual_seed(1)), dim=-1
+    )
+    documents = queries.flip(0).clone().requires_grad_()
+    lexical = torch.zeros(4, 4)
+    lexical[0, 2] = 1.0
+    options = {"kind": "none", "list_weight": 1.0, "list_lexical": 1.0, "list_cosines": "own"}
+    objective = Objective(ObjectiveConfig.model_validate(options))
+    loss, _ = objective(queries, documents, torch.eye(4, dtype=torch.bool), (queries, queries), lexical)
+    loss.backward()
+    assert documents.grad is not None
+    assert float(documents.grad[2] @ queries[0]) < 0.0  # a step against the gradient brings it nearer
+    without, _ = objective(
+        queries, documents, torch.eye(4, dtype=torch.bool), (queries, queries), torch.zeros(4, 4)
+    )
+    assert float(without) == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"list_lexical": 1.0}, "needs a list_weight above 0"),
+        ({"list_weight": 1.0, "list_cosines": "own"}, "teaches the towers what they do already"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ObjectiveConfig.model_validate(options)
