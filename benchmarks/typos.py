@@ -21,58 +21,18 @@ from glow.evaluation.retrieval.served import ServedRetriever
 from glow.evaluation.task import Task
 from glow.records import Query
 from glow.search import Retriever, Typos, read_query
-from glow.text import is_lexical
+from glow.text import slip_in
 
-__all__ = ["slip", "slipped"]
+__all__ = ["slipped"]
 
 RETRIEVERS: tuple[Retriever, ...] = ("dense", "hybrid")
-LEAST_LETTERS = 4
 CUT, MEASURE = 10, "RR@10"
-ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-"""Of a keyboard: a key is hit beside its neighbours in a row."""
-
-
-def slip(word: str, chance: random.Random) -> str:
-    """A word with one slip, which makes another word of it."""
-    while True:
-        at = chance.randrange(len(word))
-        kind = chance.choice(("left out", "doubled", "beside", "swapped"))
-        if kind == "left out":
-            slipped_word = word[:at] + word[at + 1 :]
-        elif kind == "doubled":
-            slipped_word = word[: at + 1] + word[at:]
-        elif kind == "beside":
-            slipped_word = word[:at] + chance.choice(_beside(word[at])) + word[at + 1 :]
-        else:
-            slipped_word = word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
-        if slipped_word != word:
-            return slipped_word
-
-
-def _beside(letter: str) -> str:
-    for row in ROWS:
-        at = row.find(letter)
-        if at >= 0:
-            return row[max(at - 1, 0) : at] + row[at + 1 : at + 2]
-    return letter
 
 
 def slipped(queries: Sequence[Query], seed: int) -> list[Query]:
     """Each query with a slip in one of its content words; one without such a word stays as it is."""
     chance = random.Random(seed)  # noqa: S311 - no secret
-    made = []
-    for query in queries:
-        words = query.text.split(" ")
-        places = [
-            at
-            for at, word in enumerate(words)
-            if len(word) >= LEAST_LETTERS and word.isascii() and word.isalpha() and is_lexical(word.lower())
-        ]
-        if places:
-            at = chance.choice(places)
-            words[at] = slip(words[at].lower(), chance)
-        made.append(Query(query.id, " ".join(words)))
-    return made
+    return [Query(query.id, slip_in(query.text, chance)) for query in queries]
 
 
 def measure(root: Path, data: Path, split: str, seeds: int) -> dict[str, Any]:

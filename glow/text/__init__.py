@@ -13,6 +13,7 @@ from glow.text.preprocessor import (
     field_words,
     load_preprocessor,
 )
+from glow.text.slips import slip, slip_in
 from glow.text.spans import WordSpans
 from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
 from glow.text.weighting import Weighting, WordWeigher, WordWeights
@@ -24,5 +25,5 @@ __all__ = [
     "TermCounter", "TermStats", "TermTable", "WeightedTokens", "Weighting", "WordPieces", "WordSpans",
     "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact", "body_text", "check_analyzer",
     "field_words", "idf_bm25", "idf_lucene", "is_lexical", "is_punctuation", "lexical_words",
-    "load_preprocessor", "markup", "pad", "passage_document", "select_terms",
+    "load_preprocessor", "markup", "pad", "passage_document", "select_terms", "slip", "slip_in",
 ]  # fmt: skip

@@ -10,7 +10,15 @@ from glow.options import StrictModel
 from glow.schema import FieldSchema
 from glow.text import Weighting
 
-__all__ = ["ObjectiveConfig", "OptimizerConfig", "Side", "TowersConfig", "TrainConfig", "WatchConfig"]
+__all__ = [
+    "BatchesConfig",
+    "ObjectiveConfig",
+    "OptimizerConfig",
+    "Side",
+    "TowersConfig",
+    "TrainConfig",
+    "WatchConfig",
+]
 
 Side = Literal["query", "document"]
 
@@ -168,6 +176,19 @@ class OptimizerConfig(StrictModel):
     precision: Literal["fp32", "bf16", "fp16"] = "bf16"
 
 
+class BatchesConfig(StrictModel):
+    """Which pairs come together, and how their queries are written.
+
+    Attributes:
+        topics: clusters of a folder's queries, by the teacher's vectors; a batch is of one cluster or of two that follow each
+            other, so that its documents are hard to tell apart. 0: a batch is of pairs drawn at random.
+        slips: share of the queries that get a slip of the keyboard in one word, drawn anew each epoch.
+    """
+
+    topics: int = Field(default=0, ge=0)
+    slips: float = Field(default=0.0, ge=0.0, le=1.0)
+
+
 class WatchConfig(StrictModel):
     """How retrieval on `--dev` folders is watched while training.
 
@@ -212,6 +233,7 @@ class TrainConfig(StrictModel):
         validation_alias=AliasChoices("optimizer", "optimiser"),
         serialization_alias="optimiser",
     )
+    batches: BatchesConfig = BatchesConfig()
     watch: WatchConfig = WatchConfig()
 
     @model_validator(mode="after")
@@ -220,6 +242,11 @@ class TrainConfig(StrictModel):
             _ = self.field_schema
         except ConfigError as error:
             raise ValueError(str(error)) from error
+        if self.batches.topics and not (self.objective.needs_teacher and self.objective.compares):
+            raise ValueError(
+                "topics are clusters of a teacher's vectors, for a loss that compares: they need a kind other than 'none', "
+                "and distill_weight, margin_weight or list_weight"
+            )
         if self.towers.learns != "both" and self.towers.train_words:
             raise ValueError("the word table belongs to both towers: train_words needs learns 'both'")
         return self

@@ -26,6 +26,7 @@ from glow.training.data import (
     one_at_a_time,
     read_collection,
     read_msmarco,
+    topics_of,
 )
 from glow.training.encode import EncodeOptions
 from glow.training.fingerprint import collection_hash
@@ -108,14 +109,6 @@ def train(
     terms = count_terms(collections, schema, pieces)
     preprocessor = Preprocessor(pieces, schema, config.weighting, terms)
     options = config.optimizer
-    batches = PairBatches(
-        collections,
-        preprocessor,
-        options.batch_size,
-        config.seed,
-        config.objective.hard_negatives,
-        config.objective.compares,
-    )
     targets: list[Targets] = []
     origins = [terms.hash, file_sha256(pieces.vocabulary)]
     if config.objective.needs_teacher:
@@ -125,6 +118,16 @@ def train(
         if config.objective.list_lexical:
             on_stage("counting words for the teacher")
             targets = _with_words(targets, collections, inputs, schema, pieces)
+    batches = PairBatches(
+        collections,
+        preprocessor,
+        options.batch_size,
+        config.seed,
+        config.objective.hard_negatives,
+        config.objective.compares,
+        config.batches.slips,
+        _topics(targets, config),
+    )
     watch = None
     if inputs.dev and config.watch.steps:
         watched = [read_collection(folder, "dev", schema) for folder in inputs.dev]
@@ -254,6 +257,17 @@ def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTow
     towers = TwoTowers(found.config.model_copy(update=config.towers.changes), schema)
     towers.load_state_dict(found.state_dict(), strict=False)
     return towers
+
+
+def _topics(targets: Sequence[Targets], config: TrainConfig) -> list[NDArray[np.int64]] | None:
+    """Each collection's topics of queries, where batches are to follow them."""
+    if not config.batches.topics:
+        return None
+    return [
+        topics_of(target.queries, config.batches.topics, config.seed)
+        for target in targets
+        if target.queries is not None
+    ]
 
 
 def _targets(

@@ -230,7 +230,7 @@ class Trainer:
         """A tower, and what it encodes of a batch."""
         batches, number = self.batches, batch.collection
         if side == "query":
-            return self.towers.query, [batches.queries[number][row] for row in batch.queries]
+            return self.towers.query, batches.queries_of(batch)
         return self.towers.document, [batches.documents[number][row] for row in batch.documents]
 
     def _loss(

@@ -20,7 +20,6 @@ let state = emptyState();
 let able = NO_INDEX;
 let described = null;
 let running = new AbortController();
-let reasons = null; // the explained answer of the page that is shown, once it was asked for
 
 // ---- what the index can do
 
@@ -55,7 +54,6 @@ async function search({ movesFocus = false } = {}) {
   running.abort();
   running = new AbortController();
   const { signal } = running;
-  reasons = null;
   document.body.setAttribute("aria-busy", "true");
   at("status").textContent = "Searching";
   try {
@@ -90,32 +88,15 @@ async function explain(hit, item, panel) {
   const { signal } = running;
   showWaiting(panel);
   try {
-    reasons ??= ask("/search", { body: explainBody(state, able), signal });
-    const { hits, query } = await reasons;
-    const found = hits.find((other) => other.id === hit.id) ?? hit;
-    showAttended(item, found, query);
-    showExplanation(panel, found, query, () => leaveOut(found, query, panel));
-  } catch (problem) {
-    reasons = null;
-    if (!signal.aborted) showFault(panel, problem, () => explain(hit, item, panel));
-  } finally {
-    panel.removeAttribute("aria-busy");
-  }
-}
-
-async function leaveOut(hit, query, panel) {
-  const { signal } = running;
-  panel.setAttribute("aria-busy", "true");
-  try {
     const answer = await ask("/search", { body: explainBody(state, able, hit), signal });
     const found = answer.hits.find((other) => other.id === hit.id);
     if (!found) throw { detail: "The index has changed since this page was made.", advice: "Search again." };
-    showExplanation(panel, found, answer.query, () => leaveOut(hit, query, panel));
+    showAttended(item, found, answer.query);
+    showExplanation(panel, found, answer.query);
   } catch (problem) {
-    if (!signal.aborted) showFault(panel, problem, () => leaveOut(hit, query, panel));
+    if (!signal.aborted) showFault(panel, problem, () => explain(hit, item, panel));
   } finally {
     panel.removeAttribute("aria-busy");
-    if (!signal.aborted) panel.querySelector(".table")?.focus();
   }
 }
 

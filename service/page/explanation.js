@@ -7,15 +7,13 @@ import { partName } from "./results.js";
 const FIRST_ROWS = 10;
 let tables = 0;
 
-// Fills a panel from an explained answer; `leaveOut` asks for what happens without each word.
-export function showExplanation(panel, hit, query, leaveOut) {
+// Fills a panel from an explained answer.
+export function showExplanation(panel, hit, query) {
   const words = wordsOf(query, hit);
   const scores = Object.entries(hit.scores ?? {});
   const parts = [make("p", "scores", ...scores.map(([part, value]) => make("span", "", `${partName(part)} `, make("b", "", number(value)))))];
   parts.push(table("Your words", queryColumns(words), words));
-  const hasDeltas = words.some((word) => word.delta !== undefined);
-  if (hasDeltas) parts.push(make("p", "quiet", "“Without it”: how the score by meaning changes when that word is left out of the query."));
-  else parts.push(leaveOutButton(panel, leaveOut));
+  if (words.some((word) => word.delta !== undefined)) parts.push(make("p", "quiet", "“Without it”: how the score by meaning changes when that word is left out of the query."));
   const terms = [...(hit.explanation?.terms ?? [])].sort((one, other) => other.attention - one.attention);
   if (terms.length) parts.push(...documentTable(terms));
   clear(panel).append(...parts);
@@ -44,19 +42,19 @@ export function showAttended(item, hit, query) {
 function wordsOf(query, hit) {
   const rows = new Map();
   const row = (word) => rows.get(word) ?? rows.set(word, { word }).get(word);
-  for (const term of query.explanation?.terms ?? query.terms) Object.assign(row(term.word), { weight: term.weight, attention: term.attention });
+  for (const term of query.explanation?.terms ?? query.terms) Object.assign(row(term.word), { attention: term.attention });
   for (const { word, impact } of hit.explanation?.lexical ?? []) row(word).impact = impact;
   for (const { word, delta } of hit.explanation?.leave_one_out ?? []) row(word).delta = delta;
   return [...rows.values()];
 }
 
 function queryColumns(words) {
-  const columns = [["Word", "word"], ["Weight", "weight"], ["Attention", "attention"], ["In its words", "impact"], ["Without it", "delta"]];
+  const columns = [["Word", "word"], ["Without it", "delta"], ["In its words", "impact"], ["Attention", "attention"]];
   return columns.filter(([, name]) => words.some((word) => word[name] !== undefined));
 }
 
 function documentTable(terms) {
-  const columns = [["Word", "word"], ["Field", "field"], ["Times", "tf"], ["Weight", "weight"], ["Attention", "attention"]];
+  const columns = [["Word", "word"], ["Field", "field"], ["Times", "tf"], ["Attention", "attention"]];
   const shown = table("What its encoder looked at", columns, terms);
   const rows = [...shown.querySelectorAll("tbody tr")].slice(FIRST_ROWS);
   if (!rows.length) return [shown];
@@ -69,13 +67,6 @@ function documentTable(terms) {
     shown.focus();
   });
   return [shown, button];
-}
-
-function leaveOutButton(panel, leaveOut) {
-  const button = make("button", "plain leave-out", "What if a word were left out?");
-  button.type = "button";
-  button.addEventListener("click", leaveOut);
-  return button;
 }
 
 function table(title, columns, rows) {

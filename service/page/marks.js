@@ -10,10 +10,10 @@ const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#34": '"', "#39": "'"
 
 const unescaped = (text) => text.replace(/&(amp|lt|gt|quot|#34|#39|#x27);/g, (_, name) => ENTITIES[name]);
 
-// Weights of words as shares of the heaviest one's.
+// How rare words are, as shares of the rarest one's: what search by words goes by.
 export function sharesOf(terms) {
-  const heaviest = Math.max(...terms.map((term) => term.weight), 1e-9);
-  return new Map(terms.map((term) => [term.word, term.weight / heaviest]));
+  const rarest = Math.max(...terms.map((term) => term.idf), 1e-9);
+  return new Map(terms.map((term) => [term.word, term.idf / rarest]));
 }
 
 export const isWord = ({ word }) => /[\p{L}\p{N}]/u.test(word);
@@ -36,7 +36,7 @@ function mark(text, shares, isAttended = false) {
 
 export const plainOf = (html) => unescaped(html.split(TAG).filter((piece) => !TAG.test(piece)).join(""));
 
-// The snippet of a hit: the service's, else the stretch of its text that holds the heaviest word.
+// The snippet of a hit: the service's, else the stretch of its text that holds the rarest word.
 export function snippetOf(hit, terms) {
   const words = terms.filter(isWord);
   const shares = sharesOf(words);
@@ -63,12 +63,12 @@ function matcher(words) {
   return alternatives.length ? new RegExp(`(?<![\\p{L}\\p{N}])(?:${alternatives.join("|")})(?![\\p{L}\\p{N}])`, "giu") : null;
 }
 
-// The stretch of a text that starts a little before the heaviest word it holds.
+// The stretch of a text that starts a little before the rarest word it holds.
 function excerpt(text, words) {
   const flat = text.replace(/\s+/g, " ").trim();
   if (flat.length <= SNIPPET_CHARS) return flat;
-  const byWeight = [...words].sort((one, other) => other.weight - one.weight);
-  const place = byWeight.map((term) => flat.search(matcher([term]))).find((found) => found >= 0) ?? 0;
+  const byRarity = [...words].sort((one, other) => other.idf - one.idf);
+  const place = byRarity.map((term) => flat.search(matcher([term]))).find((found) => found >= 0) ?? 0;
   let start = Math.min(Math.max(place - SNIPPET_CHARS / 4, 0), flat.length - SNIPPET_CHARS);
   if (start > 0) start = Math.max(flat.indexOf(" ", start) + 1, start);
   const cut = flat.slice(start, start + SNIPPET_CHARS).toWellFormed().replace(/\s\S*$/, "");

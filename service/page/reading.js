@@ -11,9 +11,9 @@ export function showTerms(query) {
   clear(at("terms")).append(
     ...query.terms.map((term) => {
       const item = make("li");
-      item.title = `weight ${term.weight.toFixed(2)}, idf ${term.idf.toFixed(2)}`;
+      item.title = `idf ${term.idf.toFixed(2)}`;
       const column = make("span", "column", withShare(make("span", "bar"), shares.get(term.word)));
-      item.append(column, make("span", "word", term.word), make("span", "weight", term.weight.toFixed(2)));
+      item.append(column, make("span", "word", term.word), make("span", "rarity", term.idf.toFixed(1)));
       return item;
     }),
   );

@@ -62,10 +62,9 @@ export function searchBody(state, able) {
   return body;
 }
 
-// The same search once more, with reasons: for the page that is shown, or for one hit and each word left out.
+// The same search once more, for one hit and with its reasons.
 export function explainBody(state, able, hit) {
   const { facets, ...body } = searchBody(state, able);
-  if (!hit) return { ...body, top_k: Math.min(body.top_k, able.pageSize), explain: true };
   const top_k = 1;
   const offset = hit.rank - 1;
   return { ...body, top_k, offset, explain: { leave_one_out: true } };

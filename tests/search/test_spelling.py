@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.typos import slip
 from glow.errors import FormatError
 from glow.search import Speller, SpellingTable, build_spelling
 from glow.search.spelling.edits import forms, is_one_edit
-from glow.text import TermTable, WordPieces
+from glow.text import TermTable, WordPieces, slip
 
 WORDS = {
     "bees": 5,

@@ -11,11 +11,11 @@ import typer.testing
 from pydantic import ValidationError
 
 from glow.nn import TowerConfig, bert_config, minilm_folder
-from glow.text import WordPieces, lexical_words
+from glow.text import Preprocessor, WordPieces, lexical_words
 from glow.training.__main__ import app
 from glow.training.checkpoint import load_checkpoint
 from glow.training.config import ObjectiveConfig, TrainConfig
-from glow.training.data import Collection, PairBatches, count_terms
+from glow.training.data import Collection, PairBatches, count_terms, topics_of
 from glow.training.lexical import lexical_part
 from glow.training.objective import Objective, Targets
 
@@ -39,7 +39,6 @@ max_steps = 6
 learning_rate = 3e-3
 precision = "fp32"
 """
-Run = Callable[..., typer.testing.Result]
 
 
 def run(*arguments: object) -> typer.testing.Result:
@@ -112,7 +111,7 @@ def test_a_deeper_document_tower_needs_its_own_layers_and_a_table_both_may_learn
 
 def test_words_count_in_a_batch_as_in_a_hybrid_search(
     toy_collection: Collection,
-    make_preprocessor: Callable[[TrainConfig], object],
+    make_preprocessor: Callable[[TrainConfig], Preprocessor],
     toy_model: Path,
     tmp_path: Path,
 ) -> None:
@@ -124,7 +123,7 @@ def test_words_count_in_a_batch_as_in_a_hybrid_search(
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     targets = Targets(vectors[: len(toy_collection.queries)], vectors[len(toy_collection.queries) :])
     part = lexical_part(tmp_path / "words", toy_collection, schema, pieces, targets)
-    batches = PairBatches([toy_collection], make_preprocessor(config), 16, 0)  # type: ignore[arg-type]
+    batches = PairBatches([toy_collection], make_preprocessor(config), 16, 0)
     batch = next(batches.epoch(0))
     scores = part.scores(batch)
     assert scores.shape == (16, 16)
@@ -137,6 +136,46 @@ def test_words_count_in_a_batch_as_in_a_hybrid_search(
     assert (np.diag(scores) > 0).mean() > 0.9
     table = count_terms([toy_collection], schema, pieces)
     assert len(part.index) == len(toy_collection.documents) == table.documents
+
+
+def test_batches_follow_topics_and_slips_come_as_often_as_asked(
+    toy_collection: Collection, make_preprocessor: Callable[[TrainConfig], Preprocessor]
+) -> None:
+    config = TrainConfig(name="topics")
+    truth = np.arange(len(toy_collection.queries)) % 4
+    batches = PairBatches(
+        [toy_collection], make_preprocessor(config), 8, 0, slips=0.5, topics=[np.asarray(truth, np.int64)]
+    )
+    found = list(batches.epoch(0))
+    topics = [set(truth[batch.queries]) for batch in found]
+    assert all(len(topic) <= 2 for topic in topics)
+    assert sum(len(topic) == 1 for topic in topics) > len(topics) / 2
+    share = float(np.mean([batch.slips > 0 for batch in found]))
+    assert 0.3 < share < 0.7
+    assert [batch.slips.tolist() for batch in batches.epoch(0)] == [batch.slips.tolist() for batch in found]
+    batch = found[0]
+    for row, tokens in enumerate(batches.queries_of(batch)):
+        kept = batches.queries[0][int(batch.queries[row])]
+        if batch.slips[row] == 0:
+            assert tokens is kept
+    changed = [
+        tokens.ids.tolist() != batches.queries[0][int(number)].ids.tolist()
+        for batch in found
+        for tokens, number, seed in zip(batches.queries_of(batch), batch.queries, batch.slips, strict=True)
+        if seed
+    ]
+    assert sum(changed) > len(changed) / 2  # a query of short words alone has no slip
+
+
+def test_topics_of_vectors_that_lie_apart_are_found() -> None:
+    random = np.random.default_rng(1)
+    truth = np.repeat(np.arange(3), 40)
+    vectors = np.eye(3, 6)[truth] + 0.05 * random.normal(size=(120, 6))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    labels = topics_of(vectors, 3, seed=2)
+    assert len({(int(one), int(other)) for one, other in zip(truth, labels, strict=True)}) == len(set(labels))
+    with pytest.raises(ValidationError, match="clusters of a teacher's vectors"):
+        TrainConfig.model_validate({"name": "x", "batches": {"topics": 4}})
 
 
 def test_the_list_of_hybrid_scores_pulls_towards_documents_that_share_words() -> None:
@@ -155,7 +194,7 @@ def test_the_list_of_hybrid_scores_pulls_towards_documents_that_share_words() ->
     without, _ = objective(
         queries, documents, torch.eye(4, dtype=torch.bool), (queries, queries), torch.zeros(4, 4)
     )
-    assert float(without) == pytest.approx(0.0, abs=1e-6)
+    assert float(without.detach()) == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -12,7 +13,7 @@ from glow.collection import read_documents, read_qrels, read_queries
 from glow.errors import InputError
 from glow.records import Document
 from glow.schema import FieldSchema
-from glow.text import Preprocessor, TermCounter, TermTable, WeightedTokens, WordPieces, field_words
+from glow.text import Preprocessor, TermCounter, TermTable, WeightedTokens, WordPieces, field_words, slip_in
 
 __all__ = ["Collection", "PairBatch", "PairBatches", "count_terms", "read_collection"]
 
@@ -103,12 +104,14 @@ class PairBatch:
         queries: int64 [B], numbers in the collection.
         documents: int64 [M]: the pairs' documents, then the negatives of pair 0, of pair 1, …
         relevant: bool [B, M], where document j answers query i, by judgement or equal text.
+        slips: int64 [B], the seed of each query's slip of the keyboard; 0 where it is written as it is.
     """
 
     collection: int
     queries: NDArray[np.int64]
     documents: NDArray[np.int64]
     relevant: NDArray[np.bool_]
+    slips: NDArray[np.int64]
 
 
 class Preprocessed(Sequence[WeightedTokens], Generic[Text]):
@@ -148,6 +151,8 @@ class PairBatches:
         hard_negatives: N, drawn anew each epoch from a query's mined ones.
         compared: whether the loss compares queries with documents; without, `relevant` holds the pairs alone, and
             texts of a side that nothing encodes are never preprocessed.
+        slips: share of the queries that get a slip of the keyboard.
+        topics: a collection's labels of queries, int64 [queries]; pairs of one label come together. None: none of any.
     """
 
     def __init__(
@@ -158,8 +163,11 @@ class PairBatches:
         seed: int,
         hard_negatives: int = 0,
         compared: bool = True,
+        slips: float = 0.0,
+        topics: Sequence[NDArray[np.int64]] | None = None,
     ) -> None:
-        self.compared = compared
+        self.compared, self.slips, self.topics = compared, slips, topics
+        self._preprocessor = preprocessor
         self.collections = collections
         self.batch_size = batch_size
         self.seed = seed
@@ -180,15 +188,35 @@ class PairBatches:
         batches = []
         for collection, pairs in enumerate(self.pairs):
             order = random.permutation(len(pairs))
+            if self.topics is not None:
+                order = order[np.argsort(self.topics[collection][pairs[order, 0]], kind="stable")]
             for start in range(0, max(len(order) - self.batch_size + 1, 1), self.batch_size):
                 batches.append((collection, pairs[order[start : start + self.batch_size]]))
         for choice in random.permutation(len(batches)):
             collection, pairs = batches[choice]
-            negatives = self._negatives(collection, pairs, np.random.default_rng([self.seed, number, choice]))
+            drawn = np.random.default_rng([self.seed, number, choice])
+            negatives = self._negatives(collection, pairs, drawn)
             documents = np.concatenate([pairs[:, 1], negatives.reshape(-1)])
             yield PairBatch(
-                collection, pairs[:, 0], documents, self._relevant(collection, pairs[:, 0], documents)
+                collection,
+                pairs[:, 0],
+                documents,
+                self._relevant(collection, pairs[:, 0], documents),
+                self._slips(len(pairs), drawn),
             )
+
+    def queries_of(self, batch: PairBatch) -> list[WeightedTokens]:
+        """The queries of a batch, preprocessed, some with a slip of the keyboard."""
+        texts, kept = self.collections[batch.collection].queries, self.queries[batch.collection]
+        return [
+            self._preprocessor.query(slip_in(texts[number], Random(seed))) if seed else kept[number]  # noqa: S311 - no secret
+            for number, seed in zip(batch.queries, batch.slips.tolist(), strict=True)
+        ]
+
+    def _slips(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+        if not self.slips:
+            return np.zeros(count, np.int64)
+        return np.where(random.random(count) < self.slips, random.integers(1, 2**31, count), 0)
 
     def _negatives(
         self, collection: int, pairs: NDArray[np.int64], random: np.random.Generator

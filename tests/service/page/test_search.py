@@ -39,7 +39,7 @@ def test_bars_are_as_high_as_the_weights(tab: Any) -> None:
     page.wait_for_timeout(300)  # the bars grow
     words = page.locator("#terms .word").all_inner_texts()
     assert words == ["how", "do", "bees", "find", "the", "way", "home"]
-    weights = [float(text) for text in page.locator("#terms .weight").all_inner_texts()]
+    weights = [float(text) for text in page.locator("#terms .rarity").all_inner_texts()]
     heights = page.eval_on_selector_all(
         "#terms .bar", "bars => bars.map(bar => bar.getBoundingClientRect().height)"
     )

@@ -1,0 +1,55 @@
+"""Slips of the keyboard, made on purpose: for measuring what they cost, and for training against them."""
+
+from random import Random
+
+from glow.text.lexical import is_lexical
+
+__all__ = ["slip", "slip_in"]
+
+LEAST_LETTERS = 4
+ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+"""Of a keyboard: a key is hit beside its neighbours in a row."""
+
+
+def slip(word: str, chance: Random) -> str:
+    """A word with one slip, which makes another word of it: a letter left out, doubled, hit beside, or swapped with the next.
+
+    Args:
+        word: of two different small letters at least.
+        chance: decides where and which, each kind as often.
+    """
+    while True:
+        at = chance.randrange(len(word))
+        kind = chance.choice(("left out", "doubled", "beside", "swapped"))
+        if kind == "left out":
+            slipped_word = word[:at] + word[at + 1 :]
+        elif kind == "doubled":
+            slipped_word = word[: at + 1] + word[at:]
+        elif kind == "beside":
+            slipped_word = word[:at] + chance.choice(_beside(word[at])) + word[at + 1 :]
+        else:
+            slipped_word = word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
+        if slipped_word != word:
+            return slipped_word
+
+
+def slip_in(text: str, chance: Random) -> str:
+    """A text with a slip in one of its content words of four letters or more; one without such a word stays as it is."""
+    words = text.split(" ")
+    places = [
+        at
+        for at, word in enumerate(words)
+        if len(word) >= LEAST_LETTERS and word.isascii() and word.isalpha() and is_lexical(word.lower())
+    ]
+    if places:
+        at = chance.choice(places)
+        words[at] = slip(words[at].lower(), chance)
+    return " ".join(words)
+
+
+def _beside(letter: str) -> str:
+    for row in ROWS:
+        at = row.find(letter)
+        if at >= 0:
+            return row[max(at - 1, 0) : at] + row[at + 1 : at + 2]
+    return letter
