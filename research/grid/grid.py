@@ -40,8 +40,12 @@ from research.grid.results import Key, append, finished, same_data
 __all__ = ["GridConfig", "GridRun", "planned", "run"]
 
 INIT_FILE = "model.safetensors"
-ADDED_TOWER_OPTIONS = {"hidden": 0, "heads": 0, "pooling_gain": None}
-"""With what they are where nobody gives them."""
+ADDED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "towers": {"hidden": 0, "heads": 0, "pooling_gain": None, "document_layers": [], "learns": "both"},
+    "objective": {"list_cosines": "teacher", "list_lexical": 0.0},
+    "batches": {"topics": 0, "slips": 0.0},
+}
+"""By section, with what they are where nobody gives them."""
 
 
 class GridConfig(StrictModel):
@@ -89,9 +93,12 @@ class GridRun:
         """Of the result: a variant that is renamed keeps what it has."""
         config = self.config.model_copy(update={"name": "", "seed": 0}).model_dump(mode="json", by_alias=True)
         # Options that came later count only where they are used: what was measured before stays found.
-        for name, value in ADDED_TOWER_OPTIONS.items():
-            if config["towers"][name] == value:
-                del config["towers"][name]
+        for section, added in ADDED_OPTIONS.items():
+            for name, value in added.items():
+                if config[section][name] == value:
+                    del config[section][name]
+            if not config[section]:
+                del config[section]
         text = json.dumps(config, separators=(",", ":"), ensure_ascii=False) + str(self.term_stats)
         return self.config.seed, hashlib.sha256(text.encode()).hexdigest()[:12]
 
