@@ -5,8 +5,8 @@ and the released code weight the row, w_i. Both are offered. Since w_j (q_i·k_j
 by w and then attending as usual is exact, so fused kernels apply and GLOW costs what BERT costs.
 
 Beyond the papers, the form `log` adds g_h log w_j to the logits of head h, which multiplies its attention by
-w_j ** g_h: a learned gain g_h a head, 0 for plain attention. `mlp` is the paper's ablation `wt`, `plain` leaves
-the weights to the pooling.
+w_j ** g_h: a learned gain g_h a head, 0 for plain attention. `value` multiplies the values of head h by the same factor, so
+that a heavy word says more without being looked at more. `mlp` is the paper's ablation `wt`, `plain` leaves the weights to the pooling.
 
     B   sequences       L   tokens      H   hidden size
     n   heads           d   H / n
@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 WeightSide = Literal["key", "row"]
-WeightForm = Literal["multiply", "log", "mlp", "plain"]
+WeightForm = Literal["multiply", "log", "value", "mlp", "plain"]
 MASKED_LOGIT = -10_000.0
 """Added to the logits of padded keys after weighting, as in BERT; softmax gives them exactly 0 in fp32."""
 MIN_WEIGHT = 1e-3
@@ -79,7 +79,7 @@ class WeightedSelfAttention(nn.Module):
         weight_side: `key` (Eq. 2) or `row` (Eq. 4, the released code).
         dropout: of attention probabilities, in [0, 1).
         form: how weights merge with logits.
-        gain: at the start, of every head; read by the form `log` alone.
+        gain: at the start, of every head; read by the forms `log` and `value` alone.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class WeightedSelfAttention(nn.Module):
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.output = nn.Linear(hidden, hidden)
         # Of the shape that broadcasts: an exporter folds a reshaped parameter into a constant without a name.
-        self.gain = nn.Parameter(torch.full((heads, 1, 1), gain)) if form == "log" else None
+        self.gain = nn.Parameter(torch.full((heads, 1, 1), gain)) if form in ("log", "value") else None
         self.merge = MergeMlp() if form == "mlp" else None
 
     def forward(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
@@ -139,16 +139,20 @@ class WeightedSelfAttention(nn.Module):
         """Queries (scaled), keys, values [B, n, L, d], and what is added to the logits, [B, 1 or n, 1, L]."""
         q, k, v = self.qkv(x).chunk(3, dim=-1)  # [B, L, H] each
         scale = self.head_size**-0.5
+        values = self._split(v)
         if self.gain is not None:
-            logs = weights.clamp(min=MIN_WEIGHT).log()[:, None, None, :]
-            bias = bias + self.gain * logs
+            logs = weights.clamp(min=MIN_WEIGHT).log()
+            if self.form == "log":
+                bias = bias + self.gain * logs[:, None, None, :]
+            else:
+                values = values * torch.exp(self.gain * logs[:, None, :, None]).to(values.dtype)
         if self.form != "multiply":
             q = q * scale
         elif self.weight_side == "key":  # one small product carries weight and scale
             k = k * (weights * scale).unsqueeze(-1).to(k.dtype)
         else:
             q = q * (weights * scale).unsqueeze(-1).to(q.dtype)
-        return self._split(q), self._split(k), self._split(v), bias
+        return self._split(q), self._split(k), values, bias
 
     def _written_out(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         """Attention in bf16 on a CPU, where the fused kernel takes four times as long at head size 32."""

@@ -40,9 +40,9 @@ class TowerConfig(StrictModel):
             built, so a deeper tower for them costs a search nothing.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4).
         weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
-            added, times a learned gain a head; key side), `mlp` (the ablation `wt`) or `plain` (attention without weights,
+            added, times a learned gain a head; key side), `value` (values times the weight to a learned power a head), `mlp` (the ablation `wt`) or `plain` (attention without weights,
             for a pooling that has them).
-        gain: of the form `log`, and the exponent of `weighted` pooling, where they start; 0 is plain attention.
+        gain: of the forms `log` and `value`, and the exponent of `weighted` pooling, where they start; 0 is plain attention.
         pooling_gain: that exponent, where it is to start elsewhere; None: at `gain`.
         pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all
             tokens, or `weighted`: their mean weighted by w ** gain, the gain learned.
@@ -66,9 +66,10 @@ class TowerConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.weight_form == "log" and self.weight_side == "row":
+        if self.weight_form in ("log", "value") and self.weight_side == "row":
             raise ValueError(
-                "weight_form 'log' on the row side changes nothing: softmax ignores what a row shares"
+                f"weight_form {self.weight_form!r} is of keys: on the row side a softmax ignores what a row shares, and there are "
+                "no values"
             )
         return self
 

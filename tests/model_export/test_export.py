@@ -1,6 +1,7 @@
 """Export: parity in every precision, batch invariance, refusal, and the way back from ONNX to torch."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -24,11 +25,12 @@ FEW = [Document("d", {"title": ("honey bees",), "text": ("bees eat rice " * 40,)
 TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and water; rice!", "東京 café"]
 
 
-SHAPES: dict[str, dict[str, str]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "key": {"weight_side": "key"},
     "row": {"weight_side": "row"},
     "log": {"weight_form": "log", "pooling": "weighted"},
     "mlp": {"weight_form": "mlp", "pooling": "tanh"},
+    "deeper": {"weight_form": "value", "gain": 0.5, "document_layers": 3},
 }
 
 

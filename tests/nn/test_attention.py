@@ -123,7 +123,7 @@ def test_logarithms_multiply_attention_by_a_power_of_the_weight() -> None:
     torch.testing.assert_close(module.probabilities(x, weights, bias), expected, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["log", "mlp", "plain"])
+@pytest.mark.parametrize("form", ["log", "value", "mlp", "plain"])
 def test_new_forms_start_as_plain_attention(form: str) -> None:
     """As towers are built, nothing set by hand."""
     config = TowerConfig(

@@ -59,7 +59,14 @@ def test_towers_share_the_word_table_and_nothing_else() -> None:
 @pytest.mark.parametrize("pooling", ["cls", "tanh", "mean", "weighted"])
 @pytest.mark.parametrize(
     ("side", "form"),
-    [("key", "multiply"), ("row", "multiply"), ("key", "log"), ("key", "mlp"), ("row", "mlp")],
+    [
+        ("key", "multiply"),
+        ("row", "multiply"),
+        ("key", "log"),
+        ("key", "value"),
+        ("key", "mlp"),
+        ("row", "mlp"),
+    ],
 )
 def test_padding_never_changes_a_vector(pooling: str, side: str, form: str) -> None:
     config = SMALL.model_copy(
@@ -104,7 +111,7 @@ def test_weights_change_a_vector() -> None:
         assert not torch.allclose(tower(ids, mask, field_ids, weights), heavier, atol=1e-4)
 
 
-@pytest.mark.parametrize("form", ["multiply", "log", "mlp"])
+@pytest.mark.parametrize("form", ["multiply", "log", "value", "mlp"])
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_weights_act_in_every_layer(form: str, side: str) -> None:
     """Each layer is asked with the others' weights set to 1: its own must move the vector."""
@@ -184,9 +191,10 @@ def test_weighted_pooling_is_a_mean_weighted_by_a_power_of_w() -> None:
         )
 
 
-def test_logarithms_on_the_row_side_are_refused() -> None:
-    with pytest.raises(ValidationError, match="changes nothing"):
-        TowerConfig(vocabulary=60, weight_form="log", weight_side="row")
+@pytest.mark.parametrize("form", ["log", "value"])
+def test_gains_on_the_row_side_are_refused(form: str) -> None:
+    with pytest.raises(ValidationError, match="a softmax ignores what a row shares"):
+        TowerConfig.model_validate({"vocabulary": 60, "weight_form": form, "weight_side": "row"})
 
 
 def test_initial_words_leave_the_layers_as_they_were_drawn(tmp_path: Path) -> None:
