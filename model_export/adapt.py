@@ -108,14 +108,21 @@ def _adapt(options: AdaptOptions, model: Model, texts: list[Document]) -> dict[s
         for document in texts
     ]
     try:
-        exported = export_model(
-            source, options.out, options.quantize, queries, texts, replace=options.replace
-        )
+        exported = _export(source, options, options.quantize, queries, texts)
     except ExportError as error:
-        # A few steps may move weights by less than 8 bits tell apart.
-        raise ExportError(f"{error}; nothing is lost: run this again with --quantize fp16 or none") from error
+        if options.quantize == "none":
+            raise ExportError(f"{error}; nothing is lost: the trained towers are in {inputs.out}") from error
+        # Training moves weights where 8 bits a column no longer hold them closely enough. Minutes of training are worth more.
+        console.print(f"{error}; writing float weights instead, which take more room and time", markup=False)
+        exported = _export(source, options, "none", queries, texts)
     _clear(work)
     return {"model": options.out.name, "adapted_from": model.label, "training": training, **exported}
+
+
+def _export(
+    source: Source, options: AdaptOptions, how: Quantization, queries: list[str], texts: list[Document]
+) -> dict[str, Any]:
+    return export_model(source, options.out, how, queries, texts, replace=options.replace)
 
 
 def _clear(work: Path) -> None:

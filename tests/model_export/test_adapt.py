@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -13,6 +14,8 @@ from glow.errors import ExportError
 from glow.runtime import Model
 from glow.training import TrainConfig
 from glow_model_export import adapt
+from glow_model_export.package import Source, export_model
+from glow_model_export.quantize import Quantization
 
 DOCUMENTS = [
     {
@@ -65,7 +68,9 @@ def test_documents_alone_become_a_model_and_a_stopped_call_goes_on(
         patch.setattr(adapt, "export_model", stop)
         refused = run(*call)
     assert refused.exit_code == ExportError.exit_code
-    assert "too far from the trained tower; nothing is lost: run this again with --quantize" in refused.output
+    assert "too far from the trained tower; nothing is lost: the trained towers are in" in " ".join(
+        refused.output.split()
+    )
     assert (tmp_path / "mine.adapting" / "checkpoint").is_dir() and not (tmp_path / "mine").exists()
     before = (tmp_path / "mine.adapting" / "checkpoint" / "model.safetensors").stat().st_mtime_ns
     monkeypatch.setattr(adapt, "_clear", lambda work: None)  # to see that nothing was trained again
@@ -78,6 +83,27 @@ def test_documents_alone_become_a_model_and_a_stopped_call_goes_on(
     assert report["adapted_from"] == base.label and mine.hash != base.hash
     assert mine.preprocessor.schema == base.preprocessor.schema
     assert mine.manifest.parents["source"]["hash"] == base.hash
+
+
+def test_towers_that_8_bits_do_not_hold_are_written_as_they_are(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_8_bits(
+        towers: Source, out: Path, how: Quantization, *rest: Any, **named: Any
+    ) -> dict[str, Any]:
+        if how == "int8":
+            raise ExportError("mean cosine 0.98 (at least 0.99)")
+        return export_model(towers, out, how, *rest, **named)
+
+    monkeypatch.setattr(adapt, "export_model", refuse_8_bits)
+    done = run("--input", source, "--out", tmp_path / "mine", "--max-steps", 1, "--threads", 1)
+    assert done.exit_code == 0, done.output
+    assert "writing float weights instead" in done.output
+    assert json.loads(done.stdout)["precision"] == "none"
+    assert (
+        Model.open(tmp_path / "mine").preprocessor.schema == Model.open(default_model()).preprocessor.schema
+    )
+    assert not (tmp_path / "mine.adapting").exists()
 
 
 def test_a_model_that_is_there_and_documents_without_text_are_refused(source: Path, tmp_path: Path) -> None:
