@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from torch.nn import functional
 
 from glow.nn import Tower, TowerConfig
 
@@ -38,14 +40,16 @@ def test_a_tower_gives_the_vectors_that_the_cpu_gives(kind: torch.dtype | None, 
         expected = made(*inputs)
         with torch.autocast("cuda", kind or torch.float16, enabled=kind is not None):
             found = made.cuda()(*(tensor.cuda() for tensor in inputs)).float().cpu()
-    assert float((found * expected).sum(-1).min()) > least
+    # Of directions: under autocast a vector's length is rounded as the rest is.
+    assert float(functional.cosine_similarity(found, expected, dim=-1).min()) > least
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     folder = tmp_path / "toy"
     (folder / "qrels").mkdir(parents=True)
-    texts = [" ".join(WORDS[(number + step) % len(WORDS)] for step in range(9)) for number in range(48)]
+    chance = Random(0)  # noqa: S311 - no secret
+    texts = [" ".join(chance.sample(WORDS, 9)) for _ in range(48)]
     rows = [
         {"_id": f"d{n}", "url": "", "title": text.split()[0], "text": text} for n, text in enumerate(texts)
     ]
@@ -88,7 +92,14 @@ def test_training_learns_and_goes_on_where_it_was(
         }
         towers = {"init": "none", "hidden": 32, "heads": 2, "init_layers": [0], "weight_form": "log"}
         return TrainConfig.model_validate(
-            {"name": "gpu", "checkpoint_steps": 10, "towers": towers, "optimizer": options}
+            {
+                "name": "gpu",
+                "checkpoint_steps": 10,
+                "towers": towers,
+                # Towers at chance give all queries nearly one vector, which the mask would take for one question.
+                "objective": {"query_mask": 1.0},
+                "optimizer": options,
+            }
         )
 
     inputs = TrainInputs([data], "train", tmp_path / "out", init, init, device="cuda")
