@@ -112,12 +112,8 @@ def train(
     targets: list[Targets] = []
     origins = [terms.hash, file_sha256(pieces.vocabulary)]
     if config.objective.needs_teacher:
-        on_stage("encoding with the teacher")
         origins.append(teacher_hash(inputs.teacher, pieces))
-        targets = [_targets(collection, inputs, pieces, config.sides) for collection in collections]
-        if config.objective.list_lexical:
-            on_stage("counting words for the teacher")
-            targets = _with_words(targets, collections, inputs, schema, pieces)
+        targets = _all_targets(config, collections, inputs, pieces, on_stage)
     batches = PairBatches(
         collections,
         preprocessor,
@@ -128,16 +124,11 @@ def train(
         config.batches.slips,
         _topics(targets, config),
     )
-    watch = None
-    if inputs.dev and config.watch.steps:
-        watched = [read_collection(folder, "dev", schema) for folder in inputs.dev]
-        watch = Watch(watched, preprocessor, config.watch, config.seed)
-        if config.watch.patience:  # they decide when the run ends, and which towers it keeps
-            origins += map(collection_hash, watched)
+    watch, watched = _watch(config, inputs, preprocessor)
     towers = initial_towers(config, schema, inputs.init)
     on_stage("training")
     run, device = inputs.run_folder, inputs.device
-    trainer = Trainer(config, towers, batches, run, targets, watch, device, on_progress, origins)
+    trainer = Trainer(config, towers, batches, run, targets, watch, device, on_progress, [*origins, *watched])
     losses = trainer.run()
     if not losses and (known := _known_report(inputs.out, trainer.fingerprint)) is not None:
         return known
@@ -147,6 +138,18 @@ def train(
     if trainer.accelerator.is_main_process:
         save_checkpoint(inputs.out, towers.cpu(), preprocessor, report)
     return report
+
+
+def _watch(
+    config: TrainConfig, inputs: TrainInputs, preprocessor: Preprocessor
+) -> tuple[Watch | None, list[str]]:
+    """What looks at dev retrieval, and hashes of what it looks at where that decides the run."""
+    if not (inputs.dev and config.watch.steps):
+        return None, []
+    watched = [read_collection(folder, "dev", preprocessor.schema) for folder in inputs.dev]
+    # With patience they decide when the run ends, and which towers it keeps.
+    deciding = watched if config.watch.patience else []
+    return Watch(watched, preprocessor, config.watch, config.seed), [*map(collection_hash, deciding)]
 
 
 def _report(
@@ -268,6 +271,22 @@ def _topics(targets: Sequence[Targets], config: TrainConfig) -> list[NDArray[np.
         for target in targets
         if target.queries is not None
     ]
+
+
+def _all_targets(
+    config: TrainConfig,
+    collections: Sequence[Collection],
+    inputs: TrainInputs,
+    pieces: WordPieces,
+    on_stage: Callable[[str], None],
+) -> list[Targets]:
+    """What the teacher says of every collection: vectors, and where the objective asks for it what words add."""
+    on_stage("encoding with the teacher")
+    targets = [_targets(collection, inputs, pieces, config.sides) for collection in collections]
+    if config.objective.list_lexical:
+        on_stage("counting words for the teacher")
+        targets = _with_words(targets, collections, inputs, config.field_schema, pieces)
+    return targets
 
 
 def _targets(

@@ -18,10 +18,10 @@ MAX_BYTES = 60 * 1024 * 1024
 CODE = ("glow", "research", "tests/gpu", "configs")
 SUFFIXES = (".py", ".toml", ".json")
 PACKAGES = (
-    "accelerate annotated-types iniconfig packaging pluggy psutil pydantic pydantic-core pygments pystemmer pytest pyyaml "
-    "safetensors tokenizers tqdm typing-extensions typing-inspection wordninja"
+    "accelerate annotated-types iniconfig ir-measures packaging pluggy psutil pydantic pydantic-core pygments pystemmer pytest "
+    "pytrec-eval-terrier pyyaml safetensors tokenizers tqdm typing-extensions typing-inspection wordninja"
 ).split()
-"""What `glow.training` and the tests run with beside torch and numpy; the machine has the same Python as this one."""
+"""What `glow.training`, the grid's measures and the tests run with beside torch and numpy; the machine has the same Python as this one."""
 SPLITS = ("train", "dev")
 LAYERS = (0, 4, 5)
 """Of MiniLM, which every variant of the grid starts from; all six would not fit."""
