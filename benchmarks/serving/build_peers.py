@@ -1,19 +1,21 @@
 """Prepares the peers, in their environment: the forms of the weights, and the indexes.
 
 PEERS/bin/python -m benchmarks.serving.build_peers weights --source DIR --out CACHE
-PEERS/bin/python -m benchmarks.serving.build_peers indexes --documents FILE --cache CACHE --out CACHE/tldr
+PEERS/bin/python -m benchmarks.serving.build_peers indexes --documents FILE --cache CACHE --out CACHE/tldr --peer a
 
 `benchmarks/serving/peers.py` calls it; what lies in the cache already is kept.
 """
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-INT8_CONFIG = "avx512_vnni"
+INT8_CONFIG = os.environ.get("PEER_INT8", "avx512_vnni")
+"""Of sentence-transformers' export: `avx512_vnni`, or `avx2` for processors without it."""
 CHROMA_FILES = (
     "config.json",
     "special_tokens_map.json",
@@ -33,9 +35,9 @@ def weights(
     """The same weights for torch, as int8 ONNX by sentence-transformers' own export, and as Chroma wants them."""
     from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model
 
-    if (out / "chroma").exists():
-        return
     folder, chroma = out / "minilm", out / "chroma.tmp" / "onnx"
+    if (out / "chroma").exists() and any((folder / "onnx").glob(f"*{INT8_CONFIG}.onnx")):
+        return
     shutil.copytree(source, folder, dirs_exist_ok=True)
     model = SentenceTransformer(
         str(folder), device="cpu", backend="onnx", local_files_only=True, model_kwargs={"export": True}
@@ -46,6 +48,7 @@ def weights(
     for name in CHROMA_FILES:
         shutil.copy(source / name, chroma / name)
     shutil.copy(folder / "onnx" / "model.onnx", chroma / "model.onnx")
+    shutil.rmtree(out / "chroma", ignore_errors=True)
     chroma.parent.rename(out / "chroma")
 
 
@@ -54,15 +57,26 @@ def indexes(
     documents: Annotated[Path, typer.Option(help="Lines of {id, text}.")],
     cache: Annotated[Path, typer.Option(help="Where `weights` wrote.")],
     out: Annotated[Path, typer.Option(help="Folder of this collection.")],
+    peer: Annotated[list[str], typer.Option(help="a, b, c, d; may be repeated.")],
 ) -> None:
-    """Every peer's index over the same documents."""
+    """The index of each peer that takes part, over the same documents."""
     lines = [json.loads(line) for line in documents.open(encoding="utf-8")]
     ids, texts = [line["id"] for line in lines], [line["text"] for line in lines]
     (out / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
-    vectors = _flat(cache, out, texts, "torch")
-    _flat(cache, out, texts, "onnx")
-    _txtai(cache, out, ids, texts)
-    _chroma(cache, out, ids, vectors)
+    if {"a", "d"} & set(peer):
+        vectors = _flat(cache, out, texts, "torch")
+    if "b" in peer:
+        _flat(cache, out, texts, "onnx")
+    if "c" in peer:
+        _txtai(cache, out, ids, texts)
+    if "d" in peer:
+        _chroma(cache, out, ids, vectors)
+
+
+def int8_file(weights: Path) -> str:
+    """The int8 form of the weights for this kind of processor, as sentence-transformers wants it named."""
+    (file,) = (weights / "onnx").glob(f"*{INT8_CONFIG}.onnx")
+    return f"onnx/{file.name}"
 
 
 def _flat(cache: Path, out: Path, texts: list[str], backend: Literal["torch", "onnx"]) -> Any:
@@ -70,10 +84,10 @@ def _flat(cache: Path, out: Path, texts: list[str], backend: Literal["torch", "o
     import faiss
     from sentence_transformers import SentenceTransformer
 
-    file = out / f"minilm-{backend}.faiss"
+    file = out / (f"minilm-{INT8_CONFIG}.faiss" if backend == "onnx" else "minilm-torch.faiss")
     if file.exists():
         return faiss.read_index(str(file)).reconstruct_n()
-    kwargs = {"file_name": f"onnx/model_qint8_{INT8_CONFIG}.onnx"} if backend == "onnx" else {}
+    kwargs = {"file_name": int8_file(cache / "minilm")} if backend == "onnx" else {}
     model = SentenceTransformer(
         str(cache / "minilm"), device="cpu", backend=backend, local_files_only=True, model_kwargs=kwargs
     )

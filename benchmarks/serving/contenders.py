@@ -80,7 +80,7 @@ def build(site: Site, names: Sequence[str], model: Path) -> None:
     if OURS in names and not (site.folder / "glow" / "CURRENT").exists():
         _build_ours(site, model)
     if set(names) - {OURS}:
-        _build_peers(site)
+        _build_peers(site, [name for name in names if name != OURS])
 
 
 def _build_ours(site: Site, model: Path) -> None:
@@ -93,7 +93,7 @@ def _build_ours(site: Site, model: Path) -> None:
     subprocess.run([*command, *files], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
-def _build_peers(site: Site) -> None:
+def _build_peers(site: Site, names: Sequence[str]) -> None:
     from glow.nn.bert import minilm_folder  # needs torch, which our side of the race does not
     from glow.training.teacher import joined_text
 
@@ -106,7 +106,8 @@ def _build_peers(site: Site) -> None:
     weights = ["weights", "--source", str(minilm_folder()), "--out", str(site.cache.resolve())]
     files = ["--documents", str(lines), "--cache", str(site.cache.resolve())]
     subprocess.run([*script, *weights], check=True)
-    subprocess.run([*script, "indexes", *files, "--out", str(site.folder.resolve())], check=True)
+    which = [part for name in names for part in ("--peer", name)]
+    subprocess.run([*script, "indexes", *files, "--out", str(site.folder.resolve()), *which], check=True)
 
 
 def ours(site: Site, flags: Sequence[str]) -> Contender:

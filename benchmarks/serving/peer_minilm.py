@@ -1,6 +1,6 @@
 """Peers (a) and (b): all-MiniLM-L6-v2 by sentence-transformers and a flat FAISS index behind FastAPI.
 
-PEER_INDEX=CACHE/tldr PEER_WEIGHTS=CACHE/minilm [PEER_BACKEND=onnx] uvicorn peer_minilm:app
+PEER_INDEX=CACHE/tldr PEER_WEIGHTS=CACHE/minilm [PEER_BACKEND=onnx] [PEER_INT8=avx2] uvicorn peer_minilm:app
 
 Written as its users write it: loaded at import, one plain `def` route, which FastAPI runs in its threads.
 """
@@ -14,17 +14,19 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from sentence_transformers import SentenceTransformer
 
-INT8_FILE = "onnx/model_qint8_avx512_vnni.onnx"
+INT8_CONFIG = os.environ.get("PEER_INT8", "avx512_vnni")
 BACKEND = os.environ.get("PEER_BACKEND", "torch")
 INDEX = Path(os.environ["PEER_INDEX"])
 
 if BACKEND == "onnx":
+    from build_peers import int8_file  # beside this file, where the server is started
+
     model = SentenceTransformer(
-        os.environ["PEER_WEIGHTS"], device="cpu", backend="onnx", model_kwargs={"file_name": INT8_FILE}
+        os.environ["PEER_WEIGHTS"], device="cpu", backend="onnx", model_kwargs={"file_name": int8_file(Path(os.environ["PEER_WEIGHTS"]))}
     )
 else:
     model = SentenceTransformer(os.environ["PEER_WEIGHTS"], device="cpu")
-index = faiss.read_index(str(INDEX / f"minilm-{BACKEND}.faiss"))
+index = faiss.read_index(str(INDEX / f"minilm-{INT8_CONFIG if BACKEND == 'onnx' else 'torch'}.faiss"))
 ids = json.loads((INDEX / "ids.json").read_text())
 app = FastAPI()
 
