@@ -16,9 +16,11 @@ from benchmarks.serving.workload import Request, search_request
 from glow.collection import read_documents
 from glow.schema import FieldSchema
 
-__all__ = ["OURS", "PEERS", "Contender", "Site", "build", "ours", "peer"]
+__all__ = ["OURS", "OURS_DENSE", "PEERS", "Contender", "Site", "build", "ours", "peer"]
 
 OURS = "GLOW"
+OURS_DENSE = "GLOW dense"
+"""The same service asked for vectors alone, which is what peers (a), (b) and (d) do; the plain one answers with hybrid search."""
 PEERS = {
     "a": "sentence-transformers + FAISS",
     "b": "the same, ONNX int8",
@@ -77,10 +79,11 @@ def build(site: Site, names: Sequence[str], model: Path) -> None:
         model: our model folder.
     """
     site.folder.mkdir(parents=True, exist_ok=True)
-    if OURS in names and not (site.folder / "glow" / "CURRENT").exists():
+    if {OURS, OURS_DENSE} & set(names) and not (site.folder / "glow" / "CURRENT").exists():
         _build_ours(site, model)
-    if set(names) - {OURS}:
-        _build_peers(site, [name for name in names if name != OURS])
+    peers = [name for name in names if name in PEERS]
+    if peers:
+        _build_peers(site, peers)
 
 
 def _build_ours(site: Site, model: Path) -> None:
@@ -110,10 +113,11 @@ def _build_peers(site: Site, names: Sequence[str]) -> None:
     subprocess.run([*script, "indexes", *files, "--out", str(site.folder.resolve()), *which], check=True)
 
 
-def ours(site: Site, flags: Sequence[str]) -> Contender:
+def ours(site: Site, key: str, flags: Sequence[str]) -> Contender:
     """Our service, nothing cached, so that a query that comes again costs what it cost before."""
-    spec = our_service(site.folder / "glow", "--cache-entries", "0", *flags)
-    return Contender(OURS, spec, search_request, lambda answer: [str(hit["id"]) for hit in answer["hits"]])
+    retriever = ["--default-retriever", "dense"] if key == OURS_DENSE else []
+    spec = our_service(site.folder / "glow", "--cache-entries", "0", *retriever, *flags)
+    return Contender(key, spec, search_request, lambda answer: [str(hit["id"]) for hit in answer["hits"]])
 
 
 def peer(site: Site, key: str, workers: int) -> Contender:

@@ -22,7 +22,10 @@ if BACKEND == "onnx":
     from build_peers import int8_file  # beside this file, where the server is started
 
     model = SentenceTransformer(
-        os.environ["PEER_WEIGHTS"], device="cpu", backend="onnx", model_kwargs={"file_name": int8_file(Path(os.environ["PEER_WEIGHTS"]))}
+        os.environ["PEER_WEIGHTS"],
+        device="cpu",
+        backend="onnx",
+        model_kwargs={"file_name": int8_file(Path(os.environ["PEER_WEIGHTS"]))},
     )
 else:
     model = SentenceTransformer(os.environ["PEER_WEIGHTS"], device="cpu")

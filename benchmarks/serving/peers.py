@@ -19,7 +19,7 @@ import numpy as np
 import typer
 
 from benchmarks.report import emit, table, verdict
-from benchmarks.serving.contenders import OURS, PEERS, Contender, Site, build, ours, peer
+from benchmarks.serving.contenders import OURS, OURS_DENSE, PEERS, Contender, Site, build, ours, peer
 from benchmarks.serving.generators import Closed, run_wrk
 from benchmarks.serving.servers import Running, running
 from benchmarks.serving.workload import query_texts, send, write_requests
@@ -53,7 +53,7 @@ def main(
     peers_python: Annotated[Path, typer.Option(help="Python of the peers' environment.")],
     cache: Annotated[Path, typer.Option(help="What is built once.")] = Path("runs/serving"),
     contender: Annotated[
-        list[str] | None, typer.Option(help="GLOW, a, b, c, d; may be repeated. Default: all.")
+        list[str] | None, typer.Option(help="GLOW, 'GLOW dense', a, b, c, d; may be repeated. Default: all.")
     ] = None,
     clients: Annotated[str, typer.Option(help="Requests in flight, separated by blanks.")] = "1 8 32",
     seconds: Annotated[float, typer.Option(help="Of each measurement; less where the queries run out.")] = 10,
@@ -73,7 +73,7 @@ def main(
     ] = None,
 ) -> None:
     """Builds, starts, measures and compares."""
-    names = contender or [OURS, *PEERS]
+    names = contender or [OURS, OURS_DENSE, *PEERS]
     numbers = [int(number) for number in clients.split()]
     plan = Plan(numbers, seconds, warm_up, judged, split, server_cores, load_cores, cache)
     rows: list[dict[str, Any]] = []
@@ -81,7 +81,7 @@ def main(
         site = Site(folder, cache, peers_python, documents)
         build(site, names, model or default_model())
         for name in () if build_only else names:
-            entrant = ours(site, flags.split()) if name == OURS else peer(site, name, peer_workers)
+            entrant = peer(site, name, peer_workers) if name in PEERS else ours(site, name, flags.split())
             rows += measure(site, entrant, plan)
     if build_only:
         return
@@ -151,23 +151,26 @@ def _ndcg(task: Task, run: dict[str, list[Hit]]) -> float:
 
 
 def _add_factors(rows: list[dict[str, Any]]) -> None:
-    """Each row's `factor`, our queries a second over its own, and `cpu_factor`, its server CPU a query over ours."""
+    """Each row's `factor`, queries a second of GLOW over its own, and its server CPU a query over that of GLOW and of GLOW dense."""
     for row in rows:
-        same = (row["data"], row["clients"])
-        mine = [r for r in rows if r["contender"] == OURS and (r["data"], r["clients"]) == same]
-        known = mine and row["per_second"] and mine[0]["server_cpu_ms"]
-        row["factor"] = round(mine[0]["per_second"] / row["per_second"], 2) if known else None
-        row["cpu_factor"] = round(row["server_cpu_ms"] / mine[0]["server_cpu_ms"], 2) if known else None
+        same = [r for r in rows if (r["data"], r["clients"]) == (row["data"], row["clients"])]
+        for name, key in ((OURS, "cpu_factor"), (OURS_DENSE, "cpu_factor_dense")):
+            mine = next((r for r in same if r["contender"] == name), None)
+            known = mine and row["per_second"] and mine["server_cpu_ms"]
+            row[key] = round(row["server_cpu_ms"] / mine["server_cpu_ms"], 2) if mine and known else None
+            if name == OURS:
+                row["factor"] = round(mine["per_second"] / row["per_second"], 2) if mine and known else None
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> list[dict[str, object]]:
     found = []
     for row in rows:
-        if row["contender"] == OURS:
+        if row["contender"] not in PEERS:
             continue
         least = MIN_FACTORS[row["contender"]] if row["clients"] == FACTOR_CLIENTS else 1.0
         bar = f"{row['data']}, {row['clients']} clients: ({row['contender']}) takes {least:g} times our CPU"
-        found.append(verdict(bar, row["cpu_factor"], (row["cpu_factor"] or 0.0) >= least))
+        for key, kind in (("cpu_factor_dense", "dense"), ("cpu_factor", "hybrid")):
+            found.append(verdict(f"{bar}, {kind}", row[key], (row[key] or 0.0) >= least))
     for mine in (row for row in rows if row["contender"] == OURS):
         same = (mine["data"], mine["clients"])
         others = [r for r in rows if (r["data"], r["clients"]) == same and r["requests"]]
@@ -182,10 +185,10 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[dict[str, object]]:
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
-    head = "data|server|clients|queries/s|p50 ms|p99 ms|errors|server CPU ms/query|nDCG@10|queries ours / theirs|CPU theirs / ours"
-    names = {OURS: OURS, **{key: f"({key}) {name}" for key, name in PEERS.items()}}
-    columns = ("clients", "per_second", "p50_ms", "p99_ms", "errors", "server_cpu_ms", "nDCG@10")
-    columns += ("factor", "cpu_factor")
+    head = "data|server|clients|queries/s|p50 ms|p99 ms|errors|server CPU ms/query|nDCG@10|queries ours / theirs|CPU theirs / ours|CPU theirs / ours dense"
+    names = {OURS: OURS, OURS_DENSE: OURS_DENSE, **{key: f"({key}) {name}" for key, name in PEERS.items()}}
+    measured = ("clients", "per_second", "p50_ms", "p99_ms", "errors", "server_cpu_ms", "nDCG@10")
+    columns = (*measured, "factor", "cpu_factor", "cpu_factor_dense")
     cells = [
         [row["data"], names[row["contender"]], *(row[column] for column in columns)]
         for row in sorted(rows, key=lambda row: (row["data"], row["clients"]))

@@ -103,26 +103,29 @@ def fuse_rankings(
             and they count as the lowest candidate of that part, which they cannot exceed.
         lexical_scale: the largest impact of any word (`ImpactIndex.largest`); None: the highest lexical score here.
     """
-    parts = {"dense": _Candidates(*dense, score_dense), "lexical": _Candidates(*lexical, score_lexical)}
-    rows = np.unique(np.concatenate([part.rows for part in parts.values()]))
-    known = {name: part.scores_of(rows) for name, part in parts.items()}
+    found = np.concatenate([dense[1], lexical[1]])
+    rows, places = np.unique(found, return_inverse=True)
+    parts = {
+        "dense": _Candidates(dense[0], places[: len(dense[1])], rows, score_dense),
+        "lexical": _Candidates(lexical[0], places[len(dense[1]) :], rows, score_lexical),
+    }
     weights = {"dense": fusion.weights.dense, "lexical": fusion.weights.lexical}
     total = sum(weights.values())
     scale = {"dense": 1.0, "lexical": 1.0}
     if fusion.method == "convex":
-        largest = np.nanmax(known["lexical"], initial=0.0) if lexical_scale is None else lexical_scale
+        largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
         scale["lexical"] = uncertainty(dense[0]) / (
             float(largest) or 1.0
         )  # 0 where no word of the query is known
     fused = np.zeros(len(rows), np.float64)
     for name, part in parts.items():
-        share = (
-            _reciprocal_ranks(part, rows, fusion.k) if fusion.method == "rrf" else part.filled(known[name])
-        )
+        share = part.reciprocal_ranks(fusion.k) if fusion.method == "rrf" else part.filled()
         fused += weights[name] / total * scale[name] * share
     scores, ranked = best(fused.astype(np.float32), rows, max(len(rows), 1), order)
     places = np.searchsorted(rows, ranked)
-    return Fused(scores, ranked, {name: values[places].astype(np.float32) for name, values in known.items()})
+    return Fused(
+        scores, ranked, {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
+    )
 
 
 def uncertainty(scores: NDArray[np.float32]) -> float:
@@ -140,36 +143,41 @@ def uncertainty(scores: NDArray[np.float32]) -> float:
 
 
 class _Candidates:
-    """The candidates of one part, each row once, sorted by row."""
+    """One part's view of all documents that either part found.
 
-    def __init__(self, scores: NDArray[np.float32], rows: NDArray[np.int64], score: Scorer | None) -> None:
-        self.rows, first = np.unique(rows, return_index=True)
-        self.ranks = first + 1  # a row that comes again counts at its best place, and the others keep theirs
-        self.scores = scores[first].astype(np.float64)
-        self._score = score
+    Args:
+        scores: float32 [c] of the part's candidates, best first.
+        places: int64 [c], where each stands in `rows`.
+        rows: int64 [m], every document, ascending.
+        score: tells true scores of rows that are no candidates; None: there is no knowing.
 
-    def places(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which of some sorted rows are candidates, and where those are."""
-        held = np.isin(rows, self.rows, assume_unique=True)
-        return held, np.searchsorted(self.rows, rows[held])
+    Attributes:
+        scores: float64 [m]; NaN where not known.
+    """
 
-    def scores_of(self, rows: NDArray[np.int64]) -> Floats:
-        """Scores of sorted rows; NaN where they cannot be known."""
-        held, places = self.places(rows)
-        scores = np.full(len(rows), np.nan)
-        scores[held] = self.scores[places]
-        if self._score is not None and not held.all():
-            scores[~held] = self._score(rows[~held])
-        return scores
+    def __init__(
+        self,
+        scores: NDArray[np.float32],
+        places: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        score: Scorer | None,
+    ) -> None:
+        self._places = places
+        # From the last to the first: a row that comes again counts at its best place.
+        self.scores = np.full(len(rows), np.nan)
+        self.scores[places[::-1]] = scores[::-1]
+        self._lowest = float(scores[-1]) if len(scores) else 0.0
+        if score is not None:
+            missing = np.isnan(self.scores)
+            if missing.any():
+                self.scores[missing] = score(rows[missing])
 
-    def filled(self, scores: Floats) -> Floats:
-        """Scores with the lowest candidate's in place of unknown ones."""
-        lowest = self.scores.min() if len(self.scores) else 0.0
-        return np.where(np.isnan(scores), lowest, scores)
+    def filled(self) -> Floats:
+        """Scores [m] with the lowest candidate's in place of unknown ones."""
+        return np.where(np.isnan(self.scores), self._lowest, self.scores)
 
-
-def _reciprocal_ranks(part: _Candidates, rows: NDArray[np.int64], k: int) -> Floats:
-    held, places = part.places(rows)
-    shares = np.zeros(len(rows))
-    shares[held] = 1.0 / (k + part.ranks[places])
-    return shares
+    def reciprocal_ranks(self, k: int) -> Floats:
+        """1 / (k + rank) [m], 0 for what is no candidate."""
+        shares = np.zeros(len(self.scores))
+        shares[self._places[::-1]] = 1.0 / (k + np.arange(len(self._places), 0, -1))
+        return shares

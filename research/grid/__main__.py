@@ -32,6 +32,9 @@ def grid_command(
     grid: GridOption = GRID,
     out: Annotated[Path, typer.Option(help="JSON lines of results, appended to.")] = RESULTS,
     init: Annotated[Path | None, typer.Option(help="BERT-layout folder; default: all-MiniLM-L6-v2.")] = None,
+    negatives: Annotated[
+        Path | None, typer.Option(help="Hard negatives that `glow mine` made of --data.")
+    ] = None,
     shard: Annotated[str, typer.Option(help="I/N: this process does every N-th run, from the I-th.")] = "0/1",
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 takes all cores.")] = 0,
 ) -> None:
@@ -48,7 +51,7 @@ def grid_command(
         def tell(item: GridRun) -> None:
             console.print(f"{item.variant}, seed {item.config.seed}")
 
-        for row in run(grid, data, dev, init or minilm_folder(), out, (first, count), tell):
+        for row in run(grid, data, dev, init or minilm_folder(), out, (first, count), tell, negatives):
             shown = ", ".join(f"{name} RR@10 {found['RR@10']:.4f}" for name, found in row["measures"].items())
             console.print(f"  {shown} ({row['seconds']:.0f} s)")
 

@@ -11,7 +11,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +34,7 @@ from glow.training import (
     initial_towers,
     read_collection,
 )
+from glow.training.negatives import match_negatives
 from research.grid.measure import DevTask, measure
 from research.grid.results import Key, append, finished, same_data
 
@@ -133,8 +134,8 @@ def _under_budget(variant: TrainConfig, grid: GridConfig, name: str, seed: int) 
     Raises:
         ConfigError: if the two do not go together, or the variant asks for what a grid does not have.
     """
-    if variant.objective.needs_teacher or variant.objective.hard_negatives:
-        raise ConfigError(f"variant {name} asks for a teacher or hard negatives, which a grid does not have")
+    if variant.objective.needs_teacher:
+        raise ConfigError(f"variant {name} asks for a teacher, which a grid does not have")
     changes = variant.model_dump() | {"seed": seed, "watch": grid.watch.model_dump()}
     changes["optimizer"] |= grid.optimizer.model_dump(include=grid.optimizer.model_fields_set)
     changes["document_tokens"] = grid.document_tokens or variant.document_tokens
@@ -154,6 +155,7 @@ def run(
     results: Path,
     shard: tuple[int, int] = (0, 1),
     on_run: Callable[[GridRun], None] = lambda run: None,
+    negatives: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Does what is not done yet, and yields each result after it was appended to the file.
 
@@ -165,14 +167,22 @@ def run(
         results: JSON lines, appended to.
         shard: (i, n): this process does every n-th run of those planned, from the i-th.
         on_run: told before each run.
+        negatives: mined from the training pairs (`glow mine`), for variants with `hard_negatives`.
 
     Raises:
-        ConfigError: as `planned`; or two dev folders share a name, or the grid bounds one that is not there.
+        ConfigError: as `planned`; or a variant asks for hard negatives and none are given, or two dev folders share a name, or the grid bounds one that is not there.
         InputError: if a file of the data cannot be read.
         MismatchError: if results that are there were measured on other data or from other initial weights.
     """
     options, runs = GridConfig.load_toml(grid), planned(grid)
+    hungry = sorted({item.variant for item in runs if item.config.objective.hard_negatives})
+    if hungry and negatives is None:
+        raise ConfigError(
+            f"variant {hungry[0]} asks for hard negatives, found none; give a file of `glow mine` (--negatives)"
+        )
     source = _source(options, data, dev, init)
+    if negatives is not None:
+        source["files"]["negatives"] = file_sha256(negatives)[:12]
     done = finished(results)
     for key in (item.key for item in runs):
         if key in done and not same_data(done[key]["data"], source):
@@ -183,7 +193,7 @@ def run(
     for item in runs[shard[0] :: shard[1]]:
         if item.key not in finished(results):
             on_run(item)
-            row = _result(item, options, data, dev, init) | {"data": source}
+            row = _result(item, options, data, dev, init, negatives) | {"data": source}
             append(results, row)
             yield row
 
@@ -224,7 +234,7 @@ def _files_digest(folder: Path, split: str) -> str:
 
 
 def _result(
-    item: GridRun, options: GridConfig, data: Path, dev: Sequence[Path], init: Path
+    item: GridRun, options: GridConfig, data: Path, dev: Sequence[Path], init: Path, negatives: Path | None
 ) -> dict[str, Any]:
     """Trains and measures one run."""
     start, config = time.monotonic(), item.config
@@ -232,7 +242,12 @@ def _result(
     pieces = WordPieces(init / "vocab.txt", config.weighting.unit)
     collection = read_collection(data, "train", schema)
     preprocessor = Preprocessor(pieces, schema, config.weighting, count_terms([collection], schema, pieces))
-    batches = PairBatches([collection], preprocessor, config.optimizer.batch_size, config.seed)
+    hard = config.objective.hard_negatives
+    if hard and negatives is not None:
+        collection = replace(collection, negatives=match_negatives([negatives], [collection])[0])
+    batches = PairBatches(
+        [collection], preprocessor, config.optimizer.batch_size, config.seed, hard_negatives=hard
+    )
     # What is measured must not depend on the run's seed.
     tasks = [DevTask.read(folder, schema, options.documents.get(folder.resolve().name, 0)) for folder in dev]
     watch = Watch([tasks[0].collection], preprocessor, config.watch, seed=0) if config.watch.steps else None

@@ -70,6 +70,7 @@ class ImpactIndex:
         self._maxima = maxima
         self._rows = rows
         self._impacts = impacts
+        self._largest = float(maxima.max(initial=0.0))
         self._local = threading.local()
 
     def __len__(self) -> int:
@@ -139,7 +140,7 @@ class ImpactIndex:
     @property
     def largest(self) -> float:
         """The largest impact of any word: about what one rare word adds; 0 in an index of nothing."""
-        return float(self._maxima.max(initial=0.0))
+        return self._largest
 
     def largest_of(self, alive: RowMask | None) -> float:
         """The largest impact in some documents; None: in all, as `largest`."""
