@@ -78,11 +78,11 @@ def _static(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
     )
 
 
-def _blockwise(block: int, accuracy_level: int) -> Convert:
+def _blockwise(block: int, accuracy_level: int, bits: int = 8) -> Convert:
     def convert(source: Path, target: Path, texts: list[WeightedTokens]) -> None:
         model = onnx.load(source)
         quantizer = MatMulNBitsQuantizer(
-            model, block_size=block, is_symmetric=True, bits=8, accuracy_level=accuracy_level
+            model, block_size=block, is_symmetric=True, bits=bits, accuracy_level=accuracy_level
         )
         quantizer.process()
         onnx.save(quantizer.model.model, target)
@@ -102,6 +102,7 @@ VARIANTS: dict[str, Convert] = {
     "blocks of 32, int8 accumulation": _blockwise(32, 4),
     "blocks of 128, int8 accumulation": _blockwise(128, 4),
     "blocks of 128, float accumulation": _blockwise(128, 1),
+    "blocks of 32, 4 bits": _blockwise(32, 4, bits=4),
 }
 
 
