@@ -127,6 +127,19 @@ class WeightedSelfAttention(nn.Module):
             attended = self._written_out(q, k, v, bias)
         return self.output(self._join(attended))  # type: ignore[no-any-return]
 
+    def first_row(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+        """What `forward` gives the first token, float [B, H], for the price of one row of queries."""
+        hidden = x.shape[-1]
+        matrix, shift = self.qkv.weight, self.qkv.bias
+        q = functional.linear(x[:, :1], matrix[:hidden], shift[:hidden])
+        k, v = functional.linear(x, matrix[hidden:], shift[hidden:]).chunk(2, dim=-1)
+        q, k, v, bias = self._weighted(q, k, v, weights, bias)
+        logits = q @ k.transpose(-1, -2)  # [B, n, 1, L]
+        if self.merge is not None:
+            logits = self.merge(logits, self._columns(weights)[:, :, :1])
+        attended = self._drop((logits + bias).softmax(-1).to(v.dtype)) @ v
+        return self.output(self._join(attended)).squeeze(1)  # type: ignore[no-any-return]
+
     def probabilities(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         """Attention probabilities float [B, n, L, L] of the same inputs as `forward`."""
         q, k, _, bias = self._inputs(x, weights, bias)
@@ -138,6 +151,12 @@ class WeightedSelfAttention(nn.Module):
     def _inputs(self, x: Tensor, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries (scaled), keys, values [B, n, L, d], and what is added to the logits, [B, 1 or n, 1, L]."""
         q, k, v = self.qkv(x).chunk(3, dim=-1)  # [B, L, H] each
+        return self._weighted(q, k, v, weights, bias)
+
+    def _weighted(
+        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, bias: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As `_inputs`, of projections: q may be of the first tokens alone."""
         scale = self.head_size**-0.5
         values = self._split(v)
         if self.gain is not None:
@@ -151,7 +170,7 @@ class WeightedSelfAttention(nn.Module):
         elif self.weight_side == "key":  # one small product carries weight and scale
             k = k * (weights * scale).unsqueeze(-1).to(k.dtype)
         else:
-            q = q * (weights * scale).unsqueeze(-1).to(q.dtype)
+            q = q * (weights[:, : q.shape[1]] * scale).unsqueeze(-1).to(q.dtype)
         return self._split(q), self._split(k), values, bias
 
     def _written_out(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:

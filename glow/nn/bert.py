@@ -15,9 +15,17 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from glow.errors import ConfigError, DependencyError, IntegrityError
+from glow.nn.cross_encoder import CrossEncoder
 from glow.nn.towers import EncoderLayer, Tower, TowerConfig, TwoTowers
 
-__all__ = ["MINILM_SHA256", "bert_config", "init_from_bert", "init_tower", "minilm_folder"]
+__all__ = [
+    "MINILM_SHA256",
+    "bert_config",
+    "init_cross_encoder",
+    "init_from_bert",
+    "init_tower",
+    "minilm_folder",
+]
 
 WEIGHTS_FILE = "model.safetensors"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -92,6 +100,34 @@ def init_from_bert(
     _copy(towers.words.weight, weights, "embeddings.word_embeddings.weight")
     for tower, chosen, _ in sides:
         init_tower(tower, weights, chosen)
+
+
+def init_cross_encoder(model: CrossEncoder, folder: Path, layers: Sequence[int]) -> None:
+    """Fills a cross-encoder but its compressor and its head, which no BERT has.
+
+    The query takes BERT's first segment, every field the second. A document's positions begin where the query's end.
+
+    Args:
+        model: to be filled in place.
+        folder: as for `init_from_bert`.
+        layers: which of the folder's layers become layers 1, 2, …; as many as the model has.
+
+    Raises:
+        ConfigError: if shapes or layer numbers do not fit.
+    """
+    if len(layers) != len(model.layers):
+        raise ConfigError(f"{len(layers)} layers chosen {list(layers)}, the model has {len(model.layers)}")
+    weights = load_weights(folder)
+    _copy(model.words.weight, weights, "embeddings.word_embeddings.weight")
+    rows = model.positions.num_embeddings
+    _copy(model.positions.weight, weights, "embeddings.position_embeddings.weight", rows)
+    with torch.no_grad():
+        kinds = weights["embeddings.token_type_embeddings.weight"]
+        model.segments.weight.copy_(torch.cat([kinds[:1], kinds[1:2].expand(model.config.fields, -1)]))
+    _copy_affine(model.embedding_norm, weights, "embeddings.LayerNorm")
+    for target, source in zip(model.layers, layers, strict=True):
+        if isinstance(target, EncoderLayer):
+            _init_layer(target, weights, f"encoder.layer.{source}")
 
 
 def init_words(towers: TwoTowers, folder: Path) -> None:

@@ -1,0 +1,218 @@
+"""PreTTR: a cross-encoder whose first l layers read query and document apart, so that documents can be read beforehand.
+
+Source: PreTTR section 4; released code as in docs/papers.md 3. A sequence is `[CLS] query [SEP]` and, after it, the
+document's fields, each with its [SEP]. Layers 1 to l run on the two apart, layers l + 1 to n on both joined; the last one works
+out the state of [CLS] alone, which gives the score. A document's positions begin behind the longest query that there may be
+(row 24), so its states depend neither on the query nor on batch mates.
+
+    B   pairs       Lq, Ld  tokens of a query, of a document        L   Lq + Ld
+    H   hidden size     e   numbers that are stored for a token     n, l   layers in all, layers apart
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention
+from glow.nn.compressor import Compressor
+from glow.nn.towers import EncoderLayer, TowerConfig
+from glow.options import StrictModel
+
+__all__ = ["CrossConfig", "CrossEncoder", "Side"]
+
+
+class CrossConfig(StrictModel):
+    """Shape of a cross-encoder.
+
+    Attributes:
+        vocabulary: word pieces.
+        hidden: H.
+        layers: n.
+        split: l, layers that read query and document apart; 0 joins all of them, as a plain cross-encoder.
+        heads, intermediate: of every layer.
+        compressed: e; 0 stores states as they are.
+        query_tokens: longest query with [CLS] and [SEP]; documents' positions begin there.
+        document_tokens: longest document.
+        fields: how many fields a document has; each has an embedding, in the place of BERT's second segment.
+        weight_form: how the words' BM25 weights enter the joined layers: their logarithms, times a learned gain a head that starts at 0, or
+            not at all (`plain`).
+        dropout: in training, of hidden states and attention, and before the score.
+        layer_norm_eps: BERT's 1e-12.
+    """
+
+    vocabulary: int = Field(ge=5)
+    hidden: int = Field(default=384, ge=1)
+    layers: int = Field(default=6, ge=1)
+    split: int = Field(default=0, ge=0)
+    heads: int = Field(default=12, ge=1)
+    intermediate: int = Field(default=1536, ge=1)
+    compressed: int = Field(default=0, ge=0)
+    query_tokens: int = Field(ge=3)
+    document_tokens: int = Field(ge=2)
+    fields: int = Field(ge=1)
+    weight_form: Literal["plain", "log"] = "plain"
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    layer_norm_eps: float = Field(default=1e-12, gt=0.0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.split >= self.layers:
+            raise ValueError(
+                f"split {self.split} of {self.layers} layers: at least one must join query and document, or the score "
+                "knows nothing of the document"
+            )
+        if self.compressed and not self.split:
+            raise ValueError(
+                "compressed needs a split of at least 1: states that are stored come out of layers apart"
+            )
+        return self
+
+    def layer(self, number: int) -> TowerConfig:
+        """Shape of a layer, from 0: weights enter those that join."""
+        return TowerConfig(
+            vocabulary=self.vocabulary,
+            hidden=self.hidden,
+            heads=self.heads,
+            intermediate=self.intermediate,
+            weight_form=self.weight_form if number >= self.split else "plain",
+            dropout=self.dropout,
+            layer_norm_eps=self.layer_norm_eps,
+        )
+
+
+class Side(NamedTuple):
+    """One side of the pairs at some height.
+
+    Attributes:
+        states: float [B, L, H].
+        mask: bool [B, L], True for tokens.
+        weights: float [B, L], >= 0, of the words; 1 where they are not looked at.
+    """
+
+    states: Tensor
+    mask: Tensor
+    weights: Tensor
+
+
+class CrossEncoder(nn.Module):
+    """Scores pairs of a query and a document; see the module's head.
+
+    Args:
+        config: the shape.
+    """
+
+    def __init__(self, config: CrossConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.words = nn.Embedding(config.vocabulary, config.hidden)
+        self.positions = nn.Embedding(config.query_tokens + config.document_tokens, config.hidden)
+        self.segments = nn.Embedding(1 + config.fields, config.hidden)
+        self.embedding_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
+        self.layers = nn.ModuleList(EncoderLayer(config.layer(number)) for number in range(config.layers))
+        self.compressor = (
+            Compressor(config.hidden, config.compressed, config.layer_norm_eps) if config.compressed else None
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.head = nn.Linear(config.hidden, 1)
+
+    def forward(
+        self,
+        query: Sequence[Tensor],
+        document: Sequence[Tensor],
+    ) -> Tensor:
+        """Scores pairs; `query` and `document` hold the arguments of `read_query` and `read_document`.
+
+        Returns:
+            float32 [B], unbounded, higher for a better document.
+        """
+        return self.score(self.read_query(*query), self.read_document(*document))
+
+    def read_query(self, ids: Tensor, mask: Tensor, weights: Tensor) -> Side:
+        """A query after layer l, through the compressor where there is one (row 26).
+
+        Args:
+            ids: int64 [B, Lq], from [CLS] to [SEP].
+            mask: int64 [B, Lq], 1 for tokens.
+            weights: float [B, Lq].
+        """
+        embedded = self._embed(ids, torch.zeros_like(ids), 0)
+        return self._through(Side(self._apart(embedded, mask.bool()), mask.bool(), weights))
+
+    def read_document(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Side:
+        """A document after layer l, through the compressor where there is one.
+
+        Args:
+            ids, field_ids: int64 [B, Ld], without [CLS].
+            mask: int64 [B, Ld], 1 for tokens.
+            weights: float [B, Ld].
+        """
+        embedded = self._embed(ids, field_ids + 1, self.config.query_tokens)
+        return self._through(Side(self._apart(embedded, mask.bool()), mask.bool(), weights))
+
+    def stored(self, ids: Tensor, mask: Tensor, field_ids: Tensor) -> Tensor:
+        """What is stored of documents, float [B, Ld, e]; [B, Ld, H] without a compressor. Arguments as `read_document`."""
+        states = self._apart(self._embed(ids, field_ids + 1, self.config.query_tokens), mask.bool())
+        return states if self.compressor is None else self.compressor.compress(states)
+
+    def restore(self, stored: Tensor, mask: Tensor, weights: Tensor) -> Side:
+        """A document from what was stored; as `read_document` gives it."""
+        states = stored if self.compressor is None else self.compressor.restore(stored)
+        return Side(states, mask.bool(), weights)
+
+    def score(self, query: Side, document: Side) -> Tensor:
+        """Layers l + 1 to n over both sides, and the score, float32 [B]."""
+        x, weights, bias = _joined(query, document)
+        joined = self.layers[self.config.split :]
+        for layer in joined[:-1]:
+            x = layer(x, weights, bias)
+        first = _first_row(joined[-1], x, weights, bias)  # type: ignore[arg-type]
+        return self.head(self.dropout(first)).squeeze(-1).float()  # type: ignore[no-any-return]
+
+    def attentions(self, query: Side, document: Side) -> list[Tensor]:
+        """Attention of every joined layer, float [B, heads, L, L]: what the compressor is trained to keep (Table 1)."""
+        x, weights, bias = _joined(query, document)
+        found = []
+        for layer in self.layers[self.config.split :]:
+            attention: WeightedSelfAttention = layer.attention  # type: ignore[assignment]
+            found.append(attention.probabilities(x, weights, bias))
+            x = layer(x, weights, bias)
+        return found
+
+    def _embed(self, ids: Tensor, segments: Tensor, start: int) -> Tensor:
+        positions = self.positions.weight[start : start + ids.shape[1]]
+        return self.dropout(self.embedding_norm(self.words(ids) + positions + self.segments(segments)))  # type: ignore[no-any-return]
+
+    def _apart(self, x: Tensor, mask: Tensor) -> Tensor:
+        bias = (~mask[:, None, None, :]) * MASKED_LOGIT
+        plain = torch.ones(mask.shape, device=x.device)
+        for layer in self.layers[: self.config.split]:
+            x = layer(x, plain, bias)
+        return x
+
+    def _through(self, side: Side) -> Side:
+        return side if self.compressor is None else side._replace(states=self.compressor(side.states))
+
+
+def _joined(query: Side, document: Side) -> tuple[Tensor, Tensor, Tensor]:
+    """Both sides as one sequence: states [B, L, H], weights [B, L] and the bias of padding [B, 1, 1, L].
+
+    A query of one pair (B = 1) goes with every document.
+    """
+    pairs = document.states.shape[0]
+    query = Side(*(part.expand(pairs, *part.shape[1:]) for part in query))
+    states = torch.cat([query.states, document.states], 1)
+    mask = torch.cat([query.mask, document.mask], 1)
+    weights = torch.cat([query.weights, document.weights], 1)
+    return states, weights, (~mask[:, None, None, :]) * MASKED_LOGIT
+
+
+def _first_row(layer: EncoderLayer, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+    """The first token's state after a layer, float [B, H]: one row of queries against the keys of all tokens (row 27)."""
+    attended = layer.attention.first_row(x, weights, bias)
+    first = layer.attention_norm(x[:, 0] + layer.dropout(attended))
+    inner = functional.gelu(layer.inner(first))
+    return layer.output_norm(first + layer.dropout(layer.outer(inner)))  # type: ignore[no-any-return]
