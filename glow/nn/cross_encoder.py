@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention
 from glow.nn.compressor import Compressor
+from glow.nn.late import LateInteraction
 from glow.nn.towers import EncoderLayer, TowerConfig
 from glow.options import StrictModel
 
@@ -35,6 +36,8 @@ class CrossConfig(StrictModel):
         split: l, layers that read query and document apart; 0 joins all of them, as a plain cross-encoder.
         heads, intermediate: of every layer.
         compressed: e; 0 stores states as they are.
+        late: numbers of a token that late interaction compares; above 0, the score begins as that of late interaction over the
+            states after layer l, and the joined layers add to it what they learn; 0 leaves it out.
         query_tokens: longest query with [CLS] and [SEP]; documents' positions begin there.
         document_tokens: longest document.
         fields: how many fields a document has; each has an embedding, in the place of BERT's second segment.
@@ -51,6 +54,7 @@ class CrossConfig(StrictModel):
     heads: int = Field(default=12, ge=1)
     intermediate: int = Field(default=1536, ge=1)
     compressed: int = Field(default=0, ge=0)
+    late: int = Field(default=0, ge=0)
     query_tokens: int = Field(ge=3)
     document_tokens: int = Field(ge=2)
     fields: int = Field(ge=1)
@@ -116,8 +120,12 @@ class CrossEncoder(nn.Module):
         self.compressor = (
             Compressor(config.hidden, config.compressed, config.layer_norm_eps) if config.compressed else None
         )
+        self.late = LateInteraction(config.hidden, config.late) if config.late else None
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(config.hidden, 1)
+        if self.late is not None:  # the joined layers are a correction, 0 at the start
+            nn.init.zeros_(self.head.weight)
+            nn.init.zeros_(self.head.bias)
 
     def forward(
         self,
@@ -170,7 +178,14 @@ class CrossEncoder(nn.Module):
         for layer in joined[:-1]:
             x = layer(x, weights, bias)
         first = _first_row(joined[-1], x, weights, bias)  # type: ignore[arg-type]
-        return self.head(self.dropout(first)).squeeze(-1).float()  # type: ignore[no-any-return]
+        score: Tensor = self.head(self.dropout(first)).squeeze(-1).float()
+        return score if self.late is None else score + self.late_score(query, document)
+
+    def late_score(self, query: Side, document: Side) -> Tensor:
+        """The part of the score that late interaction gives, float32 [B]; only where the shape has it."""
+        if self.late is None:
+            raise ValueError("this cross-encoder has no late interaction (late = 0)")
+        return self.late(query.states, query.mask, document.states, document.mask)  # type: ignore[no-any-return]
 
     def attentions(self, query: Side, document: Side) -> list[Tensor]:
         """Attention of every joined layer, float [B, heads, L, L]: what the compressor is trained to keep (Table 1)."""

@@ -54,6 +54,16 @@ class WeightedTokens:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def without_first(self) -> "WeightedTokens":
+        """Without [CLS]: a document behind a query, which has the only one."""
+        return replace(
+            self,
+            ids=self.ids[1:],
+            field_ids=self.field_ids[1:],
+            word_ids=self.word_ids[1:],
+            weights=self.weights[1:],
+        )
+
     @property
     def truncated(self) -> bool:
         """Whether any word lost a piece to a budget."""

@@ -1,10 +1,11 @@
-"""`glow train`: the two towers, on judged pairs."""
+"""`glow train`: the two towers on judged pairs, or a re-ranker on what a first search found."""
 
 import json
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import PartialState
@@ -12,13 +13,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from glow.commands import JsonOptions, command, option, write_report
+from glow.errors import ConfigError
 from glow.nn import minilm_folder
 from glow.training.config import TrainConfig
 from glow.training.job import TrainInputs, train
 from glow.training.loop import TrainingDevice
 from glow.training.progress import Progress as TrainingProgress
+from glow.training.rerank import RerankConfig, RerankInputs, train_reranker
 
 __all__ = ["TrainOptions", "train_command"]
+
+Config = TypeVar("Config", TrainConfig, RerankConfig)
+Stage = Callable[[str], None]
+Show = Callable[[TrainingProgress], None]
 
 
 class TrainOptions(JsonOptions):
@@ -42,6 +49,11 @@ class TrainOptions(JsonOptions):
     negatives: tuple[Path, ...] = option(
         (), "File of mined hard negatives; may be given several times.", metavar="FILE"
     )
+    candidates: tuple[Path, ...] = option(
+        (),
+        "TREC run of a first search over --data, for a re-ranker (a config with [cross]); one for each folder, in their order.",
+        metavar="FILE",
+    )
     init: Path | None = option(
         None, "BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2.", metavar="DIR"
     )
@@ -56,9 +68,23 @@ class TrainOptions(JsonOptions):
 
 @command(TrainOptions)
 def train_command(options: TrainOptions) -> None:
-    """Trains the two towers on the judged pairs of one or more folders; the same call resumes."""
+    """Trains the two towers on the judged pairs of one or more folders, or a re-ranker; the same call resumes."""
     if options.threads:
         torch.set_num_threads(options.threads)
+    console = Console(stderr=True)
+    with _bar(console) as bar:
+        stage, show = _views(bar, console)
+        report = (_reranker if _is_reranker(options.config) else _towers)(options, stage, show)
+    if not PartialState().is_main_process:
+        return
+    write_report(options.json_file, report)
+    if str(options.json_file) != "-":
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def _towers(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
+    if options.candidates:
+        raise ConfigError("--candidates is for re-rankers; the configuration has no table [cross]")
     config = _override(TrainConfig.load_toml(options.config), options.max_steps, options.seed)
     inputs = TrainInputs(
         options.data,
@@ -72,24 +98,36 @@ def train_command(options: TrainOptions) -> None:
         options.synthesis_model,
         options.device,
     )
-    console = Console(stderr=True)
-    with _bar(console) as bar:
-        stage, show = _views(bar, console)
-        report = train(config, inputs, stage, show)
-    if not PartialState().is_main_process:
-        return
-    write_report(options.json_file, report)
-    if str(options.json_file) != "-":
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    return train(config, inputs, stage, show)
 
 
-def _override(config: TrainConfig, max_steps: int | None, seed: int | None) -> TrainConfig:
+def _reranker(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
+    unread = ("synthesise", "synthesis_model", "dev", "negatives", "teacher")
+    if given := [name for name in unread if getattr(options, name)]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ConfigError(f"a re-ranker (a config with [cross]) does not read {flags}; leave it out")
+    config = _override(RerankConfig.load_toml(options.config), options.max_steps, options.seed)
+    cuda = options.device == "cuda" or (options.device == "auto" and torch.cuda.is_available())
+    init, device = options.init or minilm_folder(), "cuda" if cuda else "cpu"
+    inputs = RerankInputs(options.data, options.candidates, options.split, options.out, init, device)
+    return train_reranker(config, inputs, stage, show)
+
+
+def _is_reranker(path: Path) -> bool:
+    """Whether a configuration is a re-ranker's; one that cannot be read is told of by whoever loads it."""
+    try:
+        return "cross" in tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return False
+
+
+def _override(config: Config, max_steps: int | None, seed: int | None) -> Config:
     changed = config.model_dump()
     if max_steps is not None:
         changed["optimizer"]["max_steps"] = max_steps
     if seed is not None:
         changed["seed"] = seed
-    return TrainConfig.model_validate(changed)
+    return type(config).model_validate(changed)
 
 
 def _bar(console: Console) -> Progress:
@@ -103,9 +141,7 @@ def _bar(console: Console) -> Progress:
     )
 
 
-def _views(
-    bar: Progress, console: Console
-) -> tuple[Callable[[str], None], Callable[[TrainingProgress], None]]:
+def _views(bar: Progress, console: Console) -> tuple[Stage, Show]:
     """What a run tells: the name of each stage, and how far training is; lines where there is no terminal."""
     task = bar.add_task("starting", total=None, loss=float("nan"), speed=0.0, dev="")
 

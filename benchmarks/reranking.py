@@ -1,0 +1,58 @@
+"""What a re-ranker makes of a first search: measures of the first ranking, of the re-ranker's, and of mixtures of both scores.
+
+python -m benchmarks.reranking --checkpoint CKPT --data $DATA/tldr --run runs/tldr-dev.trec [--split dev] [--depth 50]
+
+The run is a TREC file of the first search over that split (`glow evaluate --run`). Documents come with the candidates, so
+measures hold for at most `--depth` of them.
+"""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from benchmarks.report import emit_json
+from glow.collection import read_qrels
+from glow.training.data import read_collection
+from glow.training.rerank import load_reranker, measure_reranking, read_candidates, score_candidates
+from glow.training.rerank.candidates import Texts
+
+MIXES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+def main(
+    checkpoint: Annotated[Path, typer.Option(help="Checkpoint of a re-ranker.")],
+    data: Annotated[Path, typer.Option(help="Data folder.")],
+    run: Annotated[Path, typer.Option(help="TREC run of the first search.")],
+    split: Annotated[str, typer.Option(help="Split of its judgements.")] = "dev",
+    rel: Annotated[int, typer.Option(help="Lowest grade that counts for RR.")] = 1,
+    depth: Annotated[int, typer.Option(help="Candidates a query.")] = 50,
+    precision: Annotated[str, typer.Option(help="bf16 or fp32.")] = "bf16",
+    threads: Annotated[int, typer.Option(help="CPU threads; 0 takes all cores.")] = 0,
+) -> None:
+    """Prints measures by mixture as JSON."""
+    if threads:
+        torch.set_num_threads(threads)
+    found = load_reranker(checkpoint)
+    collection = read_collection(data, split, found.preprocessor.schema)
+    qrels = list(read_qrels(data / "qrels" / f"{split}.tsv"))
+    candidates = read_candidates(run, collection, depth)
+    start = time.monotonic()
+    texts = Texts(collection, found.preprocessor)
+    scores = score_candidates(found.model, texts, candidates, found.preprocessor.pieces.pad_id, precision)
+    emit_json(
+        {
+            "data": data.resolve().name,
+            "split": split,
+            "depth": depth,
+            "queries": len(collection.queries),
+            "seconds": round(time.monotonic() - start, 1),
+            "measures": measure_reranking(scores, qrels, [None, *MIXES], rel=rel),
+        }
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

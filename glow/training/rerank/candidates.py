@@ -1,0 +1,167 @@
+"""What a first search found for training queries: the documents that a re-ranker learns to order.
+
+c   candidates of a query       B   queries of a batch      N   negatives a query
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import MismatchError
+from glow.evaluation import read_run
+from glow.text import Preprocessor, WeightedTokens
+from glow.training.data import Collection
+
+__all__ = ["CandidateBatch", "CandidateBatches", "Candidates", "Texts", "read_candidates"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """One collection with a first search's ranking of each query.
+
+    Attributes:
+        collection: documents, queries, judgements.
+        rows: query number -> int64 [c], documents best first.
+        scores: query number -> float32 [c], of that search.
+    """
+
+    collection: Collection
+    rows: Sequence[NDArray[np.int64]]
+    scores: Sequence[NDArray[np.float32]]
+
+
+def read_candidates(run: Path, collection: Collection, depth: int) -> Candidates:
+    """Reads the first `depth` hits of each query of a collection from a TREC run.
+
+    Raises:
+        GlowError: as `glow.evaluation.read_run`.
+        MismatchError: if the run holds no query of the collection, or documents that it does not have.
+    """
+    numbers = {document.id: number for number, document in enumerate(collection.documents)}
+    ranked = read_run(run)
+    if not any(identifier in ranked for identifier in collection.query_ids):
+        raise MismatchError(
+            f"{run.name} holds no query of {collection.name}; make it from that folder and split"
+        )
+    rows, scores = [], []
+    for identifier in collection.query_ids:
+        hits = ranked.get(identifier, [])[:depth]
+        missing = next((hit.document_id for hit in hits if hit.document_id not in numbers), None)
+        if missing is not None:
+            raise MismatchError(
+                f"{run.name} ranks document {missing!r}, which {collection.name} does not have"
+            )
+        rows.append(np.array([numbers[hit.document_id] for hit in hits], np.int64))
+        scores.append(np.array([hit.score for hit in hits], np.float32))
+    return Candidates(collection, rows, scores)
+
+
+class Texts:
+    """A collection as the cross-encoder reads it, each text preprocessed once.
+
+    Args:
+        collection: documents and queries.
+        preprocessor: with the schema of the run.
+    """
+
+    def __init__(self, collection: Collection, preprocessor: Preprocessor) -> None:
+        self._collection, self._preprocessor = collection, preprocessor
+        self._queries: dict[int, WeightedTokens] = {}
+        self._documents: dict[int, WeightedTokens] = {}
+
+    def query(self, number: int) -> WeightedTokens:
+        """A query's tokens."""
+        if number not in self._queries:
+            self._queries[number] = self._preprocessor.query(self._collection.queries[number])
+        return self._queries[number]
+
+    def document(self, number: int) -> WeightedTokens:
+        """A document's tokens, without [CLS], which is the query's."""
+        if number not in self._documents:
+            self._documents[number] = self._preprocessor.document(
+                self._collection.documents[number]
+            ).without_first()
+        return self._documents[number]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateBatch:
+    """B queries of one collection, each with its relevant document first and N others.
+
+    Attributes:
+        collection: its number.
+        queries: int64 [B].
+        documents: int64 [B, 1 + N].
+        scores: float32 [B, 1 + N], of the first search.
+    """
+
+    collection: int
+    queries: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+class CandidateBatches:
+    """The order of training queries; a query takes part if the search found a relevant and `negatives` other documents.
+
+    Args:
+        candidates: of every collection.
+        batch_size: B.
+        negatives: N.
+        seed: of the order, which depends on it and on the epoch alone, so that a run can resume.
+
+    Raises:
+        MismatchError: if no query can take part.
+    """
+
+    def __init__(self, candidates: Sequence[Candidates], batch_size: int, negatives: int, seed: int) -> None:
+        self.candidates, self.batch_size, self.negatives, self.seed = candidates, batch_size, negatives, seed
+        self._usable = [self._usable_of(found) for found in candidates]
+        if not any(len(usable) for usable in self._usable):
+            raise MismatchError(
+                f"no query has a relevant document and {negatives} others among its candidates; give runs of the "
+                "training split, or search deeper"
+            )
+
+    def _usable_of(self, found: Candidates) -> NDArray[np.int64]:
+        usable = []
+        for number, relevant in enumerate(found.collection.relevant):
+            held = np.isin(found.rows[number], list(relevant))
+            if held.any() and (~held).sum() >= self.negatives:
+                usable.append(number)
+        return np.array(usable, np.int64)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in one pass over all queries; a short last batch of a collection is left out."""
+        return sum(len(usable) // self.batch_size for usable in self._usable)
+
+    def epoch(self, number: int) -> Iterator[CandidateBatch]:
+        """Batches of one pass, each from one collection, in random order."""
+        random = np.random.default_rng([self.seed, number])
+        batches = []
+        for place, usable in enumerate(self._usable):
+            order = random.permutation(usable)
+            for start in range(0, len(order) - self.batch_size + 1, self.batch_size):
+                batches.append((place, order[start : start + self.batch_size]))
+        for choice in random.permutation(len(batches)):
+            place, queries = batches[choice]
+            drawn = np.random.default_rng([self.seed, number, choice])
+            picked = [self._pick(self.candidates[place], query, drawn) for query in queries.tolist()]
+            documents = np.stack([rows for rows, _ in picked])
+            yield CandidateBatch(place, queries, documents, np.stack([scores for _, scores in picked]))
+
+    def _pick(
+        self, found: Candidates, query: int, random: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """A relevant candidate and N others, drawn evenly."""
+        rows, scores = found.rows[query], found.scores[query]
+        held = np.isin(rows, list(found.collection.relevant[query]))
+        places = [
+            random.choice(np.flatnonzero(held)),
+            *random.choice(np.flatnonzero(~held), self.negatives, False),
+        ]
+        return rows[places], scores[places]

@@ -1,0 +1,137 @@
+"""One training job of a re-ranker, from folders to checkpoint: `glow train --config` of a file with `[cross]`."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glow.artifact import file_sha256
+from glow.errors import ConfigError
+from glow.nn import CrossConfig, CrossEncoder, bert_config, init_cross_encoder
+from glow.text import Preprocessor, WordPieces
+from glow.training.data import count_terms, read_collection
+from glow.training.fingerprint import collection_hash, parameters_hash
+from glow.training.progress import Progress
+from glow.training.rerank.candidates import CandidateBatches, Texts, read_candidates
+from glow.training.rerank.checkpoint import save_reranker
+from glow.training.rerank.config import RerankConfig
+from glow.training.rerank.trainer import RerankTrainer
+
+__all__ = ["RerankInputs", "initial_cross_encoder", "train_reranker"]
+
+
+@dataclass(frozen=True, slots=True)
+class RerankInputs:
+    """What a run reads and where it writes.
+
+    Attributes:
+        data: data folders in our layout.
+        candidates: TREC runs of a first search, one for each folder, in the same order.
+        split: of the judgements.
+        out: the checkpoint folder to write; the state goes to `OUT.run/` beside it.
+        init: BERT-layout folder of the initial weights and the vocabulary.
+        device: `cpu` or `cuda`.
+    """
+
+    data: Sequence[Path]
+    candidates: Sequence[Path]
+    split: str
+    out: Path
+    init: Path
+    device: str = "cpu"
+
+
+def train_reranker(
+    config: RerankConfig,
+    inputs: RerankInputs,
+    on_stage: Callable[[str], None] = lambda stage: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> dict[str, Any]:
+    """Trains a cross-encoder and writes a checkpoint; the same call goes on where a stopped one was.
+
+    Args:
+        config: the run.
+        inputs: data, initial weights, output.
+        on_stage: told what is being done.
+        on_progress: told of every step.
+
+    Returns:
+        The training report, as it is stored with the checkpoint.
+
+    Raises:
+        ConfigError: if there are not as many runs of candidates as data folders.
+        GlowError: if data or configuration are not usable.
+    """
+    start = time.monotonic()
+    if not inputs.data or len(inputs.data) != len(inputs.candidates):
+        raise ConfigError(
+            f"a re-ranker learns from what a first search found: found {len(inputs.data)} --data and "
+            f"{len(inputs.candidates)} --candidates, expected one TREC run for each folder (glow evaluate --run)"
+        )
+    schema = config.field_schema
+    pieces = WordPieces(inputs.init / "vocab.txt", config.weighting.unit)
+    on_stage("reading data")
+    collections = [read_collection(folder, inputs.split, schema) for folder in inputs.data]
+    found = [
+        read_candidates(run, collection, config.objective.depth)
+        for run, collection in zip(inputs.candidates, collections, strict=True)
+    ]
+    on_stage("counting terms")
+    preprocessor = Preprocessor(pieces, schema, config.weighting, count_terms(collections, schema, pieces))
+    batches = CandidateBatches(found, config.optimizer.batch_size, config.objective.negatives, config.seed)
+    model = initial_cross_encoder(config, inputs.init)
+    parts = [config.model_dump_json(), preprocessor.terms.hash, parameters_hash(model)]
+    parts += [*map(collection_hash, collections), *map(file_sha256, inputs.candidates)]
+    fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    on_stage("training")
+    texts = [Texts(collection, preprocessor) for collection in collections]
+    run_folder = inputs.out.with_name(inputs.out.name + ".run")
+    trainer = RerankTrainer(
+        config, model, batches, texts, pieces.pad_id, run_folder, fingerprint, inputs.device, on_progress
+    )
+    losses = trainer.run()
+    report = {
+        "config": config.model_dump(),
+        "data": [
+            {"name": c.name, "split": inputs.split, "documents": len(c.documents), "queries": len(c.queries)}
+            for c in collections
+        ],
+        "steps": trainer.position.step,
+        "final_loss": sum(losses[-50:]) / max(len(losses[-50:]), 1),
+        "fingerprint": fingerprint,
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    save_reranker(inputs.out, model.cpu(), preprocessor, report)
+    return report
+
+
+def initial_cross_encoder(config: RerankConfig, init: Path) -> CrossEncoder:
+    """The model that a run starts from; what no BERT has is drawn by the run's seed."""
+    torch.manual_seed(config.seed)
+    bert = bert_config(init)
+    schema, cross = config.field_schema, config.cross
+    model = CrossEncoder(
+        CrossConfig(
+            vocabulary=bert.vocabulary,
+            hidden=bert.hidden,
+            heads=bert.heads,
+            intermediate=bert.intermediate,
+            layer_norm_eps=bert.layer_norm_eps,
+            layers=len(cross.init_layers),
+            split=cross.split,
+            compressed=cross.compressed,
+            late=cross.late,
+            query_tokens=schema.query_tokens,
+            document_tokens=schema.document_tokens,
+            fields=len(schema.fields),
+            weight_form=cross.weight_form,
+            dropout=cross.dropout,
+        )
+    )
+    init_cross_encoder(model, init, cross.init_layers)
+    return model

@@ -1,0 +1,147 @@
+"""The loop of a re-ranker's training: resumable, one process."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glow.nn import CrossEncoder, Side
+from glow.training.loop import learning_rate
+from glow.training.progress import Position, Progress
+from glow.training.rerank.candidates import CandidateBatch, CandidateBatches, Texts
+from glow.training.rerank.config import RerankConfig, RerankObjective, RerankOptimizer
+from glow.training.rerank.measure import read_side
+from glow.training.state import load_state, save_state
+
+__all__ = ["RerankTrainer", "rerank_loss"]
+
+
+def rerank_loss(logits: Tensor, kind: str) -> Tensor:
+    """The loss of queries whose relevant document stands first, a scalar.
+
+    Args:
+        logits: float [B, 1 + N].
+        kind: `list` or `pairwise`, as `RerankObjective`.
+    """
+    shares = functional.log_softmax(logits.float(), -1)[:, 0]
+    return -shares.mean() if kind == "list" else (1.0 - shares.exp()).mean()
+
+
+class RerankTrainer:
+    """Trains a cross-encoder in place.
+
+    Args:
+        config: the run.
+        model: to be trained.
+        batches: queries with candidates.
+        texts: of every collection.
+        pad_id: id of [PAD].
+        folder: where the state is kept.
+        fingerprint: of all that decides the run; a state of another is refused.
+        device: as torch names it.
+        on_progress: called after every step.
+    """
+
+    def __init__(
+        self,
+        config: RerankConfig,
+        model: CrossEncoder,
+        batches: CandidateBatches,
+        texts: Sequence[Texts],
+        pad_id: int,
+        folder: Path,
+        fingerprint: str,
+        device: str = "cpu",
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
+        self.config, self.batches, self.texts = config, batches, texts
+        self.device = torch.device(device)
+        self.model = model.to(self.device)
+        model.words.weight.requires_grad_(config.cross.train_words)
+        self.steps = batches.steps_per_epoch * config.optimizer.epochs
+        if config.optimizer.max_steps:
+            self.steps = min(self.steps, config.optimizer.max_steps)
+        self.optimizer = _optimizer(model, config.optimizer)
+        self.position = Position()
+        self._pad_id, self._folder, self._fingerprint = pad_id, folder, fingerprint
+        self._on_progress = on_progress
+
+    def run(self) -> list[float]:
+        """Trains to the last step, going on from a saved state; returns the losses of this call's steps.
+
+        Raises:
+            MismatchError: if the saved state is of another run.
+        """
+        self.position = load_state(self._folder, self.model, self.optimizer, self._fingerprint)
+        self.model.train()
+        losses: list[float] = []
+        start, every = time.monotonic(), self.config.checkpoint_steps
+        for step, batch in self._batches(self.position.step):
+            losses.append(self._step(step, batch))
+            self.position.step = step + 1
+            speed = len(losses) * batch.documents.size / (time.monotonic() - start)
+            self._on_progress(Progress(step + 1, self.steps, float(np.mean(losses[-50:])), speed))
+            if (step + 1) % every == 0 or step + 1 == self.steps:
+                save_state(self._folder, self.model, self.optimizer, self.position, self._fingerprint)
+        self.model.eval()
+        return losses
+
+    def _batches(self, first: int) -> Iterator[tuple[int, CandidateBatch]]:
+        step = 0
+        for epoch in range(self.config.optimizer.epochs):
+            for batch in self.batches.epoch(epoch):
+                if step >= self.steps:
+                    return
+                if step >= first:
+                    yield step, batch
+                step += 1
+
+    def _step(self, step: int, batch: CandidateBatch) -> float:
+        # Seeding each step lets a resumed run draw what the unbroken one would have drawn.
+        torch.manual_seed(self.config.seed * 1_000_003 + step)
+        options = self.config.optimizer
+        rate = learning_rate(step + 1, self.steps + 1, options.learning_rate, options.warmup)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["factor"]
+        self.optimizer.zero_grad(set_to_none=True)
+        kind = torch.float16 if options.precision == "fp16" else torch.bfloat16
+        with torch.autocast(self.device.type, kind, enabled=options.precision != "fp32"):
+            logits = self._logits(batch, self.config.objective)
+        loss = rerank_loss(logits, self.config.objective.kind)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def _logits(self, batch: CandidateBatch, objective: RerankObjective) -> Tensor:
+        """Float [B, 1 + N]: each query is read once, and so is each of its documents."""
+        texts, shape = self.texts[batch.collection], batch.documents.shape
+        queries = [texts.query(number) for number in batch.queries.tolist()]
+        ids, mask, _, weights = read_side(queries, self._pad_id, self.device)
+        query = self.model.read_query(ids, mask, weights)
+        repeated = Side(*(part.repeat_interleave(shape[1], 0) for part in query))
+        documents = [texts.document(row) for row in batch.documents.reshape(-1).tolist()]
+        document = self.model.read_document(*read_side(documents, self._pad_id, self.device))
+        logits = self.model.score(repeated, document).reshape(shape)
+        return logits + objective.mix * torch.from_numpy(batch.scores).to(self.device)
+
+
+def _optimizer(model: CrossEncoder, config: RerankOptimizer) -> torch.optim.AdamW:
+    """AdamW; no decay on biases and norms; what starts from chance learns faster."""
+    fresh = ("head.", "compressor.", "late.")
+    groups: list[dict[str, Any]] = [
+        {"params": [], "weight_decay": decay, "factor": factor}
+        for decay in (config.weight_decay, 0.0)
+        for factor in (1.0, config.head_rate)
+    ]
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups[2 * (parameter.ndim < 2) + name.startswith(fresh)]["params"].append(parameter)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=config.learning_rate, eps=1e-6, fused=True
+    )

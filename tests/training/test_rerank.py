@@ -1,0 +1,303 @@
+"""Training of the re-ranker: candidates, batches, loss, resume, checkpoint, and what it makes of a ranking."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from glow.cli import app
+from glow.collection import read_qrels
+from glow.errors import ConfigError, FormatError, MismatchError
+from glow.evaluation import write_run
+from glow.nn import minilm_folder
+from glow.records import Hit
+from glow.text import Preprocessor, WordPieces
+from glow.training.data.dataset import Collection, count_terms
+from glow.training.rerank import (
+    CandidateBatches,
+    Candidates,
+    RerankConfig,
+    Reranker,
+    RerankInputs,
+    load_reranker,
+    measure_reranking,
+    read_candidates,
+    score_candidates,
+    train_reranker,
+)
+from glow.training.rerank.candidates import Texts
+from glow.training.rerank.trainer import rerank_loss
+
+
+def options(**changes: Any) -> dict[str, Any]:
+    """A small run over the toy collection."""
+    made: dict[str, Any] = {
+        "name": "toy",
+        "query_tokens": 16,
+        "document_tokens": 48,
+        "checkpoint_steps": 4,
+        "cross": {"init_layers": [0, 1], "split": 1, "compressed": 8, "late": 8, "dropout": 0.1},
+        "objective": {"negatives": 3, "depth": 10},
+        "optimizer": {"batch_size": 8, "max_steps": 8, "learning_rate": 1e-3, "precision": "fp32"},
+    }
+    for section, values in changes.items():
+        made[section] = made[section] | values if isinstance(values, dict) else values
+    return made
+
+
+@pytest.fixture(scope="session")
+def run_file(toy_collection: Collection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A first search: ten documents a query, the relevant one at a drawn place; one query has none."""
+    random = np.random.default_rng(0)
+    run = {}
+    for number, identifier in enumerate(toy_collection.query_ids):
+        relevant = next(iter(toy_collection.relevant[number]))
+        rows = [row for row in random.permutation(len(toy_collection.documents)).tolist() if row != relevant][
+            :9
+        ]
+        rows.insert(int(random.integers(10)), relevant if number else rows[0] + 1)
+        ids = list(
+            dict.fromkeys(toy_collection.documents[row % len(toy_collection.documents)].id for row in rows)
+        )
+        run[identifier] = [Hit(id_, 1.0 - place / 20) for place, id_ in enumerate(ids)]
+    path = tmp_path_factory.mktemp("runs") / "toy.trec"
+    write_run(path, run, "toy")
+    return path
+
+
+@pytest.fixture
+def candidates(toy_collection: Collection, run_file: Path) -> Candidates:
+    return read_candidates(run_file, toy_collection, 10)
+
+
+def inputs(collection_folder: Path, run_file: Path, bert_folder: Path, out: Path) -> RerankInputs:
+    return RerankInputs([collection_folder], [run_file], "train", out, bert_folder)
+
+
+@pytest.fixture(scope="session")
+def trained(
+    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Reranker:
+    """A model that has seen each query a few times."""
+    out = tmp_path_factory.mktemp("rerank") / "toy"
+    config = RerankConfig.model_validate(
+        options(
+            cross={"dropout": 0.0, "train_words": True, "compressed": 0, "late": 16},
+            optimizer={"max_steps": 150, "epochs": 20, "learning_rate": 5e-3, "head_rate": 4.0},
+        )
+    )
+    train_reranker(config, inputs(collection_folder, run_file, bert_folder, out))
+    return load_reranker(out)
+
+
+@pytest.mark.parametrize(
+    ("kind", "logits", "expected"),
+    [
+        # The released code's loss: 1 - e^2 / (e^2 + e^1); a relevant document that leads by much costs nothing.
+        ("pairwise", [[2.0, 1.0]], 0.268941),
+        ("pairwise", [[0.0, 0.0], [100.0, 0.0]], 0.25),
+        ("list", [[0.0, 0.0, 0.0, 0.0]], 1.386294),
+        ("list", [[2.0, 1.0]], 0.313262),
+    ],
+)
+def test_the_loss_has_the_value_worked_out_by_hand(
+    kind: str, logits: list[list[float]], expected: float
+) -> None:
+    assert float(rerank_loss(torch.tensor(logits), kind)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_candidates_are_the_first_of_each_query_in_order(toy_collection: Collection, run_file: Path) -> None:
+    found = read_candidates(run_file, toy_collection, 4)
+    assert {len(rows) for rows in found.rows} == {4}
+    assert all((np.diff(scores) < 0).all() for scores in found.scores)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nobody Q0 bees 1 0.5 t", "holds no query of toy"),
+        ("a0 Q0 nothing 1 0.5 t", "'nothing', which toy does not have"),
+    ],
+)
+def test_a_run_of_another_collection_is_refused(
+    toy_collection: Collection, tmp_path: Path, line: str, said: str
+) -> None:
+    path = tmp_path / "other.trec"
+    path.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(MismatchError, match=said):
+        read_candidates(path, toy_collection, 10)
+
+
+def test_a_batch_has_the_relevant_document_first_and_no_other_that_is(candidates: Candidates) -> None:
+    batches = CandidateBatches([candidates], 8, 3, seed=1)
+    seen: list[int] = []
+    for batch in batches.epoch(0):
+        seen += batch.queries.tolist()
+        for query, documents, scores in zip(
+            batch.queries.tolist(), batch.documents, batch.scores, strict=True
+        ):
+            relevant = candidates.collection.relevant[query]
+            assert [row in relevant for row in documents.tolist()] == [True, False, False, False]
+            assert len(set(documents.tolist())) == 4
+            ranked = dict(
+                zip(candidates.rows[query].tolist(), candidates.scores[query].tolist(), strict=True)
+            )
+            assert [ranked[row] for row in documents.tolist()] == scores.tolist()
+    assert len(seen) == len(set(seen)) == 8 * batches.steps_per_epoch
+    assert 0 not in seen, "its relevant document was not found"
+
+
+def test_the_order_depends_on_seed_and_epoch_alone(candidates: Candidates) -> None:
+    def order(seed: int, epoch: int) -> list[list[int]]:
+        return [batch.documents.tolist() for batch in CandidateBatches([candidates], 8, 3, seed).epoch(epoch)]
+
+    assert order(1, 2) == order(1, 2)
+    assert order(1, 2) != order(1, 3)
+    assert order(1, 2) != order(2, 2)
+
+
+def test_candidates_without_a_relevant_document_are_refused(candidates: Candidates) -> None:
+    none = Candidates(candidates.collection, [rows[:0] for rows in candidates.rows], candidates.scores)
+    with pytest.raises(MismatchError, match="no query has a relevant document and 3 others"):
+        CandidateBatches([none], 8, 3, seed=0)
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(
+    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    config = RerankConfig.model_validate(options())
+    train_reranker(config, inputs(collection_folder, run_file, bert_folder, tmp_path / "whole"))
+
+    class Stop(Exception):
+        pass
+
+    def stop(progress: Any) -> None:
+        if progress.step == 6:
+            raise Stop
+
+    again = inputs(collection_folder, run_file, bert_folder, tmp_path / "again")
+    with pytest.raises(Stop):
+        train_reranker(config, again, on_progress=stop)
+    steps: list[int] = []
+    train_reranker(config, again, on_progress=lambda progress: steps.append(progress.step))
+    assert steps == [5, 6, 7, 8], "it goes on from step 4, which was kept"
+    whole, resumed = (load_reranker(tmp_path / name).model.state_dict() for name in ("whole", "again"))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_state_of_another_run_is_refused(
+    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    places = inputs(collection_folder, run_file, bert_folder, tmp_path / "out")
+    train_reranker(RerankConfig.model_validate(options()), places)
+    with pytest.raises(MismatchError, match="other configuration or data"):
+        train_reranker(RerankConfig.model_validate(options(seed=1)), places)
+
+
+def test_a_trained_model_orders_candidates_better_than_the_search(
+    trained: Reranker, candidates: Candidates, collection_folder: Path
+) -> None:
+    qrels = list(read_qrels(collection_folder / "qrels" / "train.tsv"))
+    texts = Texts(candidates.collection, trained.preprocessor)
+    scores = score_candidates(trained.model, texts, candidates, trained.preprocessor.pieces.pad_id)
+    found = measure_reranking(scores, qrels, [None, 0.0, 1.0])
+    assert found["first"]["RR@10"] < 0.5
+    assert found["0"]["RR@10"] > found["first"]["RR@10"] + 0.2
+    assert found["1"]["RR@10"] > found["first"]["RR@10"]
+
+
+def test_scores_of_stored_documents_are_those_of_the_whole_model(
+    trained: Reranker, candidates: Candidates
+) -> None:
+    from glow.training.rerank.measure import read_side
+
+    pad_id, texts = trained.preprocessor.pieces.pad_id, Texts(candidates.collection, trained.preprocessor)
+    scores = score_candidates(trained.model, texts, candidates, pad_id).scores[3]
+    ids, mask, _, weights = read_side([texts.query(3)], pad_id, torch.device("cpu"))
+    documents = [texts.document(row) for row in candidates.rows[3].tolist()]
+    with torch.inference_mode():
+        expected = trained.model([ids, mask, weights], read_side(documents, pad_id, torch.device("cpu")))
+    np.testing.assert_allclose(scores, expected.numpy(), atol=1e-4)
+
+
+def test_a_document_has_no_cls_of_its_own(toy_collection: Collection, bert_folder: Path) -> None:
+    config = RerankConfig.model_validate(options())
+    schema, pieces = config.field_schema, WordPieces(bert_folder / "vocab.txt", config.weighting.unit)
+    preprocessor = Preprocessor(
+        pieces, schema, config.weighting, count_terms([toy_collection], schema, pieces)
+    )
+    texts = Texts(toy_collection, preprocessor)
+    whole = preprocessor.document(toy_collection.documents[0])
+    assert texts.document(0).ids.tolist() == whole.ids.tolist()[1:]
+    assert pieces.cls_id not in texts.document(0).ids
+    assert texts.query(0).ids[0] == pieces.cls_id
+
+
+def test_a_checkpoint_of_towers_is_refused_by_name(
+    trained: Reranker, tmp_path: Path, toy_model: Path
+) -> None:
+    from glow.artifact import write_artifact
+
+    with write_artifact(tmp_path / "towers", "checkpoint") as writer:
+        (writer.folder / "towers.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(FormatError, match="towers is a checkpoint of towers"):
+        load_reranker(tmp_path / "towers")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cross": {"split": 2}}, "split 2 of 2 layers"),
+        ({"objective": {"kind": "pairwise"}}, "one negative, found negatives 3"),
+        ({"fields": "nothing"}, "nothing"),
+    ],
+)
+def test_configurations_that_mean_nothing_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        RerankConfig.model_validate(options(**changes))
+
+
+def test_runs_and_folders_must_come_in_pairs(
+    collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    places = RerankInputs([collection_folder], [], "train", tmp_path / "out", bert_folder)
+    with pytest.raises(ConfigError, match="found 1 --data and 0 --candidates"):
+        train_reranker(RerankConfig.model_validate(options()), places)
+
+
+def test_glow_train_trains_a_re_ranker_where_the_file_has_a_table_cross(
+    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "prettr.toml"
+    config.write_text(
+        'name = "toy"\nquery_tokens = 16\ndocument_tokens = 48\n[cross]\ninit_layers = [0, 1]\nsplit = 1\n'
+        '[objective]\ndepth = 10\n[optimizer]\nbatch_size = 8\nprecision = "fp32"\n',
+        encoding="utf-8",
+    )
+    out = tmp_path / "out"
+    arguments = [
+        "train",
+        "--config",
+        str(config),
+        "--data",
+        str(collection_folder),
+        "--candidates",
+        str(run_file),
+    ]
+    arguments += ["--init", str(bert_folder), "--out", str(out), "--max-steps", "2", "--json", "-"]
+    found = CliRunner().invoke(app, arguments)
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["steps"] == 2
+    assert load_reranker(out).model.config.split == 1
+
+
+def test_the_presets_of_the_configs_folder_are_valid() -> None:
+    paths = sorted(Path("configs").glob("prettr*.toml"))
+    assert paths
+    for path in paths:
+        assert RerankConfig.load_toml(path).cross.split < 6
+    assert minilm_folder().is_dir()
