@@ -147,8 +147,7 @@ class CrossEncoder(nn.Module):
             mask: int64 [B, Lq], 1 for tokens.
             weights: float [B, Lq].
         """
-        embedded = self._embed(ids, torch.zeros_like(ids), 0)
-        return self._through(Side(self._apart(embedded, mask.bool()), mask.bool(), weights))
+        return self.through(self.query_apart(ids, mask, weights))
 
     def read_document(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Side:
         """A document after layer l, through the compressor where there is one.
@@ -158,8 +157,21 @@ class CrossEncoder(nn.Module):
             mask: int64 [B, Ld], 1 for tokens.
             weights: float [B, Ld].
         """
+        return self.through(self.document_apart(ids, mask, field_ids, weights))
+
+    def query_apart(self, ids: Tensor, mask: Tensor, weights: Tensor) -> Side:
+        """As `read_query`, before the compressor."""
+        embedded = self._embed(ids, torch.zeros_like(ids), 0)
+        return Side(self._apart(embedded, mask.bool()), mask.bool(), weights)
+
+    def document_apart(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Side:
+        """As `read_document`, before the compressor."""
         embedded = self._embed(ids, field_ids + 1, self.config.query_tokens)
-        return self._through(Side(self._apart(embedded, mask.bool()), mask.bool(), weights))
+        return Side(self._apart(embedded, mask.bool()), mask.bool(), weights)
+
+    def through(self, side: Side) -> Side:
+        """A side's states as they come back from the compressor; as they are, where there is none."""
+        return side if self.compressor is None else side._replace(states=self.compressor(side.states))
 
     def stored(self, ids: Tensor, mask: Tensor, field_ids: Tensor) -> Tensor:
         """What is stored of documents, float [B, Ld, e]; [B, Ld, H] without a compressor. Arguments as `read_document`."""
@@ -207,9 +219,6 @@ class CrossEncoder(nn.Module):
         for layer in self.layers[: self.config.split]:
             x = layer(x, plain, bias)
         return x
-
-    def _through(self, side: Side) -> Side:
-        return side if self.compressor is None else side._replace(states=self.compressor(side.states))
 
 
 def _joined(query: Side, document: Side) -> tuple[Tensor, Tensor, Tensor]:

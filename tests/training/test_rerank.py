@@ -13,7 +13,7 @@ from glow.cli import app
 from glow.collection import read_qrels
 from glow.errors import ConfigError, FormatError, MismatchError
 from glow.evaluation import write_run
-from glow.nn import minilm_folder
+from glow.nn import Compressor, CrossEncoder, Side, minilm_folder
 from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
 from glow.training.data.dataset import Collection, count_terms
@@ -30,7 +30,8 @@ from glow.training.rerank import (
     train_reranker,
 )
 from glow.training.rerank.candidates import Texts
-from glow.training.rerank.trainer import rerank_loss
+from glow.training.rerank.job import initial_cross_encoder
+from glow.training.rerank.trainer import attention_loss, rerank_loss
 
 
 def options(**changes: Any) -> dict[str, Any]:
@@ -248,9 +249,73 @@ def test_a_checkpoint_of_towers_is_refused_by_name(
         load_reranker(tmp_path / "towers")
 
 
+class _Identity(Compressor):
+    """A compressor that changes nothing."""
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return states
+
+
+def _sides(model: CrossEncoder) -> tuple[Side, Side]:
+    torch.manual_seed(3)
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]).bool()
+    shape = (2, 4, model.config.hidden)
+    return tuple(Side(torch.randn(shape), mask, torch.ones(2, 4)) for _ in range(2))  # type: ignore[return-value]
+
+
+def test_the_compressor_is_trained_towards_attention_as_it_was(bert_folder: Path) -> None:
+    """Row 30: an identity costs nothing, the compressor alone has gradients, and padding has no part in it."""
+    config = RerankConfig.model_validate(options(objective={"kind": "attention"}, cross={"dropout": 0.0}))
+    model = initial_cross_encoder(config, bert_folder).eval()
+    query, document = _sides(model)
+    loss = attention_loss(model, query, document)
+    assert float(loss.detach()) > 0
+    padded = query.states.clone()
+    padded[0, 3] = 100.0
+    torch.testing.assert_close(attention_loss(model, query._replace(states=padded), document), loss)
+    model.compressor = _Identity(model.config.hidden, 8)
+    assert float(attention_loss(model, query, document)) == 0.0
+
+
+def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it(
+    collection_folder: Path, run_file: Path, bert_folder: Path, trained: Reranker, tmp_path: Path
+) -> None:
+    first = options(cross={"compressed": 0})
+    places = [tmp_path / name for name in ("ranker", "compressor", "both")]
+    train_reranker(
+        RerankConfig.model_validate(first), inputs(collection_folder, run_file, bert_folder, places[0])
+    )
+    second = RerankConfig.model_validate(options(objective={"kind": "attention"}))
+    report = train_reranker(second, inputs(collection_folder, run_file, places[0], places[1]))
+    assert report["steps"] == 8
+    before, after = (load_reranker(place).model.state_dict() for place in places[:2])
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert {name.split(".")[0] for name in after.keys() - before.keys()} == {"compressor"}
+    train_reranker(
+        RerankConfig.model_validate(options()), inputs(collection_folder, run_file, places[1], places[2])
+    )
+    assert load_reranker(places[2]).model.config.compressed == 8
+
+
+def test_a_checkpoint_of_another_depth_is_refused(
+    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    train_reranker(
+        RerankConfig.model_validate(options()),
+        inputs(collection_folder, run_file, bert_folder, tmp_path / "two"),
+    )
+    deeper = RerankConfig.model_validate(options(cross={"init_layers": [0, 1, 1]}))
+    with pytest.raises(MismatchError, match=r"'layers': 2.*asks for.*'layers': 3"):
+        train_reranker(deeper, inputs(collection_folder, run_file, tmp_path / "two", tmp_path / "three"))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        (
+            {"objective": {"kind": "attention"}, "cross": {"compressed": 0}},
+            "needs .cross. compressed above 0",
+        ),
         ({"cross": {"split": 2}}, "split 2 of 2 layers"),
         ({"objective": {"kind": "pairwise"}}, "one negative, found negatives 3"),
         ({"fields": "nothing"}, "nothing"),

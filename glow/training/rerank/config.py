@@ -42,15 +42,16 @@ class RerankObjective(StrictModel):
     """What is minimised.
 
     Attributes:
-        kind: `list`, cross-entropy of the relevant document among a query's candidates; or `pairwise`, the paper's mean of
-            1 - softmax of the relevant one beside one other.
+        kind: `list`, cross-entropy of the relevant document among a query's candidates; `pairwise`, the paper's mean of
+            1 - softmax of the relevant one beside one other; or `attention`, the compressor's own training (PreTTR section 4.2):
+            the squared difference that it makes to the attention of the joined layers, all else frozen.
         negatives: candidates that are not judged relevant, a query and step; 1 for `pairwise`.
         depth: how deep in the first search's ranking they are drawn.
         mix: times the first search's score, added to the logit while training, so that the model learns what that search does
             not know; 0 leaves it out.
     """
 
-    kind: Literal["list", "pairwise"] = "list"
+    kind: Literal["list", "pairwise", "attention"] = "list"
     negatives: int = Field(default=3, ge=1)
     depth: int = Field(default=50, ge=2)
     mix: float = Field(default=0.0, ge=0.0)
@@ -116,6 +117,10 @@ class RerankConfig(StrictModel):
             _ = self.field_schema
         except ConfigError as error:
             raise ValueError(str(error)) from error
+        if self.objective.kind == "attention" and not self.cross.compressed:
+            raise ValueError(
+                "objective kind 'attention' trains a compressor: it needs [cross] compressed above 0"
+            )
         return self
 
     @property

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from glow.artifact import file_sha256
-from glow.errors import ConfigError
+from glow.errors import ConfigError, MismatchError
 from glow.nn import CrossConfig, CrossEncoder, bert_config, init_cross_encoder
 from glow.text import Preprocessor, WordPieces
 from glow.training.data import count_terms, read_collection
 from glow.training.fingerprint import collection_hash, parameters_hash
 from glow.training.progress import Progress
 from glow.training.rerank.candidates import CandidateBatches, Texts, read_candidates
-from glow.training.rerank.checkpoint import save_reranker
+from glow.training.rerank.checkpoint import CROSS_FILE, load_reranker, save_reranker
 from glow.training.rerank.config import RerankConfig
 from glow.training.rerank.trainer import RerankTrainer
 
@@ -34,7 +34,7 @@ class RerankInputs:
         candidates: TREC runs of a first search, one for each folder, in the same order.
         split: of the judgements.
         out: the checkpoint folder to write; the state goes to `OUT.run/` beside it.
-        init: BERT-layout folder of the initial weights and the vocabulary.
+        init: BERT-layout folder of the initial weights and the vocabulary, or a re-ranker's checkpoint to go on from.
         device: `cpu` or `cuda`.
     """
 
@@ -111,17 +111,24 @@ def train_reranker(
 
 
 def initial_cross_encoder(config: RerankConfig, init: Path) -> CrossEncoder:
-    """The model that a run starts from; what no BERT has is drawn by the run's seed."""
+    """The model that a run starts from; what the initial weights do not have is drawn by the run's seed.
+
+    A checkpoint may have another split, and lack the compressor or late interaction.
+
+    Raises:
+        MismatchError: if a checkpoint has other layers, fields or lengths than the configuration.
+    """
     torch.manual_seed(config.seed)
-    bert = bert_config(init)
     schema, cross = config.field_schema, config.cross
+    trained = load_reranker(init).model if (init / CROSS_FILE).is_file() else None
+    shape = trained.config if trained is not None else bert_config(init)
     model = CrossEncoder(
         CrossConfig(
-            vocabulary=bert.vocabulary,
-            hidden=bert.hidden,
-            heads=bert.heads,
-            intermediate=bert.intermediate,
-            layer_norm_eps=bert.layer_norm_eps,
+            vocabulary=shape.vocabulary,
+            hidden=shape.hidden,
+            heads=shape.heads,
+            intermediate=shape.intermediate,
+            layer_norm_eps=shape.layer_norm_eps,
             layers=len(cross.init_layers),
             split=cross.split,
             compressed=cross.compressed,
@@ -133,5 +140,22 @@ def initial_cross_encoder(config: RerankConfig, init: Path) -> CrossEncoder:
             dropout=cross.dropout,
         )
     )
-    init_cross_encoder(model, init, cross.init_layers)
+    if trained is None:
+        init_cross_encoder(model, init, cross.init_layers)
+    else:
+        _go_on(model, trained)
     return model
+
+
+def _go_on(model: CrossEncoder, trained: CrossEncoder) -> None:
+    """Takes over what both have."""
+    sizes = ("layers", "fields", "query_tokens", "document_tokens")
+    wanted, found = ({name: getattr(one.config, name) for name in sizes} for one in (model, trained))
+    if wanted != found:
+        raise MismatchError(f"the checkpoint has {found}, the configuration asks for {wanted}; give the same")
+    known = {
+        name: value
+        for name, value in trained.state_dict().items()
+        if name in model.state_dict() and model.state_dict()[name].shape == value.shape
+    }
+    model.load_state_dict(known, strict=False)

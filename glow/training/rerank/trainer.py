@@ -18,7 +18,7 @@ from glow.training.rerank.config import RerankConfig, RerankObjective, RerankOpt
 from glow.training.rerank.measure import read_side
 from glow.training.state import load_state, save_state
 
-__all__ = ["RerankTrainer", "rerank_loss"]
+__all__ = ["RerankTrainer", "attention_loss", "rerank_loss"]
 
 
 def rerank_loss(logits: Tensor, kind: str) -> Tensor:
@@ -30,6 +30,27 @@ def rerank_loss(logits: Tensor, kind: str) -> Tensor:
     """
     shares = functional.log_softmax(logits.float(), -1)[:, 0]
     return -shares.mean() if kind == "list" else (1.0 - shares.exp()).mean()
+
+
+def attention_loss(model: CrossEncoder, query: Side, document: Side) -> Tensor:
+    """What the compressor changes of the joined layers' attention: mean squared difference, mean over layers (Table 1).
+
+    Padding counts neither as a row nor as a column (row 30). Gradients reach the compressor alone where all else is frozen.
+
+    Args:
+        model: with a compressor.
+        query, document: float [B, L, H], before the compressor.
+
+    Returns:
+        A scalar >= 0; 0 for a compressor that changes nothing.
+    """
+    with torch.no_grad():
+        wanted = model.attentions(query, document)
+    found = model.attentions(model.through(query), model.through(document))
+    mask = torch.cat([query.mask, document.mask], 1)
+    real = (mask[:, :, None] & mask[:, None, :])[:, None].expand_as(found[0])  # [B, heads, L, L]
+    differences = [(ours.float() - theirs.float())[real] for ours, theirs in zip(found, wanted, strict=True)]
+    return torch.stack([(difference**2).mean() for difference in differences]).mean()
 
 
 class RerankTrainer:
@@ -62,7 +83,9 @@ class RerankTrainer:
         self.config, self.batches, self.texts = config, batches, texts
         self.device = torch.device(device)
         self.model = model.to(self.device)
-        model.words.weight.requires_grad_(config.cross.train_words)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name.startswith("compressor.") or config.objective.kind != "attention")
+        model.words.weight.requires_grad_(config.cross.train_words and config.objective.kind != "attention")
         self.steps = batches.steps_per_epoch * config.optimizer.epochs
         if config.optimizer.max_steps:
             self.steps = min(self.steps, config.optimizer.max_steps)
@@ -111,24 +134,28 @@ class RerankTrainer:
         self.optimizer.zero_grad(set_to_none=True)
         kind = torch.float16 if options.precision == "fp16" else torch.bfloat16
         with torch.autocast(self.device.type, kind, enabled=options.precision != "fp32"):
-            logits = self._logits(batch, self.config.objective)
-        loss = rerank_loss(logits, self.config.objective.kind)
+            loss = self._loss(batch, self.config.objective)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
         self.optimizer.step()
         return float(loss.detach())
 
-    def _logits(self, batch: CandidateBatch, objective: RerankObjective) -> Tensor:
-        """Float [B, 1 + N]: each query is read once, and so is each of its documents."""
+    def _loss(self, batch: CandidateBatch, objective: RerankObjective) -> Tensor:
+        """Of a batch: each query is read once, and so is each of its documents."""
         texts, shape = self.texts[batch.collection], batch.documents.shape
-        queries = [texts.query(number) for number in batch.queries.tolist()]
-        ids, mask, _, weights = read_side(queries, self._pad_id, self.device)
-        query = self.model.read_query(ids, mask, weights)
-        repeated = Side(*(part.repeat_interleave(shape[1], 0) for part in query))
+        ids, mask, _, weights = read_side(
+            [texts.query(number) for number in batch.queries.tolist()], self._pad_id, self.device
+        )
+        query = self.model.query_apart(ids, mask, weights)
+        query = Side(*(part.repeat_interleave(shape[1], 0) for part in query))
         documents = [texts.document(row) for row in batch.documents.reshape(-1).tolist()]
-        document = self.model.read_document(*read_side(documents, self._pad_id, self.device))
-        logits = self.model.score(repeated, document).reshape(shape)
-        return logits + objective.mix * torch.from_numpy(batch.scores).to(self.device)
+        document = self.model.document_apart(*read_side(documents, self._pad_id, self.device))
+        if objective.kind == "attention":
+            return attention_loss(self.model, query, document)
+        logits = self.model.score(self.model.through(query), self.model.through(document)).reshape(shape)
+        return rerank_loss(
+            logits + objective.mix * torch.from_numpy(batch.scores).to(self.device), objective.kind
+        )
 
 
 def _optimizer(model: CrossEncoder, config: RerankOptimizer) -> torch.optim.AdamW:
