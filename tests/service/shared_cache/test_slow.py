@@ -78,7 +78,8 @@ def test_a_redis_that_answers_late_costs_the_budget_and_is_used_again_when_it_is
     async def test() -> None:
         async with open_cache(server.url) as (cache, metrics):
             assert await cache.get("page", KEY) == b"value"
-            server.send(signal.SIGSTOP)  # until it is told otherwise: a pause for a time could end before the reads do
+            # Until it is told otherwise: a pause for a time could end before the reads do.
+            server.send(signal.SIGSTOP)
             for _ in range(FAILURES_TO_OPEN - 1):  # not often enough to be left alone
                 value, seconds = await timed_get(cache)
                 assert value is None and TIMEOUT_S / 2 < seconds < TIMEOUT_S + SLACK_S
