@@ -6,23 +6,28 @@ here to `NAME.weight^T`, so that a tower can be read back into torch (`glow.trai
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import onnx
 import torch
 from onnx import ModelProto
+from torch import Tensor, nn
+from torch.export import Dim
 
 from glow.artifact import TensorNames
 from glow.errors import ExportError
 from glow.nn import Tower
 
-__all__ = ["INPUTS", "OUTPUT", "export_graph"]
+__all__ = ["INPUTS", "MAX_BATCH", "OUTPUT", "Shape", "export_graph", "trace"]
 
 INPUTS = ("ids", "mask", "field_ids", "weights")
 OUTPUT = "vector"
 _EXAMPLE = (3, 7)
 MAX_BATCH = 65_536
+Shape = Mapping[int, Dim | None]
+"""Axis of an input -> how it may vary."""
 
 
 def export_graph(tower: Tower) -> ModelProto:
@@ -40,22 +45,47 @@ def export_graph(tower: Tower) -> ModelProto:
     """
     ids = torch.ones(_EXAMPLE, dtype=torch.int64)
     example = (ids, torch.ones_like(ids), torch.zeros_like(ids), torch.ones(_EXAMPLE))
-    batch = torch.export.Dim("batch", min=1, max=MAX_BATCH)
-    length = torch.export.Dim("length", min=2, max=tower.positions.num_embeddings)
+    batch = Dim("batch", min=1, max=MAX_BATCH)
+    length = Dim("length", min=2, max=tower.positions.num_embeddings)
+    graph = trace(tower, example, INPUTS, (OUTPUT,), [{0: batch, 1: length} for _ in INPUTS])
+    return graph
+
+
+def trace(
+    module: nn.Module,
+    example: Sequence[Tensor],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    shapes: Sequence[Shape],
+) -> ModelProto:
+    """Exports a module whose products all have a bias.
+
+    Args:
+        module: in evaluation mode, float32 on the CPU.
+        example: of its inputs.
+        inputs, outputs: their names.
+        shapes: of each input, what varies.
+
+    Returns:
+        A graph whose initialisers carry the module's names.
+
+    Raises:
+        ExportError: if the exported graph is not of the form that we know how to read back.
+    """
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
-            tower,
-            example,
-            input_names=list(INPUTS),
-            output_names=[OUTPUT],
-            dynamic_shapes=tuple({0: batch, 1: length} for _ in INPUTS),
+            module,
+            tuple(part.clone() for part in example),  # one tensor given twice would become one input
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes=tuple(dict(shape) for shape in shapes),
             dynamo=True,
             verbose=False,
         )
     if program is None:
         raise ExportError("torch.onnx.export returned no program")
     graph: ModelProto = program.model_proto
-    _check_parameters(graph, tower)
+    _check_parameters(graph, module)
     _name_matrices(graph)
     _strip_notes(graph)
     onnx.checker.check_model(graph)
@@ -78,21 +108,25 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _check_parameters(model: ModelProto, tower: Tower) -> None:
+def _check_parameters(model: ModelProto, module: nn.Module) -> None:
     """The exporter merges parameters of equal value, which happens before any training only."""
     kept = {tensor.name for tensor in model.graph.initializer}
-    wanted = {name for name, parameter in tower.named_parameters() if parameter.ndim != 2}
+    wanted = {name for name, parameter in module.named_parameters() if parameter.ndim != 2}
     if not wanted <= kept:
         raise ExportError(
             f"the exporter merged {', '.join(sorted(wanted - kept)[:3])} with equal parameters; "
-            "towers can be exported once they are trained, or start from a pre-trained encoder"
+            "weights can be exported once they are trained, or where they come from a pre-trained encoder"
         )
 
 
 def _name_matrices(model: ModelProto) -> None:
-    """Names each weight matrix, and the MatMul that reads it, after the bias that is added behind it."""
+    """Names each weight matrix, and the MatMul that reads it, after the bias that is added behind it.
+
+    A module that is used twice has two products; the exporter may have transposed its matrix for each.
+    """
     initialisers = {tensor.name: tensor for tensor in model.graph.initializer}
     readers = {name: node for node in model.graph.node for name in node.input}
+    uses: Counter[str] = Counter()
     for node in model.graph.node:
         if node.op_type != "MatMul" or node.input[1] not in initialisers:
             continue
@@ -101,10 +135,15 @@ def _name_matrices(model: ModelProto) -> None:
         if add.op_type != "Add" or len(biases) != 1:
             raise ExportError(f"expected a bias behind matrix {node.input[1]}, found {add.op_type}")
         module = biases[0].removesuffix(".bias")
+        name = f"{module}.weight{TensorNames.TRANSPOSED}"
         tensor = initialisers[node.input[1]]
-        tensor.name = f"{module}.weight{TensorNames.TRANSPOSED}"
-        node.input[1] = tensor.name
-        node.name = module
+        if tensor.name != name and name in {other.name for other in model.graph.initializer}:
+            model.graph.initializer.remove(tensor)
+        else:
+            tensor.name = name
+        node.input[1] = name
+        uses[module] += 1
+        node.name = module if uses[module] == 1 else f"{module}.{uses[module]}"
 
 
 def _strip_notes(model: ModelProto) -> None:

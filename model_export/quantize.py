@@ -63,7 +63,8 @@ def _by_rows(model: ModelProto) -> ModelProto:
     for node in graph.node:
         if node.op_type == "MatMul" and node.input[1].endswith(TensorNames.TRANSPOSED):
             nodes += _product(node)
-            _replace(graph.initializer, tensors[node.input[1]])
+            if (matrix := tensors.pop(node.input[1], None)) is not None:  # a module may be used twice
+                _replace(graph.initializer, matrix)
         else:
             nodes.append(node)
     del graph.node[:]
