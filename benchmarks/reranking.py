@@ -15,10 +15,12 @@ import typer
 
 from benchmarks.report import emit_json
 from glow.collection import read_qrels
+from glow.search import StateBits
 from glow.training.data import read_collection
 from glow.training.rerank import load_reranker, measure_reranking, read_candidates, score_candidates
 from glow.training.rerank.candidates import Texts
 
+BITS: dict[int, StateBits | None] = {0: None, 16: 16, 8: 8, 4: 4}
 MIXES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
@@ -30,6 +32,7 @@ def main(
     rel: Annotated[int, typer.Option(help="Lowest grade that counts for RR.")] = 1,
     depth: Annotated[int, typer.Option(help="Candidates a query.")] = 50,
     precision: Annotated[str, typer.Option(help="bf16 or fp32.")] = "bf16",
+    bits: Annotated[int, typer.Option(help="Of a stored number: 16, 8 or 4; 0 leaves states whole.")] = 0,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 takes all cores.")] = 0,
 ) -> None:
     """Prints measures by mixture as JSON."""
@@ -41,7 +44,9 @@ def main(
     candidates = read_candidates(run, collection, depth)
     start = time.monotonic()
     texts = Texts(collection, found.preprocessor)
-    scores = score_candidates(found.model, texts, candidates, found.preprocessor.pieces.pad_id, precision)
+    scores = score_candidates(
+        found.model, texts, candidates, found.preprocessor.pieces.pad_id, precision, BITS[bits]
+    )
     emit_json(
         {
             "data": data.resolve().name,

@@ -116,6 +116,7 @@ from glow.search.spelling import (
     SpellingTable,
     build_spelling,
 )
+from glow.search.states import StateBits, TermStates, decode_states, encode_states, write_states
 from glow.search.views import DenseView, DocumentsView, ImpactsView
 from glow.storage import map_array
 
@@ -130,11 +131,12 @@ __all__ = [
     "ImpactHeader", "ImpactIndex", "ImpactsView", "Index", "IndexKind", "PassageMap", "PassagesHeader",
     "QueryReading", "Ranked", "Ranking", "RecencyBoost", "Retriever", "RowMask", "SearchParams",
     "Searchable", "SegmentSlice", "SegmentedDocuments", "Segments", "SortKey", "Speller",
-    "SpellingTable", "Typos", "VectorRows", "arrange", "best", "build_columns", "build_dense",
+    "SpellingTable", "StateBits", "TermStates", "Typos", "VectorRows", "arrange", "best", "build_columns", "build_dense",
     "build_lexical", "build_passages", "build_spelling", "choose_kind", "count_terms", "count_values",
-    "dense_scorer", "duration_s", "field_of", "fuse", "fuse_rankings", "gather_hybrid", "index_bytes",
+    "decode_states", "dense_scorer", "duration_s", "encode_states", "field_of", "fuse", "fuse_rankings", "gather_hybrid", "index_bytes",
     "map_array", "map_vectors", "merge_documents", "merge_impacts", "merge_passages", "merge_spelling",
     "merge_vectors", "not_found", "now_s", "parse_facets", "parse_filter", "passages_of", "pick",
     "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query",
     "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "uncertainty", "write_delta",
+    "write_states",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from glow.evaluation import Run, evaluate
 from glow.nn import CrossEncoder, Side
 from glow.records import Hit, Qrel
+from glow.search import StateBits, decode_states, encode_states
 from glow.text import WeightedTokens, batches_by_length, pad
 from glow.training.rerank.candidates import Candidates, Texts
 
@@ -54,7 +55,12 @@ def read_side(sequences: Sequence[WeightedTokens], pad_id: int, device: torch.de
 
 
 def score_candidates(
-    model: CrossEncoder, texts: Texts, candidates: Candidates, pad_id: int, precision: str = "fp32"
+    model: CrossEncoder,
+    texts: Texts,
+    candidates: Candidates,
+    pad_id: int,
+    precision: str = "fp32",
+    bits: StateBits | None = None,
 ) -> RerankScores:
     """Scores every candidate of every query; each document is read once for all queries.
 
@@ -64,6 +70,7 @@ def score_candidates(
         candidates: of the collection's queries.
         pad_id: id of [PAD].
         precision: `bf16` autocast, or `fp32`.
+        bits: of a stored number, as `glow.search.states` would keep it; None: as it is. Needs a compressor.
     """
     device = model.head.weight.device
     model.eval()
@@ -74,7 +81,7 @@ def score_candidates(
         tokens = [texts.document(row) for row in wanted]
         for places in batches_by_length([len(one) for one in tokens], BATCH_TOKENS):
             ids, mask, fields, _ = read_side([tokens[place] for place in places], pad_id, device)
-            stored = model.stored(ids, mask, fields)
+            stored = _kept(model.stored(ids, mask, fields), bits)
             kept |= {
                 wanted[place]: row[: len(tokens[place])] for place, row in zip(places, stored, strict=True)
             }
@@ -84,6 +91,15 @@ def score_candidates(
                 _score(model, model.read_query(ids, mask, weights), rows.tolist(), kept, texts, pad_id)
             )
     return RerankScores(candidates, scores)
+
+
+def _kept(stored: torch.Tensor, bits: StateBits | None) -> torch.Tensor:
+    """States as they come back from a store of so many bits, float [B, Ld, e]."""
+    if bits is None:
+        return stored
+    flat = stored.float().cpu().numpy().reshape(-1, stored.shape[-1])
+    found = decode_states(*encode_states(flat, bits), stored.shape[-1], bits)
+    return torch.from_numpy(found).reshape(stored.shape).to(stored.device)
 
 
 def _score(
