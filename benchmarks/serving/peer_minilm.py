@@ -19,7 +19,7 @@ BACKEND = os.environ.get("PEER_BACKEND", "torch")
 INDEX = Path(os.environ["PEER_INDEX"])
 
 if BACKEND == "onnx":
-    from build_peers import int8_file  # beside this file, where the server is started
+    from build_peers import int8_file  # type: ignore[import-not-found]  # beside this file, where the server is started
 
     model = SentenceTransformer(
         os.environ["PEER_WEIGHTS"],
