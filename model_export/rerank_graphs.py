@@ -13,10 +13,7 @@ from torch.export import Dim
 from torch.nn import functional
 
 from glow.errors import ExportError
-from glow.nn import CrossEncoder
-from glow.nn.attention import MASKED_LOGIT
-from glow.nn.late import LateInteraction
-from glow.nn.towers import EncoderLayer
+from glow.nn import MASKED_LOGIT, CrossEncoder, EncoderLayer, LateInteraction
 from glow_model_export.graph import MAX_BATCH, trace
 
 __all__ = ["PAIR_INPUTS", "RERANK_GRAPHS", "export_rerank_graphs"]
