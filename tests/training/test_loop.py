@@ -14,6 +14,7 @@ from glow.training.checkpoint import load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
 from glow.training.data.dataset import Collection, read_collection
 from glow.training.loop import Trainer
+from glow.training.rerank import RerankConfig
 from research.grid.grid import GridConfig
 
 MakeTrainer = Callable[..., Trainer]
@@ -188,4 +189,5 @@ def test_shipped_configurations_are_valid() -> None:
     files = {path.name: path for path in folder.glob("*.toml") if path.name != "grid.toml"}
     assert variants < files.keys()
     for file in files.values():
-        assert TrainConfig.load_toml(file).name == file.stem
+        kind = RerankConfig if "[cross]" in file.read_text() else TrainConfig
+        assert kind.load_toml(file).name == file.stem
