@@ -19,6 +19,7 @@ __all__ = ["STDIN", "BuildOptions", "parse_rename", "rename_of"]
 STDIN = "-"
 _MAKES_NO_DIFFERENCE = {
     "model",
+    "rerank",
     "output",
     "publish",
     "workers",
@@ -62,6 +63,12 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
     analyzer: AnalyzerName = option(
         DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
     )
+    rerank: Path | None = option(
+        None,
+        "Re-ranker folder: read every document by it beforehand, for searches with `rerank`.",
+        metavar="DIR",
+    )
+    rerank_bits: Literal[16, 8, 4] = option(4, "Bits of each number that is stored for the re-ranker.")
     explain: bool = option(True, "Copy what explanations of hits need from the model.")
     shard_documents: int = option(256, "Documents that are encoded, and kept, as one piece.", ge=1)
     workers: int = option(1, "Processes that encode; 1: this one.", ge=1)

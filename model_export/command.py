@@ -5,17 +5,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from glow.artifact import read_manifest
 from glow.collection import read_documents, read_qrels, read_queries
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import ConfigError
 from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
-from glow.training import load_checkpoint, read_towers
+from glow.search import DEFAULT_MIXTURE, Mixture
+from glow.training import CROSS_FILE, load_checkpoint, load_reranker, read_towers
 from glow_model_export.explain import add_explain as add_explain_graphs
 from glow_model_export.package import Source, export_model
 from glow_model_export.quality import check_quality
 from glow_model_export.quantize import Quantization
+from glow_model_export.rerank_package import RerankSource, export_reranker
 
 __all__ = ["ExportOptions", "export_command"]
 
@@ -35,6 +38,9 @@ class ExportOptions(JsonOptions):
         metavar="DIR",
     )
     split: str = option("dev", "Split of --parity-data.")
+    share: float = option(
+        DEFAULT_MIXTURE.share, "Of a re-ranker: how much its score counts beside the first search's.", ge=0.0
+    )
     replace: bool = option(False, "Replace an existing model.")
     add_explain: Path | None = option(
         None, "Existing model to give explain graphs, and nothing else; its hash stays.", metavar="DIR"
@@ -43,9 +49,11 @@ class ExportOptions(JsonOptions):
 
 @command(ExportOptions)
 def export_command(options: ExportOptions) -> None:
-    """Exports both towers to ONNX, checks them against torch, and packages the model."""
+    """Exports both towers, or a re-ranker, to ONNX, checks them against torch, and packages the model."""
     if options.add_explain:
         report = _add_explain(options.add_explain, options.out, options.checkpoint, options.from_model)
+    elif options.checkpoint is not None and (options.checkpoint / CROSS_FILE).is_file():
+        report = _export_reranker(options, options.checkpoint)
     else:
         target, source = _target(options.out), _source(options.checkpoint, options.from_model)
         data, split, quantize = options.parity_data, options.split, options.quantize
@@ -55,6 +63,19 @@ def export_command(options: ExportOptions) -> None:
     write_report(options.json_file, report)
     if str(options.json_file) != "-":
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def _export_reranker(options: ExportOptions, checkpoint: Path) -> dict[str, Any]:
+    if options.from_model is not None:
+        raise ConfigError("give either --checkpoint or --from-model")
+    trained = load_reranker(checkpoint)
+    parent = {"checkpoint": checkpoint.name, "sha256": read_manifest(checkpoint, "checkpoint").hash}
+    source = RerankSource(trained.model, trained.preprocessor, trained.report, parent)
+    queries, documents = _texts(options.parity_data, options.split, trained.preprocessor.schema)
+    target, mixture = _target(options.out), Mixture(share=options.share)
+    return export_reranker(
+        source, target, options.quantize, queries, documents, mixture, replace=options.replace
+    )
 
 
 def _add_explain(model: Path, *others: Path | None) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantizat
     graphs = {name: quantize_matrices(_copy(graph), how) for name, graph in traced.items()}
     share_word_table(graphs, folder, int8=how == "int8")
     for name, graph in graphs.items():
-        move_weights(graph, folder / TOWER_WEIGHTS[name])
+        move_weights(folder / TOWER_WEIGHTS[name], graph)
         onnx.save(graph, folder / name)
 
 

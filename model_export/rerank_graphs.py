@@ -12,15 +12,16 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
+from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH, QUERY_READER
 from glow.errors import ExportError
 from glow.nn import MASKED_LOGIT, CrossEncoder, EncoderLayer, LateInteraction
 from glow_model_export.graph import MAX_BATCH, trace
 
 __all__ = ["PAIR_INPUTS", "RERANK_GRAPHS", "export_rerank_graphs"]
 
-RERANK_GRAPHS = ("rerank-query.onnx", "rerank-document.onnx", "rerank-join.onnx", "rerank-late.onnx")
-"""File -> inputs and output: `ids`, `mask` (and `field_ids`) -> `states` (`stored`); `PAIR_INPUTS` -> `score`. The last only where the
-model has late interaction."""
+RERANK_GRAPHS = (QUERY_READER, DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH)
+"""File -> inputs and outputs: `ids`, `mask` (and `field_ids`) -> `states` (`stored`); `PAIR_INPUTS` -> `score`, and of the joined layers
+`attention`. The last only where the model has late interaction."""
 PAIR_INPUTS = ("query", "query_mask", "stored", "mask")
 _LENGTHS = (5, 7)
 
@@ -33,7 +34,8 @@ def export_rerank_graphs(model: CrossEncoder) -> dict[str, ModelProto]:
 
     Returns:
         File name -> graph. Queries: int64 [1, Lq] `ids` and `mask` -> float32 [1, Lq, H]. Documents: int64 [B, Ld] each -> float32
-        [B, Ld, e]. Pairs: float32 [1, Lq, H], int64 [1, Lq], float32 [B, Ld, e], int64 [B, Ld] -> float32 [B].
+        [B, Ld, e]. Pairs: float32 [1, Lq, H], int64 [1, Lq], float32 [B, Ld, e], int64 [B, Ld] -> float32 [B], and attention of [CLS] in
+        the last layer, mean over heads, float32 [B, Lq + Ld].
 
     Raises:
         ExportError: if the model stores nothing (l = 0), or reads word weights.
@@ -57,7 +59,7 @@ def export_rerank_graphs(model: CrossEncoder) -> dict[str, ModelProto]:
     graphs = [
         trace(_Query(model).eval(), (one, one), ("ids", "mask"), ("states",), [{1: short}] * 2),
         trace(_Document(model).eval(), texts, ("ids", "mask", "field_ids"), ("stored",), sides),
-        trace(_Join(model).eval(), pairs, PAIR_INPUTS, ("score",), pair_shapes),
+        trace(_Join(model).eval(), pairs, PAIR_INPUTS, ("score", "attention"), pair_shapes),
     ]
     if model.late is not None:
         graphs.append(
@@ -166,7 +168,9 @@ class _Join(nn.Module):
         self.inner, self.outer, self.head = last.inner, last.outer, model.head
         self.heads = model.config.heads
 
-    def forward(self, query: Tensor, query_mask: Tensor, stored: Tensor, mask: Tensor) -> Tensor:
+    def forward(
+        self, query: Tensor, query_mask: Tensor, stored: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
         document = self.restored(stored)
         count = stored.shape[0]
         kept = torch.cat([query_mask.expand(count, -1), mask], 1)
@@ -180,17 +184,22 @@ class _Join(nn.Module):
         else:
             first = query[:, :1].expand(count, -1, -1)
             both = torch.cat([self.key_value(query).expand(count, -1, -1), self.key_value(document)], 1)
-        score: Tensor = self.head(self._last(first, both, bias)).squeeze(-1).squeeze(-1)
-        return score if self.late is None else score + self.late(query, query_mask, document, mask)
+        last, shares = self._last(first, both, bias)
+        score: Tensor = self.head(last).squeeze(-1).squeeze(-1)
+        attention = shares.mean(1).squeeze(1)
+        if self.late is None:
+            return score, attention
+        return score + self.late(query, query_mask, document, mask), attention
 
-    def _last(self, first: Tensor, both: Tensor, bias: Tensor) -> Tensor:
-        """[CLS] after the last layer, float [B, 1, H]."""
+    def _last(self, first: Tensor, both: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """[CLS] after the last layer, float [B, 1, H], and where it looked, [B, n, 1, L]."""
         k, v = both.chunk(2, dim=-1)
         size = first.shape[-1] // self.heads
         q, k, v = (self._split(part) for part in (self.query(first) * size**-0.5, k, v))
-        attended = (q @ k.transpose(-1, -2) + bias).softmax(-1) @ v  # [B, n, 1, d]
+        shares = (q @ k.transpose(-1, -2) + bias).softmax(-1)  # [B, n, 1, L]
+        attended = shares @ v  # [B, n, 1, d]
         x = self.attention_norm(first + self.output(attended.transpose(1, 2).flatten(-2)))
-        return self.output_norm(x + self.outer(functional.gelu(self.inner(x))))  # type: ignore[no-any-return]
+        return self.output_norm(x + self.outer(functional.gelu(self.inner(x)))), shares
 
     def _split(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[:2], self.heads, x.shape[-1] // self.heads).transpose(1, 2)

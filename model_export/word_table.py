@@ -5,6 +5,7 @@ process that serves maps the same pages. What is a tower's own lies in a file of
 tower costs some kilobytes.
 """
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -53,21 +54,26 @@ def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool)
             _make_external(_tensor(model, name), array, WORD_TABLE, offsets[name])
 
 
-def move_weights(model: ModelProto, path: Path) -> None:
-    """Moves a tower's own weights out of its graph into a file beside it.
+def move_weights(path: Path, *models: ModelProto) -> None:
+    """Moves the weights of one or more graphs into a file beside them; what they share lies in it once.
 
     Args:
-        model: changed in place; its word table has been moved before.
         path: the file to write.
+        models: changed in place; the word table has been moved before.
     """
-    arrays = {
-        tensor.name: numpy_helper.to_array(tensor)
-        for tensor in model.graph.initializer
-        if tensor.data_location != TensorProto.EXTERNAL and tensor.ByteSize() > _SMALL_BYTES
-    }
-    offsets = _write(path, arrays)
-    for name, array in arrays.items():
-        _make_external(_tensor(model, name), array, path.name, offsets[name])
+    parts: dict[str, NDArray[np.generic]] = {}
+    places: list[tuple[TensorProto, NDArray[np.generic], str]] = []
+    for model in models:
+        for tensor in model.graph.initializer:
+            if tensor.data_location == TensorProto.EXTERNAL or tensor.ByteSize() <= _SMALL_BYTES:
+                continue
+            array = np.ascontiguousarray(numpy_helper.to_array(tensor))
+            digest = hashlib.sha256(array.tobytes()).hexdigest()
+            parts.setdefault(digest, array)
+            places.append((tensor, array, digest))
+    offsets = _write(path, parts)
+    for tensor, array, digest in places:
+        _make_external(tensor, array, path.name, offsets[digest])
 
 
 def _write(path: Path, parts: dict[str, NDArray[np.generic]]) -> dict[str, int]:

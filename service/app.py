@@ -68,7 +68,7 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         # What waits to be written goes first: a search thread may work on until its request's deadline.
         await asyncio.to_thread(service.query_log.close)
         await asyncio.to_thread(service.tracer.close)
-        for lane in (service.plain, service.bulk):
+        for lane in service.lanes.values():
             await asyncio.to_thread(lane.pool.close)
 
     app = FastAPI(

@@ -1,5 +1,6 @@
 """What one app holds, and how a route reaches it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -8,7 +9,7 @@ from glow.artifact import IndexRoot
 from glow_service.access import AccessControl
 from glow_service.cache import Cache
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
-from glow_service.search import BULK_NICENESS, Lane, SearchLimits
+from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, SearchLimits
 from glow_service.settings import Settings
 from glow_service.telemetry import Metrics, QueryLog, Tracer
 
@@ -25,6 +26,7 @@ class Service:
     resources: Resources
     plain: Lane
     bulk: Lane
+    rerank: Lane
     cache: Cache
     access: AccessControl
     readiness: Readiness
@@ -35,6 +37,11 @@ class Service:
     watcher: Watcher
     channel: Channel | None
     shadow: Shadow
+
+    @property
+    def lanes(self) -> Mapping[LaneName, Lane]:
+        """Every lane by its name."""
+        return {"plain": self.plain, "rerank": self.rerank, "bulk": self.bulk}
 
 
 def new_service(settings: Settings) -> Service:
@@ -52,6 +59,7 @@ def new_service(settings: Settings) -> Service:
         readiness=Readiness(resources, workers, settings.processes),
         plain=_lane(settings, metrics),
         bulk=_lane(settings, metrics, BULK_NICENESS),
+        rerank=_lane(settings, metrics, RERANK_NICENESS),
         cache=Cache(
             metrics,
             settings.cache_entries,

@@ -41,6 +41,12 @@ def toy_model() -> Path:
 
 
 @pytest.fixture(scope="session")
+def toy_reranker() -> Path:
+    """Folder of the toy re-ranker (tests/make_toy.py)."""
+    return DATA / "toy-reranker"
+
+
+@pytest.fixture(scope="session")
 def toy_corpus() -> Path:
     """Fifty small documents."""
     return DATA / "toy-corpus.jsonl"
@@ -51,6 +57,19 @@ def toy_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_cor
     """An index root with one published version, built by the command that users run; never change it."""
     root = tmp_path_factory.mktemp("index") / "toy"
     command = [sys.executable, "-m", "glow", "build", "--threads", "1"]
+    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--output", str(root)]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.fixture(scope="session")
+def rerank_index(
+    tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_reranker: Path, toy_corpus: Path
+) -> Path:
+    """As `toy_index`, with term representations of the toy re-ranker."""
+    root = tmp_path_factory.mktemp("index") / "rerank"
+    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--rerank", str(toy_reranker)]
     files = ["--model", str(toy_model), "--input", str(toy_corpus), "--output", str(root)]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

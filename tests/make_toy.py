@@ -1,22 +1,25 @@
-"""Makes the toy model and the toy corpus in tests/data: `python tests/make_toy.py`.
+"""Makes the toy model, the toy re-ranker and the toy corpus in tests/data: `python tests/make_toy.py [reranker]`.
 
 The model is two untrained towers of 32 dimensions. Their layers start small, so a vector is close to the mean of its
 word vectors and words in common decide: enough for every part of the path to be checked in milliseconds.
-Needs torch; what it writes is committed, so tests do not.
+The re-ranker is an untrained cross-encoder of as many. Needs torch; what it writes is committed, so tests do not.
 """
 
 import json
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import torch
 
 from glow.collection import read_documents
-from glow.nn.towers import TowerConfig, TwoTowers
+from glow.nn import CrossConfig, CrossEncoder, TowerConfig, TwoTowers
 from glow.schema import FieldSchema
-from glow.text import Preprocessor, TermCounter, Weighting, WordPieces, field_words
+from glow.search import Mixture
+from glow.text import Preprocessor, TermCounter, Weighting, WordPieces, field_words, load_preprocessor
 from glow_model_export.package import Source, export_model
+from glow_model_export.rerank_package import RerankSource, export_reranker
 
 DATA = Path(__file__).parent / "data"
 TOPICS = {
@@ -100,6 +103,34 @@ def main() -> None:
         export_model(Source(towers, preprocessor, {"toy": True}, {}), DATA / "toy-model", "none")
 
 
+def make_reranker() -> None:
+    """Writes tests/data/toy-reranker, which reads what the toy model reads."""
+    preprocessor = load_preprocessor(DATA / "toy-model")
+    schema = preprocessor.schema
+    config = CrossConfig(
+        vocabulary=preprocessor.pieces.size,
+        hidden=32,
+        layers=3,
+        split=2,
+        heads=4,
+        intermediate=64,
+        compressed=16,
+        late=16,
+        query_tokens=schema.query_tokens,
+        document_tokens=schema.document_tokens,
+        fields=len(schema.fields),
+    )
+    torch.manual_seed(1)
+    model = CrossEncoder(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+        model.words.weight.normal_(0.0, 1.0)
+    shutil.rmtree(DATA / "toy-reranker", ignore_errors=True)
+    source = RerankSource(model, preprocessor, {"toy": True}, {})
+    export_reranker(source, DATA / "toy-reranker", "none", mixture=Mixture(share=0.5))
+
+
 def _document(number: int, topic: str) -> dict[str, object]:
     return {
         "_id": f"toy/{number}",
@@ -129,4 +160,6 @@ def _pieces() -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] != ["reranker"]:
+        main()
+    make_reranker()

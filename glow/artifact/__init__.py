@@ -35,15 +35,30 @@ from glow.artifact.model import (
     open_model,
 )
 from glow.artifact.pinned import PINNED_FILE
+from glow.artifact.reranker import (
+    DOCUMENT_READER,
+    JOIN_GRAPH,
+    LATE_GRAPH,
+    MIXTURE_FILE,
+    QUERY_READER,
+    RERANKER_FOLDER,
+    RERANKER_SHAPE,
+    RERANKER_WEIGHTS,
+    open_reranker,
+    reranker_files,
+    reranker_hash,
+)
 from glow.artifact.root import CURRENT_FILE, WAIT_S, WORK_FOLDER, IndexRoot
 from glow.artifact.tensors import TensorNames
 from glow.artifact.verdict import GATE, failed_checks
 
 __all__ = [
-    "CURRENT_FILE", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "GATE", "LOCK_FILE", "MANIFEST_FILE",
-    "PINNED_FILE", "QUERY_SIDE_FILES", "QUERY_TOWER", "REMOVED", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE",
-    "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord", "IndexRoot", "KnownFiles", "Manifest",
-    "RootLock", "TensorNames", "default_model", "discard", "failed_checks", "file_records", "file_sha256",
-    "folder_for", "is_abandoned", "is_temporary", "model_hash", "open_model", "read_manifest", "set_aside",
+    "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "GATE",
+    "JOIN_GRAPH", "LATE_GRAPH", "LOCK_FILE", "MANIFEST_FILE", "MIXTURE_FILE", "PINNED_FILE", "QUERY_READER",
+    "QUERY_SIDE_FILES", "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS",
+    "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord",
+    "IndexRoot", "KnownFiles", "Manifest", "RootLock", "TensorNames", "default_model", "discard",
+    "failed_checks", "file_records", "file_sha256", "folder_for", "is_abandoned", "is_temporary", "model_hash",
+    "open_model", "open_reranker", "read_manifest", "reranker_files", "reranker_hash", "set_aside",
     "set_aside_abandoned", "sync", "verify", "write_artifact",
 ]  # fmt: skip

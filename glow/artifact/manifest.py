@@ -20,7 +20,7 @@ __all__ = [
 
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
-Kind = Literal["checkpoint", "model", "index"]
+Kind = Literal["checkpoint", "model", "reranker", "index"]
 
 
 class FileRecord(StrictModel):
@@ -58,8 +58,8 @@ class Manifest(StrictModel):
 
     Attributes:
         format: version of the folder's layout.
-        kind: checkpoint, model or index.
-        name: a model's name or an index's version.
+        kind: checkpoint, model, reranker or index.
+        name: a model's or re-ranker's name or an index's version.
         created: UTC time of writing, ISO 8601.
         tool: the GLOW version that wrote it.
         hashes: `model` and `terms` (ARCHITECTURE.md section 3); equal hashes fit together.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from glow.client.node import Node
 
-__all__ = ["ExplainedTerm", "Explanation", "LexicalTerm", "QueryTerm", "WordDelta"]
+__all__ = ["AttendedTerm", "ExplainedTerm", "Explanation", "LexicalTerm", "QueryTerm", "WordDelta"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,27 @@ class WordDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class AttendedTerm:
+    """A word of the query (field `query`) or the hit, and the share of the re-ranker's attention that it got."""
+
+    field: str
+    word: str
+    attention: float
+
+    @classmethod
+    def read(cls, node: Node) -> "AttendedTerm":
+        """Reads it from an answer."""
+        return cls(node.text("field", ""), node.text("word"), node.number("attention", 0.0))
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why: each word with its numbers; parts that were not asked for, or do not apply, are empty."""
 
     terms: tuple[ExplainedTerm, ...] = ()
     lexical: tuple[LexicalTerm, ...] = ()
     leave_one_out: tuple[WordDelta, ...] = ()
+    rerank: tuple[AttendedTerm, ...] = ()
 
     @classmethod
     def read_optional(cls, owner: Node) -> "Explanation | None":
@@ -95,4 +110,5 @@ class Explanation:
             tuple(ExplainedTerm.read(term) for term in node.nodes("terms")),
             tuple(LexicalTerm(term.text("word"), term.number("impact")) for term in node.nodes("lexical")),
             tuple(WordDelta(term.text("word"), term.number("delta")) for term in node.nodes("leave_one_out")),
+            tuple(AttendedTerm.read(term) for term in node.nodes("rerank")),
         )

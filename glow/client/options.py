@@ -17,7 +17,7 @@ class PagedOptions(TypedDict, total=False):
         like: in place of a query: `{"id": "d42"}`.
         typos: `off` searches the query as it is typed.
         fusion: of `hybrid`: `{"method": "convex" | "rrf", "k": 60, "weights": {"dense": 0.7, "lexical": 0.3}}`.
-        rerank: `{"depth": 50}`.
+        rerank: True, or `{"depth": 50, "method": "join" | "late"}`.
         filter: `{"and": […]}`, `{"or": […]}`, `{"not": {…}}`, or `{"field": "year", "gte": 2000, "lt": 2010}`.
         min_score: the least score of a hit.
         sort: `[{"field": "year", "order": "desc"}, {"field": "score"}]`.
@@ -40,7 +40,7 @@ class PagedOptions(TypedDict, total=False):
     like: Mapping[str, Any] | None
     typos: Literal["auto", "off"] | None
     fusion: Mapping[str, Any] | None
-    rerank: Mapping[str, Any] | None
+    rerank: bool | Mapping[str, Any] | None
     filter: Mapping[str, Any] | None
     min_score: float | None
     sort: Sequence[Mapping[str, Any]] | None

@@ -27,6 +27,7 @@ from glow.search.delta import (
     merge_impacts,
     merge_passages,
     merge_spelling,
+    merge_term_states,
     merge_vectors,
     write_delta,
 )
@@ -96,6 +97,18 @@ from glow.search.passages import (
 )
 from glow.search.queries import QueryReading, Typos, read_query
 from glow.search.ranking import Ranking, best
+from glow.search.reranker_parts import open_states, reranker_digest
+from glow.search.reranking import (
+    DEFAULT_MIXTURE,
+    MAX_DEPTH,
+    AttendedWord,
+    Mixture,
+    Rerankable,
+    Reranking,
+    attended_words,
+    rerank,
+    score_unit,
+)
 from glow.search.retrievers import (
     DEFAULT_CANDIDATES,
     HybridCandidates,
@@ -116,27 +129,40 @@ from glow.search.spelling import (
     SpellingTable,
     build_spelling,
 )
-from glow.search.states import StateBits, TermStates, decode_states, encode_states, write_states
-from glow.search.views import DenseView, DocumentsView, ImpactsView
+from glow.search.states import (
+    STATES_FOLDER,
+    CodedStates,
+    StateBits,
+    StatesHeader,
+    StatesWriter,
+    TermStates,
+    code_bytes,
+    decode_states,
+    encode_states,
+    write_states,
+)
+from glow.search.views import DenseView, DocumentsView, ImpactsView, StatesView
 from glow.storage import map_array
 
 __all__ = [
-    "COLUMNS_FOLDER", "COLUMNS_HEADER", "DEFAULT_CANDIDATES", "DEFAULT_FUSION", "DELTA_FOLDER",
-    "DELTA_HEADER", "DENSE_FILE", "DOCUMENTS_FILE", "FUSION_FILE", "HEAD", "IMPACTS_FILES", "IMPACTS_FOLDER",
-    "IMPACTS_HEADER", "KINDS", "MODEL_FOLDER", "ORDER_FILE", "PASSAGES_FOLDER", "REPORT_FILE", "RRF_K",
-    "SPELLING_FOLDER", "SPELLING_HEADER", "STEMS_FOLDER", "TERMS_FOLDER", "VECTORS_FILE", "Arrangement",
-    "Bm25", "Columns", "ColumnsHeader", "Correction", "Delta", "DeltaBase", "DenseIndex", "DenseView",
-    "DocumentStore", "DocumentWriter", "DocumentsView", "Expression", "FacetCounts", "FacetRequest",
-    "Field", "FilterBoost", "FoundPassage", "Fused", "Fusion", "FusionWeights", "HybridCandidates",
-    "ImpactHeader", "ImpactIndex", "ImpactsView", "Index", "IndexKind", "PassageMap", "PassagesHeader",
-    "QueryReading", "Ranked", "Ranking", "RecencyBoost", "Retriever", "RowMask", "SearchParams",
-    "Searchable", "SegmentSlice", "SegmentedDocuments", "Segments", "SortKey", "Speller",
-    "SpellingTable", "StateBits", "TermStates", "Typos", "VectorRows", "arrange", "best", "build_columns", "build_dense",
-    "build_lexical", "build_passages", "build_spelling", "choose_kind", "count_terms", "count_values",
-    "decode_states", "dense_scorer", "duration_s", "encode_states", "field_of", "fuse", "fuse_rankings", "gather_hybrid", "index_bytes",
-    "map_array", "map_vectors", "merge_documents", "merge_impacts", "merge_passages", "merge_spelling",
-    "merge_vectors", "not_found", "now_s", "parse_facets", "parse_filter", "passages_of", "pick",
-    "rank_dense", "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query",
-    "require_buildable", "require_device", "rrf", "search_documents", "set_threads", "uncertainty", "write_delta",
-    "write_states",
+    "COLUMNS_FOLDER", "COLUMNS_HEADER", "DEFAULT_CANDIDATES", "DEFAULT_FUSION", "DEFAULT_MIXTURE", "DELTA_FOLDER", "DELTA_HEADER",
+    "DENSE_FILE", "DOCUMENTS_FILE", "FUSION_FILE", "HEAD", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER",
+    "KINDS", "MAX_DEPTH", "MODEL_FOLDER", "ORDER_FILE", "PASSAGES_FOLDER", "REPORT_FILE", "RRF_K",
+    "SPELLING_FOLDER", "SPELLING_HEADER", "STATES_FOLDER", "STEMS_FOLDER", "TERMS_FOLDER", "VECTORS_FILE",
+    "Arrangement", "AttendedWord", "Bm25", "CodedStates", "Columns", "ColumnsHeader", "Correction", "Delta", "DeltaBase",
+    "DenseIndex", "DenseView", "DocumentStore", "DocumentWriter", "DocumentsView", "Expression", "FacetCounts",
+    "FacetRequest", "Field", "FilterBoost", "FoundPassage", "Fused", "Fusion", "FusionWeights",
+    "HybridCandidates", "ImpactHeader", "ImpactIndex", "ImpactsView", "Index", "IndexKind", "Mixture",
+    "PassageMap", "PassagesHeader", "QueryReading", "Ranked", "Ranking", "RecencyBoost", "Rerankable",
+    "Reranking", "Retriever", "RowMask", "SearchParams", "Searchable", "SegmentSlice", "SegmentedDocuments",
+    "Segments", "SortKey", "Speller", "SpellingTable", "StateBits", "StatesHeader", "StatesView",
+    "StatesWriter", "TermStates", "Typos", "VectorRows", "arrange", "attended_words", "best", "build_columns", "build_dense",
+    "build_lexical", "build_passages", "build_spelling", "choose_kind", "code_bytes", "count_terms",
+    "count_values", "decode_states", "dense_scorer", "duration_s", "encode_states", "field_of", "fuse",
+    "fuse_rankings", "gather_hybrid", "index_bytes", "map_array", "map_vectors", "merge_documents",
+    "merge_impacts", "merge_passages", "merge_spelling", "merge_term_states", "merge_vectors",
+    "not_found", "now_s", "open_states", "parse_facets", "parse_filter", "passages_of", "pick", "rank_dense",
+    "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query", "require_buildable", "require_device",
+    "rerank", "reranker_digest", "rrf", "score_unit", "search_documents", "set_threads", "uncertainty",
+    "write_delta", "write_states",
 ]  # fmt: skip

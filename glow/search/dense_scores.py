@@ -1,4 +1,4 @@
-"""True dense scores of given documents, which hybrid search needs of those that only their words found."""
+"""True dense scores of given documents, which hybrid search needs of those that only their words found, and their best passages."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from glow.search.passages import PassageMap
 from glow.search.views import DenseView
 
-__all__ = ["dense_scorer"]
+__all__ = ["best_passages", "dense_scorer"]
 
 
 def dense_scorer(
@@ -31,14 +31,45 @@ def dense_scorer(
     def score(documents: NDArray[np.int64]) -> NDArray[np.float32]:
         if passages is None or not len(documents):
             return dense.score(vector, documents)
-        first, last = (
-            passages.first[documents].astype(np.int64),
-            passages.first[documents + 1].astype(np.int64),
-        )
-        counts = last - first
-        starts = np.cumsum(counts) - counts
-        rows = np.repeat(first - starts, counts) + np.arange(counts.sum())
+        rows, starts = _rows_of(passages, documents)
         best: NDArray[np.float32] = np.maximum.reduceat(dense.score(vector, rows), starts)
         return best
 
     return score
+
+
+def best_passages(
+    dense: DenseView,
+    passages: PassageMap,
+    vector: NDArray[np.float32] | None,
+    documents: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """The row of each document's best passage for a query, int64 [m]; its first where no vectors can tell.
+
+    Args:
+        dense: the vectors of passages.
+        passages: which document each belongs to.
+        vector: float32 [D], of the query; None: there is none.
+        documents: int64 [m].
+    """
+    first: NDArray[np.int64] = passages.first[documents].astype(np.int64)
+    if vector is None or not dense.has_vectors:
+        return first
+    rows, starts = _rows_of(passages, documents)
+    scores = dense.score(vector, rows)
+    ends = [*starts[1:].tolist(), len(rows)]
+    found = [
+        start + int(scores[start:end].argmax()) for start, end in zip(starts.tolist(), ends, strict=True)
+    ]
+    best: NDArray[np.int64] = rows[found]
+    return best
+
+
+def _rows_of(
+    passages: PassageMap, documents: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The passages of documents, int64 [p], and where each document's begin among them, int64 [m]."""
+    first = passages.first[documents].astype(np.int64)
+    counts = passages.first[documents + 1].astype(np.int64) - first
+    starts = np.cumsum(counts) - counts
+    return np.repeat(first - starts, counts) + np.arange(counts.sum()), starts

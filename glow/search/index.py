@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import Manifest, verify
+from glow.artifact import MIXTURE_FILE, RERANKER_FOLDER, Manifest, verify
 from glow.errors import ConfigError, FormatError, MismatchError
-from glow.runtime import Device, Encoder, Explainer
+from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.search.columns import Columns
 from glow.search.delta import DELTA_HEADER, Delta, DeltaHeader, join, read_delta_header, view_of
 from glow.search.filters import FilterMasks
@@ -26,8 +26,9 @@ from glow.search.parts import (
     open_parts,
 )
 from glow.search.passages import PassageMap
+from glow.search.reranking import DEFAULT_MIXTURE, Mixture
 from glow.search.spelling import Speller
-from glow.search.views import DenseView, DocumentsView, ImpactsView
+from glow.search.views import DenseView, DocumentsView, ImpactsView, StatesView
 from glow.text import Analyzer, Preprocessor
 
 __all__ = [
@@ -65,6 +66,8 @@ class Index:
         parts: the files outside the delta as they were opened, for `open` of a version that shares some.
         delta: what changed since the base; None where nothing did.
         speller: knows the index' words and corrects those of queries; None in a version that was built without words.
+        reranker, states: what reads hits again, and what it made of documents beforehand; None in a version that was built without.
+        mixture: how much its score counts.
     """
 
     manifest: Manifest
@@ -81,6 +84,9 @@ class Index:
     parts: VersionParts | None = None
     delta: Delta | None = None
     speller: Speller | None = None
+    reranker: Reranker | None = None
+    states: StatesView | None = None
+    mixture: Mixture = DEFAULT_MIXTURE
 
     @classmethod
     def open(
@@ -125,6 +131,9 @@ class Index:
             base,
             delta,
             _open_speller(base, delta, view.impacts),
+            base.reranker,
+            view.states,
+            _open_mixture(folder, manifest),
         )
 
     @property
@@ -172,3 +181,15 @@ def _open_fusion(folder: Path, manifest: Manifest) -> Fusion:
         return Fusion.load(folder / FUSION_FILE)
     except ConfigError as error:
         raise FormatError(f"index {manifest.name}: {error}; tune the index again") from error
+
+
+def _open_mixture(folder: Path, manifest: Manifest) -> Mixture:
+    name = next(
+        (each for each in (MIXTURE_FILE, f"{RERANKER_FOLDER}/{MIXTURE_FILE}") if each in manifest.files), None
+    )
+    if name is None:
+        return DEFAULT_MIXTURE
+    try:
+        return Mixture.load(folder / name)
+    except ConfigError as error:
+        raise FormatError(f"index {manifest.name}: {error}; rebuild the index") from error

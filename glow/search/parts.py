@@ -5,16 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glow.artifact import EXPLAIN_FILES, QUERY_SIDE_FILES, QUERY_TOWER, FileKey, KnownFiles, Manifest
+from glow.artifact import (
+    EXPLAIN_FILES,
+    QUERY_SIDE_FILES,
+    QUERY_TOWER,
+    RERANKER_FOLDER,
+    FileKey,
+    KnownFiles,
+    Manifest,
+)
 from glow.errors import MismatchError
-from glow.runtime import Device, Encoder, Explainer
+from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.search.columns import COLUMNS_FOLDER, COLUMNS_HEADER, Columns
 from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
 from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, IMPACTS_HEADER, ImpactIndex
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
+from glow.search.reranker_parts import open_states, open_version_reranker
 from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER, SpellingTable
-from glow.text import Preprocessor, TermTable, load_preprocessor
+from glow.search.states import STATES_FOLDER, TermStates
+from glow.text import VOCABULARY_FILE, Preprocessor, TermTable, load_preprocessor
 
 __all__ = [
     "DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "STEMS_FOLDER", "TERMS_FOLDER", "Rows", "VersionParts",
@@ -61,6 +71,8 @@ class VersionParts:
     impacts: ImpactIndex | None
     passages: PassageMap | None
     spelling: SpellingTable | None
+    reranker: Reranker | None
+    states: TermStates | None
 
     @property
     def known(self) -> KnownFiles:
@@ -126,6 +138,10 @@ def open_parts(
     passages = like_part.passages if like_part else _open_passages(folder, manifest, rows, columns)
     like_part = same(f"{SPELLING_FOLDER}/")
     spelling = like_part.spelling if like_part else _open_spelling(folder, manifest)
+    reader = old if old is not None and old.holds(files, f"{RERANKER_FOLDER}/") else None
+    reranker = reader.reranker if reader else _open_reranker(folder, manifest, preprocessor, device, threads)
+    like_part = same(f"{STATES_FOLDER}/")
+    states = like_part.states if like_part else open_states(folder, manifest, len(dense))
     # One that is not open yet is better opened from this folder, which outlives the older version's.
     is_open = model is not None and model.explainer is not None and model.explainer.is_open
     explainer = _explainer(folder, manifest, preprocessor, device, threads)
@@ -142,6 +158,8 @@ def open_parts(
         impacts,
         passages,
         spelling,
+        reranker,
+        states,
     )
 
 
@@ -200,6 +218,13 @@ def _open_spelling(folder: Path, manifest: Manifest) -> SpellingTable | None:
     if missing := [path for path in names.values() if path not in manifest.files]:
         raise MismatchError(f"index {manifest.name}: its manifest lacks {missing[0]}; rebuild the index")
     return SpellingTable.open(folder / SPELLING_FOLDER)
+
+
+def _open_reranker(
+    folder: Path, manifest: Manifest, own: Preprocessor, device: Device, threads: int
+) -> Reranker | None:
+    vocabulary = manifest.files[f"{MODEL_FOLDER}/{VOCABULARY_FILE}"]
+    return open_version_reranker(folder, manifest, own, vocabulary, device, threads)
 
 
 def _open_passages(

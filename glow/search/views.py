@@ -10,9 +10,10 @@ from glow.records import Document
 from glow.search.dense import IndexKind, SearchParams
 from glow.search.ranking import Ranking
 from glow.search.row_mask import RowMask
+from glow.search.states import StatesHeader
 from glow.text import Analyzer
 
-__all__ = ["DenseView", "DocumentsView", "ImpactsView"]
+__all__ = ["DenseView", "DocumentsView", "ImpactsView", "StatesView"]
 
 
 class DenseView(Protocol):
@@ -72,3 +73,13 @@ class ImpactsView(Protocol):
     def contributions(self, words: Sequence[str], row: int) -> dict[str, float]: ...  # noqa: D102
     def holds(self, word: str) -> bool: ...  # noqa: D102
     def bound(self, words: Sequence[str]) -> float: ...  # noqa: D102
+
+
+class StatesView(Protocol):
+    """What re-ranking asks of term representations; `TermStates` describes each of it. Rows are those of vectors."""
+
+    @property
+    def header(self) -> StatesHeader: ...  # noqa: D102 - see the class
+    def __len__(self) -> int: ...
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...  # noqa: D102
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...  # noqa: D102

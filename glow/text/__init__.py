@@ -17,10 +17,10 @@ from glow.text.slips import slip, slip_in
 from glow.text.spans import WordSpans
 from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
 from glow.text.weighting import Weighting, WordWeigher, WordWeights
-from glow.text.words import WordPieces, is_punctuation
+from glow.text.words import VOCABULARY_FILE, WordPieces, is_punctuation
 
 __all__ = [
-    "DEFAULT_ANALYZER", "PREPROCESSOR_VERSION", "QUERY", "Analyzer", "AnalyzerName", "CorpusCounter",
+    "DEFAULT_ANALYZER", "PREPROCESSOR_VERSION", "QUERY", "VOCABULARY_FILE", "Analyzer", "AnalyzerName", "CorpusCounter",
     "Fragment", "Highlighter", "Highlighting", "PassageCutter", "PassageOptions", "Preprocessor",
     "TermCounter", "TermStats", "TermTable", "WeightedTokens", "Weighting", "WordPieces", "WordSpans",
     "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact", "body_text", "check_analyzer",

@@ -8,11 +8,12 @@ from glow.training.from_model import read_towers
 from glow.training.job import TrainInputs, initial_towers, train
 from glow.training.loop import Trainer, TrainingDevice
 from glow.training.progress import Progress
+from glow.training.rerank import CROSS_FILE, load_reranker
 from glow.training.watch import Watch
 
 __all__ = [
-    "REPORT_FILE", "TOWERS_FILE", "Collection", "OptimizerConfig", "PairBatches", "Progress",
+    "CROSS_FILE", "REPORT_FILE", "TOWERS_FILE", "Collection", "OptimizerConfig", "PairBatches", "Progress",
     "TrainConfig", "TrainInputs", "Trainer", "TrainingDevice", "Watch", "WatchConfig", "count_terms",
-    "initial_towers", "load_checkpoint", "read_collection", "read_towers", "save_preprocessing",
+    "initial_towers", "load_checkpoint", "load_reranker", "read_collection", "read_towers", "save_preprocessing",
     "train", "vectors",
 ]  # fmt: skip

@@ -6,7 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from glow.artifact import EXPLAIN_FILES, QUERY_SIDE_FILES, ArtifactWriter, IndexRoot
+from glow.artifact import (
+    EXPLAIN_FILES,
+    QUERY_SIDE_FILES,
+    RERANKER_FOLDER,
+    ArtifactWriter,
+    IndexRoot,
+    open_reranker,
+    reranker_files,
+)
 from glow.errors import BuildError
 from glow.runtime import Model
 from glow.search import (
@@ -16,6 +24,7 @@ from glow.search import (
     REPORT_FILE,
     Index,
     IndexKind,
+    StatesHeader,
     choose_kind,
     require_buildable,
     require_device,
@@ -33,7 +42,13 @@ from glow_index_builder.building.report import (
 from glow_index_builder.building.steps import Steps
 from glow_index_builder.building.work import RESUME_HINT, Step, WorkFolder, open_work
 from glow_index_builder.building.work_key import work_key
-from glow_index_builder.encoding import batch_tokens, describe_passages, open_cutter, require_runner
+from glow_index_builder.encoding import (
+    batch_tokens,
+    describe_passages,
+    open_cutter,
+    require_runner,
+    states_header,
+)
 from glow_index_builder.input import REJECTS_FILE, Source, open_sources
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
@@ -90,7 +105,7 @@ def build(options: BuildOptions, stages: Stages) -> BuildResult:
     building = _Build(options, model, stages)
     folders: list[WorkFolder] = []
     with _resumable(options, stages, folders):
-        key = work_key(options, sources, model)
+        key = work_key(options, sources, model, building.states)
         with open_work(root.path, key, resume=options.resume) as work:
             folders.append(work)
             report = building.run(work, sources, target)
@@ -115,6 +130,10 @@ class _Build:
         if options.lexical:
             check_analyzer(options.analyzer, model.preprocessor.weighting.unit)
         self._cutter = open_cutter(options, model.preprocessor)
+        self.states: StatesHeader | None = None
+        if options.rerank is not None:
+            self._reranker, digest = open_reranker(options.rerank)
+            self.states = states_header(options.rerank, digest, options.rerank_bits)
         # Opened to see that it can be, and closed again: it would lie in memory while others need it.
         device = options.device
         self._dimensions = model.encoder("document", device, 1, batch_tokens(device)).dimensions
@@ -122,11 +141,12 @@ class _Build:
     def run(self, work: WorkFolder, sources: list[Source], target: VersionWriter) -> BuildReport:
         """Does every step that is not done, and makes the version of what they left; returns the report."""
         keep_rejects = target.root.path / f"rejects-{target.version}.jsonl"
-        steps = Steps(self._options, self._model, work, self._stages, keep_rejects)
+        steps = Steps(self._options, self._model, work, self._stages, keep_rejects, self.states)
         corpus = steps.read(sources, self._cutter)
         kind = self._kind(corpus.vectors)
         terms = steps.terms(corpus)
         encoded, vectors = steps.encode(corpus, self._dimensions)
+        states = steps.states(encoded)
         corpus = steps.without(corpus, encoded.poison, self._cutter)
         columns = steps.columns(corpus)
         lexical = steps.lexical(corpus, terms.table)
@@ -145,12 +165,13 @@ class _Build:
             recall=recall,
             columns=columns.values["columns"],
             lexical=lexical.values["lexical"] if lexical else None,
+            rerank=states.values["rerank"] if states else None,
             passages=describe_passages(corpus.passages, self._stages.seconds) if corpus.passages else None,
             peaks=dict(self._stages.peaks),
             seconds=stage_seconds(self._stages.seconds),
             build_seconds=sum(self._stages.seconds.values()),
         )
-        parts = [part for part in (terms.step, corpus.cut, columns, lexical, index) if part]
+        parts = [part for part in (terms.step, corpus.cut, columns, lexical, index, states) if part]
         with target.write() as writer:
             self._assemble(writer, corpus, parts)
             report = replace(report, explain=describe_explain(writer.folder))
@@ -177,6 +198,11 @@ class _Build:
         target.mkdir()
         for name in self._copied():
             shutil.copyfile(self._model.folder / name, target / name)
+        if self._options.rerank is not None:
+            copied = writer.folder / RERANKER_FOLDER
+            copied.mkdir()
+            for name in reranker_files(self._reranker.files):
+                shutil.copyfile(self._options.rerank / name, copied / name)
 
     def _copied(self) -> tuple[str, ...]:
         """Files of the model that the version holds."""
@@ -193,6 +219,9 @@ class _Build:
                 "files": {name: files[name].sha256 for name in self._copied()},
             }
         }
+        if self.states is not None:
+            writer.hashes["reranker"] = self.states.model
+            writer.parents["reranker"] = {"name": self._reranker.name, "hash": self.states.model}
         writer.parameters = {**self._options.parameters(), "kind": kind}
         writer.counts = {
             "documents": corpus.store.count,

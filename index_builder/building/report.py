@@ -16,6 +16,7 @@ from glow.search import (
     ColumnsHeader,
     ImpactHeader,
     IndexKind,
+    StatesHeader,
     index_bytes,
 )
 from glow.text import TermTable
@@ -25,7 +26,7 @@ from glow_index_builder.options import BuildOptions
 
 __all__ = [
     "BuildReport", "describe_columns", "describe_explain", "describe_index", "describe_lexical",
-    "stage_seconds", "write_json",
+    "describe_states", "stage_seconds", "write_json",
 ]  # fmt: skip
 
 
@@ -48,6 +49,7 @@ class BuildReport:
         seconds: stage -> seconds, and `total`.
         build_seconds: of the stages that make the version, those that check and publish it left out.
         explain: what explanations take; None without.
+        rerank: what a re-ranker's term representations take; None without.
         gate: the gate's verdict; None without one.
         published: whether the version was to become the live one; None before that is decided.
     """
@@ -68,12 +70,18 @@ class BuildReport:
     seconds: Mapping[str, float]
     build_seconds: float
     explain: Section | None = None
+    rerank: Section | None = None
     gate: Section | None = None
     published: bool | None = None
 
     def values(self) -> dict[str, Any]:
         """The report as JSON values."""
-        optional = {"passages": self.passages, "gate": self.gate, "published": self.published}
+        optional = {
+            "passages": self.passages,
+            "rerank": self.rerank,
+            "gate": self.gate,
+            "published": self.published,
+        }
         return {
             "status": "built",
             "version": self.version,
@@ -190,6 +198,20 @@ def describe_lexical(header: ImpactHeader, folder: Path) -> dict[str, Any]:
         "parameters": header.parameters,
         "size_bytes": size_bytes,
         "bytes_per_posting": round(size_bytes / max(header.postings, 1), 2),
+    }
+
+
+def describe_states(header: StatesHeader, folder: Path) -> dict[str, Any]:
+    """What the term representations are and take."""
+    size_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    return {
+        "reranker": header.model,
+        "split": header.split,
+        "size": header.size,
+        "bits": header.bits,
+        "tokens": header.tokens,
+        "bytes": size_bytes,
+        "bytes_per_token": round(size_bytes / max(header.tokens, 1), 1),
     }
 
 

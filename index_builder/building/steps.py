@@ -18,6 +18,7 @@ from glow.search import (
     IMPACTS_FOLDER,
     PASSAGES_FOLDER,
     SPELLING_FOLDER,
+    STATES_FOLDER,
     STEMS_FOLDER,
     TERMS_FOLDER,
     DenseIndex,
@@ -25,6 +26,7 @@ from glow.search import (
     DocumentWriter,
     IndexKind,
     PassageMap,
+    StatesHeader,
     VectorRows,
     build_columns,
     build_dense,
@@ -35,11 +37,12 @@ from glow.text import Analyzer, PassageCutter, TermTable, lexical_words, select_
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
 from glow_index_builder.building.prepared import Corpus, Terms
 from glow_index_builder.building.recall import measure_recall
-from glow_index_builder.building.report import describe_columns, describe_lexical
+from glow_index_builder.building.report import describe_columns, describe_lexical, describe_states
 from glow_index_builder.building.work import Step, WorkFolder
 from glow_index_builder.encoding import (
     Encoded,
     EncodeJob,
+    StatesJob,
     batch_tokens,
     cut_documents,
     encode_shards,
@@ -68,16 +71,24 @@ class Steps:
         work: where steps are kept.
         stages: progress and times.
         keep_rejects: where `rejects.jsonl` goes when there are too many.
+        states: header of the term representations; None: there are none.
     """
 
     def __init__(
-        self, options: BuildOptions, model: Model, work: WorkFolder, stages: Stages, keep_rejects: Path
+        self,
+        options: BuildOptions,
+        model: Model,
+        work: WorkFolder,
+        stages: Stages,
+        keep_rejects: Path,
+        states: StatesHeader | None = None,
     ) -> None:
         self._options = options
         self._model = model
         self._work = work
         self._stages = stages
         self._keep_rejects = keep_rejects
+        self._states = states
         self._analyzer = Analyzer(options.analyzer)
         self._has_stems = options.lexical and options.analyzer != "plain"
 
@@ -132,6 +143,7 @@ class Steps:
             shards=folder.resolve(),
             device=options.device,
             threads=max(1, options.thread_count // options.workers),
+            states=StatesJob(options.rerank.resolve(), options.rerank_bits) if options.rerank else None,
         )
         plan = plan_shards(corpus.store.count, options.shard_documents)
         with (
@@ -139,8 +151,21 @@ class Steps:
             self._stages.stage("encode", corpus.store.count, "documents") as advance,
         ):
             runner = make_runner(options, job, kills)
-            encoded = encode_shards(runner, plan, folder, dimensions, advance)
+            encoded = encode_shards(
+                runner, plan, folder, dimensions, advance, has_states=job.states is not None
+            )
         return encoded, encoded.vectors(folder, dimensions)
+
+    def states(self, encoded: Encoded) -> Step | None:
+        """Term representations for a re-ranker; None without one."""
+        if self._states is None:
+            return None
+        with self._step("states") as (step, _):
+            if not step.is_done:
+                folder = step.folder / STATES_FOLDER
+                header = encoded.write_states(self._work.path / SHARDS_FOLDER, folder, self._states)
+                step.values = {"rerank": describe_states(header, folder)}
+        return step
 
     def without(self, corpus: Corpus, poison: dict[int, str], cutter: PassageCutter | None) -> Corpus:
         """The corpus without documents that cannot be encoded, which become rejects.

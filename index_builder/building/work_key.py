@@ -6,19 +6,22 @@ from collections.abc import Sequence
 
 from glow import __version__
 from glow.runtime import Model
+from glow.search import StatesHeader
 from glow_index_builder.input import Source
 from glow_index_builder.options import BuildOptions
 
 __all__ = ["work_key"]
 
-FORMAT = 1
+FORMAT = 2
 """Of the work folder; another one is not gone on with."""
 NO_MATTER = ("source", "threads")
 """Parameters that may differ between a build and what goes on with it: `source` stands as its files."""
 KEY_CHARACTERS = 24
 
 
-def work_key(options: BuildOptions, sources: Sequence[Source], model: Model) -> str | None:
+def work_key(
+    options: BuildOptions, sources: Sequence[Source], model: Model, states: StatesHeader | None
+) -> str | None:
     """Names a build's work folder: equal for a build that may go on with what another did.
 
     Files are told apart by path, size and time of change, not read.
@@ -27,6 +30,7 @@ def work_key(options: BuildOptions, sources: Sequence[Source], model: Model) -> 
         options: of the build.
         sources: its input files.
         model: the model.
+        states: what is stored for a re-ranker; None: there is none.
 
     Returns:
         Hexadecimal digits; None where an input is a pipe, which cannot be read again.
@@ -35,5 +39,6 @@ def work_key(options: BuildOptions, sources: Sequence[Source], model: Model) -> 
     if None in inputs:
         return None
     parameters = {key: value for key, value in options.parameters().items() if key not in NO_MATTER}
-    parts = [FORMAT, __version__, model.hash, inputs, parameters]
+    reranker = None if states is None else states.model
+    parts = [FORMAT, __version__, model.hash, reranker, inputs, parameters]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:KEY_CHARACTERS]

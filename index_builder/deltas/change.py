@@ -175,7 +175,8 @@ class _Change:
         """What is left of the delta before, and what is new."""
         threads = self.options.thread_count if isinstance(self.options, UpsertOptions) else 1
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:
-            new = write_segment(plan.documents, live.rules, encoder, work / "new", advance, threads)
+            states = live.states_encoder() if plan.documents else None
+            new = write_segment(plan.documents, live.rules, encoder, work / "new", advance, threads, states)
         kept = live.slice_of_delta(plan.kept)
         return [new] if kept is None else [kept, new]
 

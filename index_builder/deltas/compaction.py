@@ -17,6 +17,7 @@ from glow.search import (
     PASSAGES_FOLDER,
     REPORT_FILE,
     SPELLING_FOLDER,
+    STATES_FOLDER,
     VECTORS_FILE,
     DenseIndex,
     DocumentStore,
@@ -32,6 +33,7 @@ from glow.search import (
     merge_impacts,
     merge_passages,
     merge_spelling,
+    merge_term_states,
     merge_vectors,
     passages_of,
     require_buildable,
@@ -63,6 +65,7 @@ MADE_ANEW = (
     f"{IMPACTS_FOLDER}/",
     f"{PASSAGES_FOLDER}/",
     f"{SPELLING_FOLDER}/",
+    f"{STATES_FOLDER}/",
 )
 """Files of a base, or the beginnings of their paths, that do not stay; term table, model and fusion do."""
 
@@ -133,6 +136,7 @@ class _Compaction:
         passages = None
         if self.segments[0].passages is not None:
             passages = merge_passages(self.segments, folder)
+        merge_term_states(self.segments, folder)
         count = self._vectors(store, passages, work / VECTORS_FILE)
         vectors = map_vectors(work / VECTORS_FILE, count, self.live.rules.dimensions)
         kind = self._kind(count)

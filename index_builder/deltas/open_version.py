@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import IndexRoot, Manifest
+from glow.artifact import RERANKER_FOLDER, IndexRoot, Manifest
 from glow.errors import MismatchError
 from glow.search import (
     COLUMNS_FOLDER,
@@ -36,11 +36,14 @@ from glow.search import (
     Segments,
     SegmentSlice,
     SpellingTable,
+    TermStates,
     map_array,
+    open_states,
     read_impacts_header,
 )
 from glow.text import Preprocessor, TermTable, load_preprocessor
 from glow_index_builder.deltas.segment import Rules
+from glow_index_builder.encoding import StatesEncoder, StatesJob
 
 __all__ = ["OpenVersion"]
 
@@ -119,7 +122,25 @@ class OpenVersion:
             TermTable.load(self.folder / STEMS_FOLDER) if has_stems else self.preprocessor.terms,
             None if self.passages is None else self.passages.header,
             self.manifest.counts["dimensions"],
+            self.states.header.model_copy(update={"documents": 0, "tokens": 0}) if self.states else None,
         )
+
+    @cached_property
+    def states(self) -> TermStates | None:
+        """Term representations of the base; None where it has none.
+
+        Raises:
+            ArtifactError: if they are damaged, or made by another re-ranker than the version's.
+        """
+        rows = self.base.count if self.passages is None else len(self.passages)
+        return open_states(self.folder, self.manifest, rows)
+
+    def states_encoder(self) -> StatesEncoder | None:
+        """What reads documents for the re-ranker, by the version's own copy of it; None where it has none."""
+        if self.states is None:
+            return None
+        job = StatesJob(self.folder / RERANKER_FOLDER, self.states.header.bits)
+        return StatesEncoder.open(job, self.preprocessor.terms)
 
     def delta_base(self) -> DeltaBase:
         """What a delta must know."""
@@ -135,7 +156,13 @@ class OpenVersion:
             return None
         delta = self.delta
         return SegmentSlice(
-            delta.documents, delta.dense.reader(), delta.impacts, delta.passages, delta.spelling, mask
+            delta.documents,
+            delta.dense.reader(),
+            delta.impacts,
+            delta.passages,
+            delta.spelling,
+            delta.states,
+            mask,
         )
 
     def whole_delta(self) -> SegmentSlice | None:
@@ -152,7 +179,7 @@ class OpenVersion:
         reader = DenseIndex.load(self.folder / DENSE_FILE).reader()
         has_spelling = f"{SPELLING_FOLDER}/{SPELLING_HEADER}" in self.manifest.files
         spelling = SpellingTable.open(self.folder / SPELLING_FOLDER) if has_spelling else None
-        return SegmentSlice(self.base, reader, impacts, self.passages, spelling, mask)
+        return SegmentSlice(self.base, reader, impacts, self.passages, spelling, self.states, mask)
 
     @staticmethod
     def is_base_file(name: str) -> bool:

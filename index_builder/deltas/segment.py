@@ -1,6 +1,6 @@
 """New documents as a segment: stored, cut, tokenised and encoded by the rules that their index was built with."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from glow.search import (
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
     SPELLING_FOLDER,
+    STATES_FOLDER,
     VECTORS_FILE,
     Bm25,
     DocumentStore,
@@ -27,6 +28,9 @@ from glow.search import (
     PassagesHeader,
     SegmentSlice,
     SpellingTable,
+    StatesHeader,
+    StatesWriter,
+    TermStates,
     build_lexical,
     build_passages,
     build_spelling,
@@ -43,6 +47,7 @@ from glow.text import (
     field_words,
     lexical_words,
 )
+from glow_index_builder.encoding import StatesEncoder
 
 __all__ = ["Rules", "encode_texts", "write_segment"]
 
@@ -62,6 +67,7 @@ class Rules:
         stems: the table that the idf of the analyzer's terms comes from; the preprocessor's where words are terms.
         passages: how its bodies are cut; None: documents stay whole.
         dimensions: D.
+        states: header of its term representations; None: it has none.
     """
 
     preprocessor: Preprocessor
@@ -69,6 +75,7 @@ class Rules:
     stems: TermTable
     passages: PassagesHeader | None
     dimensions: int
+    states: StatesHeader | None = None
 
 
 def write_segment(
@@ -78,6 +85,7 @@ def write_segment(
     folder: Path,
     advance: Advance,
     threads: int = 1,
+    states: StatesEncoder | None = None,
 ) -> SegmentSlice:
     """Writes documents as a segment, of which all stay.
 
@@ -88,6 +96,7 @@ def write_segment(
         folder: made, for working files.
         advance: told the documents or passages encoded.
         threads: of encoding, >= 1.
+        states: reads documents for the re-ranker; None where there is no document, or the index has none.
 
     Raises:
         MismatchError: if impacts that were learned, which nothing here can make.
@@ -100,12 +109,41 @@ def write_segment(
     store = DocumentStore(folder / DOCUMENTS_FILE)
     passages = _cut(store, rules, folder)
     impacts = _index_words(store, rules, folder)
-    texts = passages_of(store.scan(), passages) if passages else store.scan()
-    count = encode_texts(texts, rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance)
+
+    def texts() -> Iterator[Document]:
+        return passages_of(store.scan(), passages) if passages else store.scan()
+
+    count = encode_texts(texts(), rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance)
+    read = _read_states(texts(), rules, states, folder / STATES_FOLDER, threads)
     vectors = map_vectors(folder / VECTORS_FILE, count, rules.dimensions)
     spelling = SpellingTable.open(folder / SPELLING_FOLDER) if impacts is not None else None
     every = np.ones(store.count, np.bool_)
-    return SegmentSlice(store, lambda rows: vectors[rows], impacts, passages, spelling, every)
+    return SegmentSlice(store, lambda rows: vectors[rows], impacts, passages, spelling, read, every)
+
+
+def _read_states(
+    texts: Iterable[Document],
+    rules: Rules,
+    encoder: StatesEncoder | None,
+    folder: Path,
+    threads: int,
+) -> TermStates | None:
+    """The texts' term representations, written and opened; None where the index has none."""
+    if rules.states is None:
+        return None
+    waiting = iter(texts)
+    with StatesWriter(folder, rules.states) as writer, ThreadPoolExecutor(threads) as pool:
+        while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
+            assert encoder is not None  # noqa: S101 - the caller has seen to it
+            try:
+                for coded in pool.map(encoder.encode, chunks):
+                    writer.add(coded)
+            except ValueError as error:
+                raise BuildError(
+                    f"the re-ranker cannot read {chunks[0][0].id!r} or a document after it: {error}"
+                ) from error
+        writer.close()
+    return TermStates.open(folder)
 
 
 def _cut(store: DocumentStore, rules: Rules, folder: Path) -> PassageMap | None:

@@ -5,8 +5,9 @@ from glow_index_builder.encoding.passages import cut_documents, describe_passage
 from glow_index_builder.encoding.runners import make_runner, require_runner
 from glow_index_builder.encoding.schedule import Encoded, encode_shards
 from glow_index_builder.encoding.shards import plan_shards
+from glow_index_builder.encoding.states import StatesEncoder, StatesJob, states_header
 
 __all__ = [
-    "EncodeJob", "Encoded", "batch_tokens", "cut_documents", "describe_passages", "encode_shards",
-    "make_runner", "open_cutter", "plan_shards", "require_runner",
+    "EncodeJob", "Encoded", "StatesEncoder", "StatesJob", "batch_tokens", "cut_documents", "describe_passages",
+    "encode_shards", "make_runner", "open_cutter", "plan_shards", "require_runner", "states_header",
 ]  # fmt: skip

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glow.errors import GlowError
 from glow.records import Document
 from glow.runtime import DEFAULT_BATCH_TOKENS, Device, Encoder, Model, encode_documents
-from glow.search import DocumentStore, PassageMap
+from glow.search import CodedStates, DocumentStore, PassageMap
 from glow.text import Preprocessor, TermTable
 from glow_index_builder.encoding.passages import passages_of_document
-from glow_index_builder.encoding.shards import Shard, ShardReport, write_shard
+from glow_index_builder.encoding.shards import EncodedPart, Shard, ShardReport, write_shard
+from glow_index_builder.encoding.states import StatesEncoder, StatesJob
 
 __all__ = ["EncodeError", "EncodeJob", "ShardEncoder", "batch_tokens"]
 
@@ -44,6 +44,7 @@ class EncodeJob:
         shards: folder that shards are written to.
         device: where the tower runs.
         threads: shards that one process encodes at the same time, >= 1.
+        states: what else is made of documents, for a re-ranker; None for nothing.
     """
 
     model: Path
@@ -53,6 +54,7 @@ class EncodeJob:
     shards: Path
     device: Device
     threads: int
+    states: StatesJob | None = None
 
 
 class ShardEncoder:
@@ -64,6 +66,7 @@ class ShardEncoder:
         store: the documents.
         passages: where they are cut; None: they stay whole.
         folder: that shards are written to.
+        states: makes term representations; None: there are none.
     """
 
     def __init__(
@@ -73,12 +76,14 @@ class ShardEncoder:
         store: DocumentStore,
         passages: PassageMap | None,
         folder: Path,
+        states: StatesEncoder | None = None,
     ) -> None:
         self._preprocessor = preprocessor
         self._encoder = encoder
         self._store = store
         self._passages = passages
         self._folder = folder
+        self._states = states
 
     @classmethod
     def open(cls, job: EncodeJob) -> Self:
@@ -88,20 +93,21 @@ class ShardEncoder:
             ArtifactError: if the model is gone or damaged.
             DeviceError: if the device is not there.
         """
-        model = Model.open(job.model)
+        model, terms = Model.open(job.model), TermTable.load(job.terms)
         return cls(
-            model.with_terms(TermTable.load(job.terms)),
+            model.with_terms(terms),
             model.encoder("document", job.device, 1, batch_tokens(job.device)),
             DocumentStore(job.store),
             PassageMap.open(job.passages) if job.passages else None,
             job.shards,
+            StatesEncoder.open(job.states, terms, job.device) if job.states else None,
         )
 
     def encode(self, shard: Shard) -> ShardReport | None:
         """Encodes a shard and writes it; a probe is encoded, and nothing comes of it.
 
         Raises:
-            EncodeError: if a vector is not finite.
+            EncodeError: if a vector or a term representation is not finite.
             OSError: if the disk is full or cannot be written.
         """
         ids: list[str] = []
@@ -112,14 +118,22 @@ class ShardEncoder:
             pass
         return None
 
-    def _parts(self, shard: Shard, ids: list[str]) -> Iterator[tuple[dict[str, int], NDArray[np.float32]]]:
+    def _parts(self, shard: Shard, ids: list[str]) -> Iterator[EncodedPart]:
         for chunk in _chunks(self._texts(shard, ids)):
             for texts, lost, vectors in encode_documents(chunk, self._preprocessor, self._encoder):
                 finite = np.isfinite(vectors).all(axis=1)
                 if not finite.all():
                     bad = texts[int(np.flatnonzero(~finite)[0])].id
                     raise EncodeError(f"the vector of document {bad!r} is not finite")
-                yield lost, vectors
+                yield EncodedPart(lost, vectors, self._coded(texts))
+
+    def _coded(self, texts: list[Document]) -> CodedStates | None:
+        if self._states is None:
+            return None
+        try:
+            return self._states.encode(texts)
+        except ValueError as error:
+            raise EncodeError(f"of the documents from {texts[0].id!r} on, {error}") from error
 
     def _texts(self, shard: Shard, ids: list[str]) -> Iterator[Document]:
         """The documents or passages of a shard; `ids` gets the documents'."""

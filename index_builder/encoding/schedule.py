@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from glow.errors import BuildError
+from glow.search import StatesHeader, StatesWriter
 from glow_index_builder.encoding.runner import Outcome, Runner
-from glow_index_builder.encoding.shards import Shard, ShardReport, ShardVectors, read_report
+from glow_index_builder.encoding.shards import Shard, ShardReport, ShardVectors, read_report, read_states
 
 __all__ = ["Encoded", "encode_shards"]
 
@@ -54,9 +55,29 @@ class Encoded:
         """The vectors of all, float32 [n, D]."""
         return ShardVectors(folder, self.shards, self.rows, dimensions)
 
+    def write_states(self, folder: Path, target: Path, header: StatesHeader) -> StatesHeader:
+        """Writes the term representations of all shards as one store.
+
+        Args:
+            folder: of the shards.
+            target: of the store, to be made.
+            header: of the store; its counts are filled in.
+        """
+        with StatesWriter(target, header) as writer:
+            for shard in self.shards:
+                if states := read_states(folder, shard, header.bits):
+                    writer.add(states)
+            return writer.close()
+
 
 def encode_shards(
-    runner: Runner, plan: list[Shard], folder: Path, dimensions: int, advance: Callable[[int], None]
+    runner: Runner,
+    plan: list[Shard],
+    folder: Path,
+    dimensions: int,
+    advance: Callable[[int], None],
+    *,
+    has_states: bool = False,
 ) -> Encoded:
     """Encodes what is not done yet.
 
@@ -66,6 +87,7 @@ def encode_shards(
         folder: of the shards.
         dimensions: D.
         advance: told the documents done, also those of earlier runs.
+        has_states: whether shards hold term representations too.
 
     Raises:
         BuildError: if shards fail whatever is left out, or too many documents do.
@@ -75,7 +97,7 @@ def encode_shards(
     search = _Search(runner, advance)
     done: dict[int, ShardReport] = {}
     for shard in plan:
-        if report := read_report(folder, shard, dimensions):
+        if report := read_report(folder, shard, dimensions, has_states=has_states):
             done[shard.start] = _slim(report)
             advance(shard.documents)
     resumed = len(done)
@@ -167,5 +189,5 @@ def _halves(shard: Shard) -> tuple[Shard, Shard]:
 
 
 def _slim(report: ShardReport) -> ShardReport:
-    """Without the ids: those of all shards would grow with the corpus."""
-    return replace(report, ids=())
+    """Without what belongs to each document: that of all shards would grow with the corpus."""
+    return replace(report, ids=(), tokens=())

@@ -1,7 +1,9 @@
 """Shards: the unit of encoding. A range of documents in input order becomes two files that never change.
 
     START-STOP.f32     vectors, float32 [rows, D], little-endian; one row for each document, or for each passage
-    START-STOP.json    what `ShardReport` says, with the SHA-256 of the vectors and the ids
+    START-STOP.states  term representations, uint8 [tokens, s + b]: of each token its scale in s bytes (0 or 2) and its codes in b;
+                       only where there is a re-ranker
+    START-STOP.json    what `ShardReport` says, with the SHA-256 of the vectors and the ids, and of the states
 
 Each is written under another name, synced and renamed, the report last: where it is and fits, the shard is done.
 """
@@ -12,18 +14,45 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import sync
+from glow.search import CodedStates, StateBits
 from glow_index_builder.memory import peak_memory_bytes
 
-__all__ = ["Shard", "ShardReport", "ShardVectors", "plan_shards", "read_report", "write_shard"]
+__all__ = [
+    "EncodedPart",
+    "Shard",
+    "ShardReport",
+    "ShardVectors",
+    "plan_shards",
+    "read_report",
+    "read_states",
+    "write_shard",
+]
+
+
+_SCALE_BYTES = 2
+
+
+class EncodedPart(NamedTuple):
+    """Some documents or passages, encoded.
+
+    Attributes:
+        truncated: field -> how many lost words of it.
+        vectors: float32 [m, D].
+        states: of the same m; None where there is no re-ranker.
+    """
+
+    truncated: dict[str, int]
+    vectors: NDArray[np.float32]
+    states: CodedStates | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +93,8 @@ class ShardReport:
         seconds: that encoding took.
         peak_memory_bytes: the most that the process which encoded it held so far.
         sha256: of vectors and ids.
+        tokens: of the stored states of each row; none where there is no re-ranker.
+        states_sha256: of the states; empty without.
     """
 
     ids: tuple[str, ...]
@@ -73,6 +104,8 @@ class ShardReport:
     seconds: float
     peak_memory_bytes: int
     sha256: str
+    tokens: tuple[int, ...] = ()
+    states_sha256: str = ""
 
 
 def plan_shards(documents: int, size: int) -> list[Shard]:
@@ -80,30 +113,37 @@ def plan_shards(documents: int, size: int) -> list[Shard]:
     return [Shard(start, min(start + size, documents)) for start in range(0, documents, size)]
 
 
-def write_shard(
-    folder: Path, shard: Shard, ids: list[str], parts: Iterable[tuple[dict[str, int], NDArray[np.float32]]]
-) -> ShardReport:
+def write_shard(folder: Path, shard: Shard, ids: list[str], parts: Iterable[EncodedPart]) -> ShardReport:
     """Writes a shard, or again one that was damaged.
 
     Args:
         folder: of all shards.
         shard: names the files.
         ids: of its documents; complete when `parts` are at their end.
-        parts: field -> documents or passages that lost words of it, and vectors, float32 [m, D]; piece by piece.
+        parts: its documents or passages, piece by piece; all with states, or none.
 
     Raises:
         OSError: if the disk is full or cannot be written.
     """
     start, rows = time.perf_counter(), 0
-    digest = hashlib.sha256()
+    digest, states_digest = hashlib.sha256(), hashlib.sha256()
     truncated: Counter[str] = Counter()
-    with _replacing(folder, f"{shard.name}.f32") as file:
-        for lost, vectors in parts:
-            data = np.ascontiguousarray(vectors, "<f4").tobytes()
+    tokens: list[int] = []
+    with ExitStack() as stack:
+        file = stack.enter_context(_replacing(folder, f"{shard.name}.f32"))
+        states_file: BinaryIO | None = None
+        for part in parts:
+            data = np.ascontiguousarray(part.vectors, "<f4").tobytes()
             digest.update(data)
             file.write(data)
-            truncated.update(lost)
-            rows += len(vectors)
+            truncated.update(part.truncated)
+            rows += len(part.vectors)
+            if part.states is not None:
+                states_file = states_file or stack.enter_context(_replacing(folder, _states_name(shard)))
+                data = _records(part.states).tobytes()
+                states_digest.update(data)
+                states_file.write(data)
+                tokens += part.states.lengths.tolist()
     digest.update(json.dumps(ids).encode())
     report = ShardReport(
         ids=tuple(ids),
@@ -113,6 +153,8 @@ def write_shard(
         seconds=time.perf_counter() - start,
         peak_memory_bytes=peak_memory_bytes(),
         sha256=digest.hexdigest(),
+        tokens=tuple(tokens),
+        states_sha256=states_digest.hexdigest() if tokens else "",
     )
     with _replacing(folder, f"{shard.name}.json") as file:
         file.write(json.dumps(asdict(report)).encode())
@@ -120,19 +162,50 @@ def write_shard(
     return report
 
 
-def read_report(folder: Path, shard: Shard, dimensions: int) -> ShardReport | None:
+def read_report(
+    folder: Path, shard: Shard, dimensions: int, *, has_states: bool = False
+) -> ShardReport | None:
     """The report of a shard that is done; None where it is missing, or not as it was written."""
     try:
         values: dict[str, Any] = json.loads((folder / f"{shard.name}.json").read_bytes())
         skipped = tuple((int(row), str(reason)) for row, reason in values["skipped"])
-        report = ShardReport(**{**values, "ids": tuple(values["ids"]), "skipped": skipped})
+        lists = {"ids": tuple(values["ids"]), "tokens": tuple(values["tokens"]), "skipped": skipped}
+        report = ShardReport(**{**values, **lists})
         data = (folder / f"{shard.name}.f32").read_bytes()
         digest = hashlib.sha256(data)
         digest.update(json.dumps(values["ids"]).encode())
         fits = digest.hexdigest() == report.sha256 and len(data) == 4 * dimensions * report.rows
+        if has_states and report.rows:
+            found = hashlib.sha256((folder / _states_name(shard)).read_bytes()).hexdigest()
+            fits = fits and found == report.states_sha256 and len(report.tokens) == report.rows
         return report if fits and len(report.ids) + len(report.skipped) == shard.stop - shard.start else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def read_states(folder: Path, shard: Shard, bits: StateBits) -> CodedStates | None:
+    """The states of a shard that is done and checked; None where all its documents were skipped."""
+    values: dict[str, Any] = json.loads((folder / f"{shard.name}.json").read_bytes())
+    lengths = np.array(values["tokens"], np.int64)
+    if not len(lengths):
+        return None
+    records = np.fromfile(folder / _states_name(shard), np.uint8).reshape(int(lengths.sum()), -1)
+    if bits == 16:
+        return CodedStates(lengths, records, np.empty(0, np.float16))
+    scales = np.ascontiguousarray(records[:, :_SCALE_BYTES]).view("<f2")[:, 0]
+    return CodedStates(lengths, records[:, _SCALE_BYTES:], scales)
+
+
+def _states_name(shard: Shard) -> str:
+    return f"{shard.name}.states"
+
+
+def _records(states: CodedStates) -> NDArray[np.uint8]:
+    """Scale and codes of each token side by side: one file to write, to check and to read."""
+    if not len(states.scales):
+        return states.codes
+    scales = states.scales.astype("<f2").reshape(-1, 1).view(np.uint8)
+    return np.concatenate([scales, states.codes], axis=1)
 
 
 class ShardVectors:

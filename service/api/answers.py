@@ -85,10 +85,15 @@ async def find(
         timings.update(answer.timings_ms)
         if answer.truncated:
             service.metrics.truncated.labels("query").inc()
+        if answer.is_partly_reranked:
+            raise _PartlyReranked(Answer(result, ("rerank_partial",), dict(answer.timings_ms)))
         return result.members
 
     try:
         result = await _cached(service.cache, lane, index, checked, make, deadline, budget)
+    except _PartlyReranked as partial:
+        service.metrics.rerank_partial.inc()
+        return partial.answer
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
@@ -98,6 +103,14 @@ async def find(
         clock.lap("cache")
         timings = clock.timings_ms
     return Answer(result, (), timings)
+
+
+class _PartlyReranked(DeadlineError):
+    """Time ran out before all hits were read again: an answer, but no cache may keep it, and who has more time gets another."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__("not all hits could be read again before the deadline")
+        self.answer = answer
 
 
 def count_late(service: Service, context: RequestContext) -> None:

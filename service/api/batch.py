@@ -42,7 +42,7 @@ async def post_batch(request: Request) -> Response:
     with leaving_cancels(context):
         checked = await check_searches(service, context.deadline, index, body.searches)
         price = sum(each.price if isinstance(each, CheckedSearch) else 1 for each in checked)
-        lane = enter_lane(service, context, request.scope, price, is_bulk=True)
+        lane = enter_lane(service, context, request.scope, price, "bulk")
         room, turns = AnswerRoom(limits.max_answer_bytes), asyncio.Semaphore(AT_ONCE)
 
         async def one(place: int, search: CheckedSearch | Exception) -> bytes:

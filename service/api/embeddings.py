@@ -57,7 +57,8 @@ async def post_embeddings(request: Request) -> Response:
     input_type = _input_type(body, index)
     encoder = _encoder(version, input_type)
     price = price_of_texts(len(texts), input_type)
-    lane = enter_lane(service, context, request.scope, price, is_bulk=len(texts) > 1 or price > MOST_PLAIN)
+    is_bulk = len(texts) > 1 or price > MOST_PLAIN
+    lane = enter_lane(service, context, request.scope, price, "bulk" if is_bulk else "plain")
     with leaving_cancels(context):
         sequences = await lane.pool.run_by(
             context.deadline, _sequences, index, texts, input_type, StageClock(context.deadline)

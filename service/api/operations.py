@@ -101,7 +101,21 @@ def _describe(index: Index) -> dict[str, Any]:
         "passages": manifest.counts.get("passages"),
         "fusion": None if index.impacts is None else index.fusion.model_dump(),
         "analyzer": None if index.impacts is None else index.analyzer.name,
+        "rerank": _rerank(index),
         "columns": _columns(index),
+    }
+
+
+def _rerank(index: Index) -> dict[str, Any] | None:
+    """What reads hits again, and what it has stored of documents."""
+    if index.reranker is None or index.states is None:
+        return None
+    header = index.states.header
+    return {
+        "methods": index.reranker.shape.methods,
+        "bits": header.bits,
+        "size": header.size,
+        "share": index.mixture.share,
     }
 
 
@@ -112,6 +126,7 @@ def _parts(index: Index) -> list[str]:
         "columns": index.columns,
         "explain": index.explainer,
         "passages": index.passages,
+        "rerank": index.reranker,
     }
     return [name for name, part in held.items() if part is not None]
 

@@ -98,12 +98,21 @@ class DeltaShape(Shape):
     delta: float
 
 
+class AttendedShape(Shape):
+    """A word of the query (field "query") or document, and where the re-ranker's last joined layer looked."""
+
+    field: str
+    word: str
+    attention: float
+
+
 class HitExplanation(Shape):
     """Why a document was found."""
 
     terms: list[WordShape]
     lexical: list[ImpactShape] | None = None
     leave_one_out: list[DeltaShape] | None = None
+    rerank: list[AttendedShape] | None = None
 
 
 class QueryShape(Shape):
@@ -132,7 +141,7 @@ class HitShape(Shape):
     rank: int
     id: str
     score: float
-    scores: dict[Literal["dense", "lexical"], float]
+    scores: dict[Literal["dense", "lexical", "rerank"], float]
     fields: dict[str, str | list[str]]
     metadata: dict[str, Any]
     truncated: list[str] | None = None
@@ -164,6 +173,7 @@ class TimingsShape(Shape):
     encode: float | None = None
     filter: float | None = None
     search: float | None = None
+    rerank: float | None = None
     facets: float | None = None
     fetch: float | None = None
     highlight: float | None = None

@@ -11,7 +11,7 @@ from glow_service.api.body import read_object
 from glow_service.api.context import context_of, head_of, leaving_cancels
 from glow_service.api.lanes import enter_lane
 from glow_service.api.responses import json_answer
-from glow_service.search import MOST_PLAIN, CheckedSearch, Deadline, check_search
+from glow_service.search import CheckedSearch, Deadline, check_search
 from glow_service.state import Service, service_of
 
 __all__ = ["post_search"]
@@ -29,7 +29,7 @@ async def post_search(request: Request) -> Response:
     with leaving_cancels(context):
         checked = await _check(service, index, body, context.deadline)
         context.deadline = Deadline.after(context.started, checked.timeout_ms)
-        lane = enter_lane(service, context, request.scope, checked.price, is_bulk=checked.price > MOST_PLAIN)
+        lane = enter_lane(service, context, request.scope, checked.price, checked.lane)
         answer = await find(service, lane, index, checked, context.deadline)
     context.timings_ms = answer.timings_ms
     service.metrics.stages(answer.timings_ms)

@@ -43,6 +43,7 @@ class SearchOptions(StrictModel):
     retriever: Literal["auto", "dense", "lexical", "hybrid"] = option(
         "auto", "What searches; auto is hybrid where the index holds words, else dense."
     )
+    rerank: bool = option(False, "Read the first hits again by the index's re-ranker.")
     json_output: bool = option(False, "Write the answer as JSON, as POST /search gives it.", flag="--json")
 
     @model_validator(mode="after")
@@ -88,7 +89,8 @@ def _ask_service(options: SearchOptions) -> Mapping[str, Any]:
 
 
 def _body(options: SearchOptions, retriever: str) -> dict[str, Any]:
-    return {"query": options.text, "top_k": options.top_k, "retriever": retriever, "highlight": True}
+    body = {"query": options.text, "top_k": options.top_k, "retriever": retriever, "highlight": True}
+    return {**body, "rerank": True} if options.rerank else body
 
 
 def _print(answer: Mapping[str, Any], console: Console) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from glow.errors import QueryError
-from glow.search import Index, SearchParams
+from glow.search import Index, Reranking, SearchParams
 from glow.text import Highlighting
 from glow_service.search import HighlightCall, SearchCall, SearchSession
 
@@ -43,4 +43,6 @@ def _full_call(index: Index, text: str) -> SearchCall:
     """The towers that explain are opened by the first request that asks for it."""
     highlight = HighlightCall(index.preprocessor.schema.names, Highlighting())
     call = replace(probe_call(text), highlight=highlight)
+    if index.reranker is not None:
+        call = replace(call, rerank=Reranking(depth=call.candidates))
     return call if index.impacts is None else replace(call, retriever="hybrid")

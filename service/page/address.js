@@ -4,7 +4,7 @@
 const FILTER = "f.";
 
 export function emptyState() {
-  return { query: "", page: 1, retriever: "", typos: "", filters: new Map() };
+  return { query: "", page: 1, retriever: "", typos: "", rerank: "", filters: new Map() };
 }
 
 export function readAddress() {
@@ -14,6 +14,7 @@ export function readAddress() {
     else if (name === "page") state.page = Math.max(Math.trunc(Number(value)) || 1, 1);
     else if (name === "retriever") state.retriever = value;
     else if (name === "typos") state.typos = value === "off" ? value : "";
+    else if (name === "rerank") state.rerank = value === "on" ? value : "";
     else if (name.startsWith(FILTER) && value) addValue(state.filters, name.slice(FILTER.length), value);
   }
   return state;
@@ -24,11 +25,12 @@ function addValue(filters, field, value) {
   if (!known.includes(value)) filters.set(field, [...known, value]);
 }
 
-export function addressOf({ query, page, retriever, typos, filters }) {
+export function addressOf({ query, page, retriever, typos, rerank, filters }) {
   if (!query) return "/";
   const parts = [["q", query]];
   if (retriever) parts.push(["retriever", retriever]);
   if (typos) parts.push(["typos", typos]);
+  if (rerank) parts.push(["rerank", rerank]);
   for (const [field, values] of filters) parts.push(...values.map((value) => [FILTER + field, value]));
   if (page > 1) parts.push(["page", page]);
   return "/?" + parts.map((pair) => pair.map(encodeURIComponent).join("=")).join("&");

@@ -46,6 +46,8 @@ function showRetrievers() {
     radio.checked = radio.value === (state.retriever || able.retrievers[0]);
     radio.parentElement.hidden = !able.retrievers.includes(radio.value);
   }
+  at("rerank-choice").hidden = !able.canRerank;
+  at("rerank").checked = state.rerank === "on";
 }
 
 // ---- searching
@@ -145,6 +147,10 @@ at("form").addEventListener("submit", (event) => {
 
 at("retrievers").addEventListener("change", ({ target }) => {
   change({ retriever: target.value === able.retrievers[0] ? "" : target.value, query: input.value.trim() });
+});
+
+at("rerank").addEventListener("change", ({ target }) => {
+  change({ rerank: target.checked ? "on" : "", query: input.value.trim() });
 });
 
 for (const [id, by] of [["previous", -1], ["next", 1]]) {

@@ -16,6 +16,8 @@ export function showExplanation(panel, hit, query) {
   if (words.some((word) => word.delta !== undefined)) parts.push(make("p", "quiet", "“Without it”: how the score by meaning changes when that word is left out of the query."));
   const terms = [...(hit.explanation?.terms ?? [])].sort((one, other) => other.attention - one.attention);
   if (terms.length) parts.push(...documentTable(terms));
+  const reread = hit.explanation?.rerank ?? [];
+  if (reread.length) parts.push(table("What mattered when it was read again", [["Word", "word"], ["Field", "field"], ["Attention", "attention"]], reread.slice(0, FIRST_ROWS)));
   clear(panel).append(...parts);
 }
 

@@ -11,7 +11,7 @@ const MOST_DISTINCT = 200;
 const FEW_DISTINCT = 12;
 const MOST_SHARE = 0.5;
 
-export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
+export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
 // What an index can do, from /info; a service that names no parts is older than all of this.
 export function abilitiesOf(info) {
@@ -26,6 +26,7 @@ export function abilitiesOf(info) {
     retrievers: parts.includes("impacts") ? ["hybrid", "dense", "lexical"] : ["dense"],
     canHighlight: index.parts !== undefined,
     canExplain: parts.includes("explain"),
+    canRerank: parts.includes("rerank"),
     pageSize: Math.min(PAGE_SIZE, most),
     most,
     candidates: settings.default_candidates ?? 100,
@@ -54,6 +55,7 @@ export function searchBody(state, able) {
   const retriever = able.retrievers.includes(state.retriever) ? state.retriever : able.retrievers[0];
   if (able.retrievers.length > 1) body.retriever = retriever;
   if (state.typos) body.typos = state.typos;
+  if (state.rerank && able.canRerank) body.rerank = true;
   if (able.canHighlight) body.highlight = true;
   const filter = filterOf(state.filters, able.columns);
   if (filter) body.filter = filter;

@@ -8,7 +8,7 @@ from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain, require_explainer
 from glow_service.search.hits import passage_document
-from glow_service.search.lane import BULK_NICENESS, Lane
+from glow_service.search.lane import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName
 from glow_service.search.limits import SearchLimits
 from glow_service.search.pool import SearchPool
 from glow_service.search.price import MOST_PLAIN, price_of, price_of_texts
@@ -17,8 +17,8 @@ from glow_service.search.session import SearchSession, query_tokens
 from glow_service.search.shapes import SearchBody, Shape
 
 __all__ = [
-    "BULK_NICENESS", "MAX_FAULTS", "MOST_PLAIN", "NEVER", "Admission", "Batcher", "CheckedSearch",
-    "Deadline", "Explanations", "FoundDocument", "HighlightCall", "Job", "Lane", "SearchAnswer",
+    "BULK_NICENESS", "MAX_FAULTS", "MOST_PLAIN", "NEVER", "RERANK_NICENESS", "Admission", "Batcher", "CheckedSearch",
+    "Deadline", "Explanations", "FoundDocument", "HighlightCall", "Job", "Lane", "LaneName", "SearchAnswer",
     "SearchBody", "SearchCall", "SearchLimits", "SearchPool", "SearchSession", "Shape", "StageClock",
     "check_search", "explain", "faults_of", "index_body", "list_fields", "passage_document", "price_of",
     "price_of_texts", "query_tokens", "require_explainer", "result_body", "shown_fields",

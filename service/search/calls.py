@@ -12,6 +12,7 @@ from glow.search import (
     FacetRequest,
     FoundPassage,
     Fusion,
+    Reranking,
     Retriever,
     SearchParams,
     Typos,
@@ -63,6 +64,7 @@ class SearchCall:
         source: what is searched for: the text, the vector, what is like a document, or all that the filter allows.
         vector: of the index' own dimensions, L2-normalised; None unless it is the source.
         like: id of a document; "" unless it is the source.
+        rerank: how the first hits are read again; None: they are not. Needs `index.reranker`.
     """
 
     text: str
@@ -85,6 +87,7 @@ class SearchCall:
     source: Source = "text"
     vector: tuple[float, ...] | None = None
     like: str = ""
+    rerank: Reranking | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class FoundDocument:
     Attributes:
         score: what ranks.
         row: of the document in the index.
-        parts: `dense` (cosine, in [-1, 1]) or `lexical` (>= 0) -> that part's score, where it is known.
+        parts: `dense` (cosine, in [-1, 1]), `lexical` (>= 0) or `rerank` (of any sign) -> that part's score, where it is known.
         document: as stored, with the fields and metadata that were asked for.
         passage: its best passage, where the index has passages and vectors found it.
         truncated: names of the parts of the document that were cut or left out to fit.
@@ -134,6 +137,7 @@ class SearchAnswer:
         text: the query as it was searched.
         corrected: unknown word of the query -> what was searched in its place.
         explanations: why each hit was found; None where not asked for.
+        is_partly_reranked: whether time ran out before all hits were read again that were to be.
     """
 
     tokens: int
@@ -145,3 +149,4 @@ class SearchAnswer:
     text: str
     corrected: Mapping[str, str]
     explanations: Explanations | None = None
+    is_partly_reranked: bool = False

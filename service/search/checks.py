@@ -2,7 +2,7 @@
 
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,8 +12,9 @@ from glow.search import Columns, Index, Retriever, SearchParams, count_terms
 from glow_service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
 from glow_service.search.calls import SearchCall
 from glow_service.search.features import check_features
+from glow_service.search.lane import LaneName
 from glow_service.search.limits import SearchLimits
-from glow_service.search.price import price_of
+from glow_service.search.price import MOST_PLAIN, price_of
 from glow_service.search.shapes import SearchBody
 from glow_service.search.sources import check_source, unit_vector
 
@@ -50,6 +51,13 @@ class CheckedSearch:
         """What the search costs, >= 1."""
         return price_of(self.call, self.filter_terms)
 
+    @property
+    def lane(self) -> LaneName:
+        """Where the search belongs: what costs much beside re-ranking is no work for people who wait."""
+        if price_of(replace(self.call, rerank=None), self.filter_terms) > MOST_PLAIN:
+            return "bulk"
+        return "plain" if self.call.rerank is None else "rerank"
+
 
 def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> CheckedSearch:
     """Checks a request's body; all faults of one kind are reported together.
@@ -60,7 +68,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         FilterError: if the filter or a facet does not fit the metadata of the index.
         QueryError: if the query is blank, holds NUL, or is too long.
     """
-    body = _parse(_without_lacking(value))
+    body = _parse(value)
     source = check_source(body, index)
     retriever = _retriever(body, limits, index) if source == "text" else "dense"
     query = body.query or ""
@@ -95,6 +103,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         source,
         unit_vector(body.vector, index) if source == "vector" else None,
         body.like.id if body.like is not None else "",
+        features.rerank,
     )
     timeout_ms = body.timeout_ms or limits.default_timeout_ms
     terms = _filter_terms(body)
@@ -122,15 +131,6 @@ def _retriever(body: SearchBody, limits: SearchLimits, index: Index) -> Retrieve
         return body.retriever
     wanted = "hybrid" if limits.default_retriever == "auto" else limits.default_retriever
     return "dense" if index.impacts is None else wanted
-
-
-def _without_lacking(value: dict[str, Any]) -> dict[str, Any]:
-    if value.get("rerank") not in (None, False):
-        fault = Fault(
-            "/rerank", "this index holds no term representations to re-rank with; leave 'rerank' out"
-        )
-        raise NotAvailableError(f"{fault.pointer}: {fault.detail}", [fault])
-    return {name: item for name, item in value.items() if name != "rerank"}
 
 
 def _parse(value: dict[str, Any]) -> SearchBody:

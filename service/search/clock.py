@@ -53,6 +53,23 @@ class StageClock:
         if self.gone() or self._deadline.has_passed:
             raise self._deadline.error()
 
+    def has_no_time_for_another(self, reserve_s: float) -> Callable[[], bool]:
+        """A function to ask before each of several like pieces of work: whether it would end too late, or for nobody.
+
+        Args:
+            reserve_s: seconds that must be left behind the last piece.
+        """
+        last, longest_s = time.perf_counter(), 0.0
+
+        def is_over() -> bool:
+            nonlocal last, longest_s
+            now = time.perf_counter()
+            longest_s, last = max(longest_s, now - last), now
+            left_s = self._deadline.left_s()
+            return self.gone() or (left_s is not None and left_s < longest_s + reserve_s)
+
+        return is_over
+
     def set(self, **timings_ms: float) -> None:
         """Notes stages that were measured elsewhere, up to now."""
         self.timings_ms.update(timings_ms)

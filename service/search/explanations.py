@@ -1,13 +1,13 @@
 """Explanations of a query's hits, from one index version."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from glow.records import Document
 from glow.runtime import Explainer, Explanation, LeftOut
-from glow.search import Index
+from glow.search import AttendedWord, Index
 from glow_service.errors import NotAvailableError
 
 __all__ = ["Explanations", "explain", "require_explainer"]
@@ -21,11 +21,13 @@ class Explanations:
         query: what the query tower read, and where it looked.
         documents: the same of each document, in order.
         left_out: a word of the query -> what leaving it out does to each document's cosine; empty if not asked for.
+        reranked: where the re-ranker looked, of each document that it read, by its place; empty without re-ranking.
     """
 
     query: Explanation
     documents: tuple[Explanation, ...]
     left_out: tuple[LeftOut, ...] = ()
+    reranked: Mapping[int, tuple[AttendedWord, ...]] = field(default_factory=dict)
 
     @property
     def cosines(self) -> tuple[float, ...]:

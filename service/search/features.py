@@ -12,6 +12,7 @@ from glow.search import (
     FacetRequest,
     Fusion,
     Index,
+    Reranking,
     Retriever,
     parse_facets,
     parse_filter,
@@ -21,7 +22,7 @@ from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.arrangements import check_arrangement
 from glow_service.search.calls import ExplainCall, HighlightCall
 from glow_service.search.limits import SearchLimits
-from glow_service.search.shapes import FusionBody, HighlightBody, SearchBody
+from glow_service.search.shapes import FusionBody, HighlightBody, RerankBody, SearchBody
 
 __all__ = ["Features", "check_features"]
 
@@ -39,6 +40,7 @@ class Features:
     highlight: HighlightCall | None = None
     explain: ExplainCall | None = None
     arrangement: Arrangement | None = None
+    rerank: Reranking | None = None
 
 
 _NO_FEATURES = Features()
@@ -67,7 +69,7 @@ def check_features(
         raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)])
     arrangement = check_arrangement(body, limits, index.columns)
     plain = (body.filter, body.facets, body.fusion, arrangement) == (None, None, None, None)
-    if plain and not (body.highlight or body.explain):
+    if plain and not (body.highlight or body.explain or body.rerank):
         return _NO_FEATURES
     return Features(
         fusion=None if body.fusion is None else _fusion(body.fusion, index.fusion),
@@ -76,6 +78,7 @@ def check_features(
         highlight=_highlight(body, fields, index),
         explain=_explain(body, limits),
         arrangement=arrangement,
+        rerank=_rerank(body, index),
     )
 
 
@@ -91,6 +94,9 @@ def _require_parts(body: SearchBody, retriever: Retriever, index: Index) -> None
     if body.explain and index.explainer is None:
         detail = "this index holds no explain graphs; build it again without --no-explain"
         lacking.append(Fault("/explain", detail))
+    if body.rerank and index.reranker is None:
+        detail = f"this index holds no term representations to re-rank with; build it with a re-ranker ({_BUILD} --rerank DIR)"
+        lacking.append(Fault("/rerank", detail))
     if lacking:
         sentence = "; ".join(f"{fault.pointer}: {fault.detail}" for fault in lacking)
         raise NotAvailableError(sentence, lacking)
@@ -135,6 +141,20 @@ def _highlight(body: SearchBody, fields: tuple[str, ...], index: Index) -> Highl
     if faults:
         raise RequestError(f"{faults[0].pointer}: {faults[0].detail}", faults)
     return HighlightCall(chosen, Highlighting(asked.fragments, asked.fragment_chars))
+
+
+def _rerank(body: SearchBody, index: Index) -> Reranking | None:
+    if not body.rerank or index.reranker is None:
+        return None
+    asked = RerankBody(depth=50, method="join") if body.rerank is True else body.rerank
+    known = index.reranker.shape.methods
+    if not (body.query or "").strip():
+        detail = "only a query in words can be read together with a hit; give 'query', or leave 'rerank' out"
+        raise RequestError(f"/rerank: {detail}", [Fault("/rerank", detail)])
+    if asked.method not in known:
+        detail = f"this index' re-ranker has the methods {', '.join(known)}, found {asked.method!r}"
+        raise NotAvailableError(f"/rerank/method: {detail}", [Fault("/rerank/method", detail)])
+    return Reranking(asked.depth, asked.method)
 
 
 def _explain(body: SearchBody, limits: SearchLimits) -> ExplainCall | None:

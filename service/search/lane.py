@@ -1,19 +1,23 @@
-"""Two lanes: plain searches in one; batches, and work that costs many times as much, in the other.
+"""Three lanes: plain searches; searches whose hits are read again; batches, and work that costs many times as much.
 
-Each has permits, threads and batches of its own, so what fills one is not in the way of the other. The threads of the bulk
-lane yield the CPU to those of the plain one, as far as the system's scheduler knows priorities of threads (Linux).
+Each has permits, threads and batches of its own, so what fills one is not in the way of the other. The threads of the others yield
+the CPU to those of the plain one, as far as the system's scheduler knows priorities of threads (Linux).
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from glow_service.search.admission import Admission
 from glow_service.search.batcher import Batcher
 from glow_service.search.pool import SearchPool
 from glow_service.telemetry import Metrics
 
-__all__ = ["BULK_NICENESS", "Lane"]
+__all__ = ["BULK_NICENESS", "RERANK_NICENESS", "Lane", "LaneName"]
 
+LaneName = Literal["plain", "rerank", "bulk"]
+
+RERANK_NICENESS = 5
+"""Of the threads that re-rank: people wait for them, and more of them for plain searches."""
 BULK_NICENESS = 10
 """Of the bulk lane's threads: beside a plain search they get about a tenth of a core that both want (sched(7))."""
 
@@ -23,7 +27,7 @@ class Lane:
     """What work of one kind runs in.
 
     Attributes:
-        admission: permits; a request takes one in the plain lane, and as many as its price (`glow_service.search.price`) in the bulk lane.
+        admission: permits; a request takes one in the plain lane, and as many as its price (`glow_service.search.price`) in the others.
         pool: threads.
         batcher: queries of the lane that are encoded together.
     """

@@ -3,10 +3,11 @@
 Prices are whole numbers, estimated from the request alone before any of its work is done; docs/security.md has the table.
 """
 
+from glow.runtime import RerankMethod
 from glow_service.search.calls import SearchCall
 
 __all__ = [
-    "EXPLAINED_HIT", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "TEXTS", "price_of",
+    "EXPLAINED_HIT", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "RERANKED_HITS", "TEXTS", "price_of",
     "price_of_texts",
 ]  # fmt: skip
 
@@ -18,6 +19,8 @@ HIGHLIGHTED_CHARS = 50_000
 """Characters of snippets that a request asks for, for one more."""
 FILTER_TERMS = 200
 """Conditions, groups and values of a filter, for one more."""
+RERANKED_HITS: dict[RerankMethod, int] = {"join": 10, "late": 40}
+"""Hits that are read again, for one more. They take longer, but in a lane of their own, where none but their like wait for them."""
 TEXTS = {"query": 1, "document": 4}
 """Each text of `/v1/embeddings`, by the tower that reads it."""
 MOST_PLAIN = 4
@@ -36,6 +39,8 @@ def price_of(call: SearchCall, filter_terms: int = 0) -> int:
         options = call.highlight.options
         snippet_chars = options.fragments * options.fragment_chars * len(call.highlight.fields)
         price += call.top_k * snippet_chars // HIGHLIGHTED_CHARS
+    if call.rerank is not None:
+        price += -(-call.rerank.depth // RERANKED_HITS[call.rerank.method])
     if call.explain is not None:
         price += call.top_k * EXPLAINED_HIT + (LEAVE_ONE_OUT if call.explain.leave_one_out else 0)
     return price

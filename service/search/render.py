@@ -95,6 +95,11 @@ def _explanation(
         body["leave_one_out"] = [
             {"word": left.word, "delta": round(left.deltas[place], SCORE_DIGITS)} for left in left_out
         ]
+    if place in explanations.reranked:
+        body["rerank"] = [
+            {"field": word.field, "word": word.word, "attention": _short(word.attention)}
+            for word in explanations.reranked[place]
+        ]
     return body
 
 

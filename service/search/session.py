@@ -5,6 +5,7 @@ some microseconds, off the event loop.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,13 +18,17 @@ from glow.search import (
     FacetCounts,
     Index,
     Ranked,
+    Reranking,
     RowMask,
     arrange,
+    attended_words,
     count_values,
     rank_dense,
     rank_hybrid,
     rank_lexical,
     read_query,
+    rerank,
+    score_unit,
 )
 from glow.text import Preprocessor, WeightedTokens, is_punctuation
 from glow_service.search.answer_size import AnswerSize
@@ -42,6 +47,9 @@ from glow_service.search.hits import (
 from glow_service.search.sources import rank_without_text
 
 __all__ = ["SearchSession", "query_tokens"]
+
+RERANK_RESERVE_S = 0.005
+"""Time that is left for what follows re-ranking: reading the page's documents and writing the answer."""
 
 
 def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
@@ -83,9 +91,12 @@ class SearchSession:
         text: the query as it is searched: as it came, until it is preprocessed, then with its slips corrected.
         corrected: unknown word -> what is searched in its place.
         ranked: the candidates, once they are ranked.
+        is_partly_reranked: whether time ran out before all hits were read again that were to be.
     """
 
-    __slots__ = ("call", "clock", "corrected", "deadline", "index", "ranked", "text", "tokens")
+    __slots__ = (
+        "call", "clock", "corrected", "deadline", "index", "is_partly_reranked", "ranked", "text", "tokens",
+    )  # fmt: skip
 
     def __init__(self, index: Index, call: SearchCall, deadline: Deadline = NEVER) -> None:
         self.index = index
@@ -96,6 +107,7 @@ class SearchSession:
         self.text = call.text
         self.corrected: Mapping[str, str] = {}
         self.ranked: Ranked | None = None
+        self.is_partly_reranked = False
 
     @property
     def needs_vector(self) -> bool:
@@ -140,14 +152,28 @@ class SearchSession:
         """
         index, call, clock = self.index, self.call, self.clock
         allowed = _allowed(index, call, clock)
-        found = ranked = _rank(index, call, self.text, vector, allowed)
+        found = ranked = self.ranked = _rank(index, call, self.text, vector, allowed)
+        clock.lap("search")
+        if call.rerank is not None:
+            ranked = self._reranked(ranked, call.rerank, vector)
+            clock.lap("rerank")
         if call.arrangement is not None:
             ranked = arrange(ranked, call.arrangement, index.columns, partial(_mask, index, clock))
+            clock.switch("search")
+            clock.check()
         self.ranked = ranked
-        clock.lap("search")
         facets = _count(index, call, found.rows, allowed, clock)
         hits, explanations = self._hits(ranked)
         return self._answer(hits, facets, explanations)
+
+    def _reranked(self, ranked: Ranked, wanted: Reranking, vector: NDArray[np.float32] | None) -> Ranked:
+        """The first hits by the re-ranker too, as many as time allows."""
+        index, call = self.index, self.call
+        unit = score_unit(index, call.retriever, call.fusion)
+        is_over = self.clock.has_no_time_for_another(RERANK_RESERVE_S)
+        reordered, is_whole = rerank(index, self.text, ranked, wanted, unit, vector, is_over)
+        self.is_partly_reranked = not is_whole
+        return reordered
 
     def unfinished(self) -> SearchAnswer:
         """What is there of an answer whose time is over: the page's documents if they were ranked by then, and no more of them.
@@ -177,6 +203,18 @@ class SearchSession:
             read.append(passage_document(document, passage))
         return read
 
+    def _with_attention(
+        self, explanations: Explanations, page: Sequence[Place], read: Sequence[Document]
+    ) -> Explanations:
+        """What the re-ranker looked at in the hits that it read."""
+        places = [place for place, hit in enumerate(page) if "rerank" in hit.parts]
+        if not places:
+            return explanations
+        hits, documents = [page[place] for place in places], [read[place] for place in places]
+        rows, passages = [hit.row for hit in hits], [hit.passage for hit in hits]
+        words = attended_words(self.index, self.text, rows, passages, documents)
+        return replace(explanations, reranked=dict(zip(places, words, strict=True)))
+
     def _answer(
         self,
         hits: tuple[FoundDocument, ...],
@@ -194,6 +232,7 @@ class SearchSession:
             timings_ms=self.clock.timings_ms,
             facets=facets,
             explanations=explanations,
+            is_partly_reranked=self.is_partly_reranked,
         )
 
     def _hits(self, ranked: Ranked) -> tuple[tuple[FoundDocument, ...], Explanations | None]:
@@ -205,6 +244,8 @@ class SearchSession:
             read = self._to_explain(page)
             clock.lap("fetch")
             explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
+            if call.rerank is not None and call.rerank.method == "join":
+                explanations = self._with_attention(explanations, page, read)
             clock.lap("explain")
         highlight = None if call.highlight is None else highlight_with(index, self.text, call.highlight)
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
@@ -269,7 +310,7 @@ def _rank(
         return rank_hybrid(index, text, vector, call.candidates, call.params, call.fusion, allowed)
     # What an exact search finds first does not depend on how much more it was asked for.
     is_exact = index.dense.kind == "flat" or call.params.exact
-    is_page = is_exact and not call.facets and call.arrangement is None
+    is_page = is_exact and not call.facets and call.arrangement is None and call.rerank is None
     needed = call.offset + call.top_k if is_page else call.candidates
     return rank_dense(index, vector, needed, call.params, allowed)
 

@@ -4,8 +4,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from glow.search import MAX_DEPTH
+
 __all__ = [
-    "MOST_FIELDS", "ExplainBody", "FacetBody", "FusionBody", "HighlightBody", "ParamsBody", "SearchBody",
+    "MOST_FIELDS", "ExplainBody", "FacetBody", "FusionBody", "HighlightBody", "ParamsBody", "RerankBody", "SearchBody",
     "Shape",
 ]  # fmt: skip
 
@@ -113,6 +115,16 @@ class GroupBody(Shape):
     size: int = Field(1, ge=1, le=100, description="Most hits of one value.")
 
 
+class RerankBody(Shape):
+    """How the first hits are read again, word by word together with the query."""
+
+    depth: int = Field(50, ge=1, le=MAX_DEPTH, description="How many of the first hits.")
+    method: Literal["join", "late"] = Field(
+        "join",
+        description="`join`: by the joined layers; `late`: by late interaction alone, which is cheaper.",
+    )
+
+
 class SearchBody(Shape):
     """`POST /search`: `query` is required, or one of `vector`, `like` and `filter`."""
 
@@ -161,6 +173,9 @@ class SearchBody(Shape):
     )
     highlight: bool | HighlightBody | None = Field(
         None, description="Snippets with the query's words marked."
+    )
+    rerank: bool | RerankBody | None = Field(
+        None, description="Read the first hits again by the index's re-ranker; needs an index that has one."
     )
     explain: bool | ExplainBody | None = Field(
         None, description="Per word, what the towers read and attended."

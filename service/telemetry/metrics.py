@@ -80,6 +80,9 @@ class Metrics:
         self.query_log_lost = counter(
             "glow_query_log_lost", "Queries that the query log could not take.", "reason"
         )
+        self.rerank_partial = counter(
+            "glow_rerank_partial", "Answers before whose deadline not all hits could be read again."
+        )
         self.spans_lost = counter("glow_spans_lost", "Spans that the collector of traces did not take.")
 
     def _make_histograms(self) -> None:

@@ -102,8 +102,8 @@ def test_no_more_than_a_chunk_is_read_before_it_is_encoded(
     encoder = ShardEncoder.open(job_of(tmp_path, model, documents))
     ids: list[str] = []
     rows = 0
-    for _, vectors in encoder._parts(Shard(0, 50), ids):
-        rows += len(vectors)
+    for part in encoder._parts(Shard(0, 50), ids):
+        rows += len(part.vectors)
         assert len(ids) == rows
     assert rows == 50
 

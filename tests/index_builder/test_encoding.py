@@ -10,7 +10,7 @@ import pytest
 from glow.errors import BuildError
 from glow_index_builder.encoding.runner import Outcome
 from glow_index_builder.encoding.schedule import FIRST_FAILURES, Encoded, encode_shards
-from glow_index_builder.encoding.shards import Shard, plan_shards, write_shard
+from glow_index_builder.encoding.shards import EncodedPart, Shard, plan_shards, write_shard
 
 Fails = Callable[[Shard, int], bool]
 
@@ -40,7 +40,9 @@ class Scripted:
             rows = [row for row in range(shard.start, shard.stop) if row not in skipped]
             vectors = np.array([[row, 0] for row in rows], np.float32).reshape(-1, 2)
             ids = [str(row) for row in rows]
-            report = None if shard.is_probe else write_shard(self._folder, shard, ids, [({}, vectors)])
+            report = (
+                None if shard.is_probe else write_shard(self._folder, shard, ids, [EncodedPart({}, vectors)])
+            )
             yield Outcome(shard, report)
 
 

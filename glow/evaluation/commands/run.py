@@ -23,7 +23,8 @@ from glow.evaluation.report import Report, report_table, reports_json
 from glow.evaluation.retrieval import DenseOptions, Retriever, RetrieverKind, open_retriever, open_version
 from glow.evaluation.runs import write_run
 from glow.evaluation.task import Task, find_tasks
-from glow.runtime import Device, Model
+from glow.runtime import Device, Model, RerankMethod
+from glow.search import MAX_DEPTH, Reranking
 from glow.text import DEFAULT_ANALYZER, AnalyzerName, TermStats
 
 __all__ = ["run_command"]
@@ -43,6 +44,7 @@ class _Plan:
     unseen: str | None
     run_file: Path | None
     index_root: Path | None
+    reranking: Reranking | None
 
 
 class RunOptions(QueryOptions, MeasureOptions):
@@ -57,6 +59,15 @@ class RunOptions(QueryOptions, MeasureOptions):
         None, "Measure the live version of this index, as it is served, in place of a corpus in memory."
     )
     retriever: RetrieverKind = option("dense", "What searches.")
+    rerank: int = option(
+        0,
+        "Hits that the index's re-ranker reads again, as a request with `rerank` does; 0: none.",
+        ge=0,
+        le=MAX_DEPTH,
+    )
+    rerank_method: RerankMethod = option(
+        "join", "How it reads them: by its joined layers, or by late interaction."
+    )
     top_k: int = option(TOP_K, "Hits kept for each query; hybrid fuses at least 100.", ge=1)
     term_stats: TermStats = option(
         "corpus", "Documents that idf comes from: the corpus, the model's own, or both."
@@ -83,6 +94,8 @@ def run_command(options: RunOptions) -> None:
         raise ConfigError("--run holds one run: give it with one --data and one --split")
     if options.index_root is not None and (options.model or options.cache):
         raise ConfigError("--index-root brings its model and its vectors: leave --model and --cache out")
+    if options.rerank and options.index_root is None:
+        raise ConfigError("--rerank needs what an index has stored of its documents: give --index-root")
     needs_model = options.retriever != "lexical" and options.index_root is None
     model = Model.open(options.model or default_model()) if needs_model else None
     dense = DenseOptions(
@@ -103,6 +116,7 @@ def run_command(options: RunOptions) -> None:
         options.unseen,
         options.run_file,
         options.index_root,
+        Reranking(options.rerank, options.rerank_method) if options.rerank else None,
     )
     reports = [report for folder, some in tasks for report in _measure(plan, folder, some)]
     emit([report_table(reports)], options.json_file, reports_json(reports, per_query=options.per_query))
@@ -129,6 +143,8 @@ def _split_file(folder: Path, split: str) -> Path:
 def _measure(plan: _Plan, folder: Path, tasks: Sequence[Task]) -> list[Report]:
     label, retriever = _open(plan, folder)
     options: dict[str, object] = {"rel": plan.rel, "top_k": plan.top_k, "documents": len(retriever.ids)}
+    if plan.reranking is not None:
+        options |= {"rerank": plan.reranking.depth, "rerank_method": plan.reranking.method}
     if plan.model is not None:
         options |= {"term_stats": plan.dense.term_stats, "device": plan.dense.device}
     return [_report(plan, folder, task, (label, retriever), options) for task in tasks]
@@ -159,7 +175,9 @@ def _report(
 def _open(plan: _Plan, folder: Path) -> tuple[str | None, Retriever]:
     """What searches, and the name of its model."""
     if plan.index_root is not None:
-        index, served = open_version(plan.index_root, plan.retriever, plan.dense.device, plan.dense.threads)
+        index, served = open_version(
+            plan.index_root, plan.retriever, plan.dense.device, plan.dense.threads, plan.reranking
+        )
         return index.model, served
     with shown_progress(sys.stderr) as show:
         retriever = open_retriever(

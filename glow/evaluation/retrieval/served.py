@@ -17,6 +17,7 @@ from glow.search import (
     DEFAULT_CANDIDATES,
     Index,
     Ranked,
+    Reranking,
     Retriever,
     Searchable,
     Typos,
@@ -24,6 +25,8 @@ from glow.search import (
     rank_hybrid,
     rank_lexical,
     read_query,
+    rerank,
+    score_unit,
 )
 
 __all__ = ["DenseRetriever", "HybridRetriever", "ServedRetriever", "open_version"]
@@ -42,6 +45,7 @@ class ServedRetriever:
         names: rows of documents -> their ids.
         kind: what searches.
         typos: whether slips in queries are corrected, as in a request.
+        reranking: how the first hits are read again; None: they are not.
 
     Attributes:
         ids: as given.
@@ -55,9 +59,11 @@ class ServedRetriever:
         names: Callable[[Sequence[int]], Sequence[str]],
         kind: Retriever,
         typos: Typos = "auto",
+        reranking: Reranking | None = None,
     ) -> None:
         self.ids = ids
         self.typos: Typos = typos
+        self._reranking = reranking
         self._index, self._encoder, self._names, self._kind = index, encoder, names, kind
 
     def search(self, queries: Sequence[Query], k: int) -> Run:
@@ -72,13 +78,22 @@ class ServedRetriever:
             else:
                 vectors = list(self._encoder.encode([reading.tokens for _, reading in block]))
             for (query, reading), vector in zip(block, vectors, strict=True):
-                ranked = self._rank(reading.text, vector, k)
+                ranked = self._reranked(reading.text, vector, self._rank(reading.text, vector, k))
                 rows, scores = ranked.rows[:k].tolist(), ranked.scores[:k].tolist()
                 names = self._names(rows) if rows else []
                 run[query.id] = [Hit(name, score) for name, score in zip(names, scores, strict=True)]
         return run
 
+    def _reranked(self, text: str, vector: Vector | None, ranked: Ranked) -> Ranked:
+        if self._reranking is None:
+            return ranked
+        assert isinstance(self._index, Index)  # noqa: S101 - `open_version` gives no other
+        unit = score_unit(self._index, self._kind, None)
+        return rerank(self._index, text, ranked, self._reranking, unit, vector)[0]
+
     def _rank(self, text: str, vector: Vector | None, k: int) -> Ranked:
+        if self._reranking is not None:
+            k = max(k, DEFAULT_CANDIDATES)  # as a service gathers them
         if vector is None:
             return rank_lexical(self._index, text, k)
         if self._kind == "dense":
@@ -107,13 +122,17 @@ class HybridRetriever(ServedRetriever):
 
 
 def open_version(
-    root: Path, kind: Retriever, device: Device = "cpu", threads: int = 1
+    root: Path,
+    kind: Retriever,
+    device: Device = "cpu",
+    threads: int = 1,
+    reranking: Reranking | None = None,
 ) -> tuple[Index, ServedRetriever]:
     """The live version of an index root, searched as it is served: its vectors, its words, its fusion.
 
     Raises:
         ArtifactError: if there is no live version, or it is damaged.
-        MismatchError: if it holds no words and they are asked for.
+        MismatchError: if it holds no words, or no re-ranker, and they are asked for.
     """
     versions = IndexRoot(root)
     index = Index.open(versions.folder(versions.current()), device, threads)
@@ -121,9 +140,16 @@ def open_version(
         raise MismatchError(
             f"version {index.version} holds no words, {kind!r} needs them; build it with --lexical"
         )
+    if reranking is not None and (
+        index.reranker is None or reranking.method not in index.reranker.shape.methods
+    ):
+        raise MismatchError(
+            f"version {index.version} cannot re-rank by {reranking.method!r}; build it with a re-ranker that can (glow build "
+            "--rerank DIR)"
+        )
 
     def names(rows: Sequence[int]) -> list[str]:
         return [document.id for document in index.documents.rows(list(rows))]
 
     ids = [row[0] for row in index.documents.by_id()]
-    return index, ServedRetriever(index, index.encoder, ids, names, kind)
+    return index, ServedRetriever(index, index.encoder, ids, names, kind, reranking=reranking)

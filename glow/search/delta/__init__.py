@@ -7,6 +7,7 @@ from glow.search.delta.merge import (
     merge_documents,
     merge_passages,
     merge_spelling,
+    merge_term_states,
     merge_vectors,
 )
 from glow.search.delta.merge_postings import merge_impacts
@@ -17,5 +18,5 @@ from glow.search.delta.segments import Segments
 __all__ = [
     "DELTA_FOLDER", "DELTA_HEADER", "VECTORS_FILE", "Delta", "DeltaBase", "DeltaHeader", "SegmentSlice",
     "SegmentedDocuments", "Segments", "join", "map_vectors", "merge_documents", "merge_impacts",
-    "merge_passages", "merge_spelling", "merge_vectors", "read_delta_header", "view_of", "write_delta",
+    "merge_passages", "merge_spelling", "merge_term_states", "merge_vectors", "read_delta_header", "view_of", "write_delta",
 ]  # fmt: skip

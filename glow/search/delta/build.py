@@ -14,6 +14,7 @@ from glow.search.delta.merge import (
     merge_documents,
     merge_passages,
     merge_spelling,
+    merge_term_states,
     merge_vectors,
 )
 from glow.search.delta.merge_postings import merge_impacts
@@ -69,6 +70,7 @@ def write_delta(
         merge_spelling(segments, folder)
     if segments[0].passages is not None:
         merge_passages(segments, folder)
+    merge_term_states(segments, folder)
     count = merge_vectors(segments, folder / VECTORS_FILE)
     vectors = map_vectors(folder / VECTORS_FILE, count, base.dimensions)
     build_dense(vectors, "flat").save(folder / DENSE_FILE)

@@ -19,12 +19,14 @@ from glow.search.documents import DocumentStore, DocumentWriter
 from glow.search.lexical import ImpactIndex
 from glow.search.passages import ARRAYS, PASSAGES_FOLDER, PASSAGES_HEADER, PassageMap
 from glow.search.spelling import SpellingTable, merge_tables
+from glow.search.states import STATES_FOLDER, TermStates, merge_states
 
 __all__ = [
     "SegmentSlice",
     "merge_documents",
     "merge_passages",
     "merge_spelling",
+    "merge_term_states",
     "merge_vectors",
     "slice_documents",
 ]
@@ -40,7 +42,7 @@ class SegmentSlice:
     Attributes:
         documents: n documents.
         vectors: reads vectors by row, of passages where there are any; None where they are not stored whole.
-        impacts, passages, spelling: as in the segment; None where it has none.
+        impacts, passages, spelling, states: as in the segment; None where it has none.
         mask: bool [n], the documents that stay.
     """
 
@@ -49,6 +51,7 @@ class SegmentSlice:
     impacts: ImpactIndex | None
     passages: PassageMap | None
     spelling: SpellingTable | None
+    states: TermStates | None
     mask: Mask
 
     @property
@@ -135,3 +138,18 @@ def merge_spelling(segments: Sequence[SegmentSlice], folder: Path) -> None:
         folder: of the version or delta in the making.
     """
     merge_tables(folder, (kept.spelling for kept in segments if kept.spelling is not None))
+
+
+def merge_term_states(segments: Sequence[SegmentSlice], folder: Path) -> None:
+    """Writes `states/` of segments that have term representations; nothing where they have none.
+
+    Args:
+        segments: one or more with the same parts.
+        folder: of the version or delta in the making.
+
+    Raises:
+        MismatchError: if they were made by different re-rankers.
+    """
+    parts = [(kept.states, kept.vector_rows) for kept in segments if kept.states is not None]
+    if parts:
+        merge_states(folder / STATES_FOLDER, parts)

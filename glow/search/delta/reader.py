@@ -22,7 +22,12 @@ from glow.search.delta.format import (
     read_tombstones,
 )
 from glow.search.delta.segment_columns import join_columns, segment_masks
-from glow.search.delta.segment_parts import SegmentedDense, SegmentedDocuments, SegmentedImpacts
+from glow.search.delta.segment_parts import (
+    SegmentedDense,
+    SegmentedDocuments,
+    SegmentedImpacts,
+    SegmentedStates,
+)
 from glow.search.delta.segments import Segments
 from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
@@ -31,7 +36,8 @@ from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, ImpactIndex
 from glow.search.parts import DENSE_FILE, DOCUMENTS_FILE, VersionParts
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SpellingTable
-from glow.search.views import DenseView, DocumentsView, ImpactsView
+from glow.search.states import STATES_FILES, STATES_FOLDER, TermStates
+from glow.search.views import DenseView, DocumentsView, ImpactsView, StatesView
 
 __all__ = ["Delta", "View", "join", "view_of"]
 
@@ -46,6 +52,7 @@ class View:
     impacts: ImpactsView | None
     passages: PassageMap | None
     masks: FilterMasks | None
+    states: StatesView | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +68,7 @@ class Delta:
     impacts: ImpactIndex | None
     passages: PassageMap | None
     spelling: SpellingTable | None
+    states: TermStates | None
 
     @classmethod
     def open(cls, version: Path, files: Collection[str]) -> "Delta":
@@ -76,17 +84,18 @@ class Delta:
         header, there, folder = read_delta_header(version), in_delta(files), version / DELTA_FOLDER
         for name in (HEADER_FILE, TOMBSTONES_FILE, DENSE_FILE, DOCUMENTS_FILE):
             _require(name, there)
-        has_columns, has_impacts, has_passages, has_spelling = (
+        has_columns, has_impacts, has_passages, has_spelling, has_states = (
             any(name.startswith(f"{part}/") for name in there)
-            for part in ("columns", IMPACTS_FOLDER, PASSAGES_FOLDER, SPELLING_FOLDER)
+            for part in ("columns", IMPACTS_FOLDER, PASSAGES_FOLDER, SPELLING_FOLDER, STATES_FOLDER)
         )
-        if has_columns:
-            _require(ORDER_FILE, there)
-        for name in (f"{IMPACTS_FOLDER}/{name}" for name in IMPACTS_FILES if has_impacts):
-            _require(name, there)
-        for name in PASSAGES_FILES if has_passages else ():
-            _require(name, there)
-        for name in (f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES if has_spelling):
+        needed = [
+            *([ORDER_FILE] if has_columns else []),
+            *(f"{IMPACTS_FOLDER}/{name}" for name in IMPACTS_FILES if has_impacts),
+            *(PASSAGES_FILES if has_passages else ()),
+            *(f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES if has_spelling),
+            *(f"{STATES_FOLDER}/{name}" for name in STATES_FILES if has_states),
+        ]
+        for name in needed:
             _require(name, there)
         delta = cls(
             header,
@@ -98,6 +107,7 @@ class Delta:
             ImpactIndex.open(folder / IMPACTS_FOLDER) if has_impacts else None,
             PassageMap.open(folder / PASSAGES_FOLDER) if has_passages else None,
             SpellingTable.open(folder / SPELLING_FOLDER) if has_spelling else None,
+            TermStates.open(folder / STATES_FOLDER, header.vectors) if has_states else None,
         )
         delta._check()
         return delta
@@ -120,7 +130,7 @@ class Delta:
 def view_of(base: VersionParts) -> View:
     """A version without a delta: its parts as they are."""
     masks = None if base.columns is None else FilterMasks(base.columns)
-    return View(base.dense, base.documents, base.columns, base.impacts, base.passages, masks)
+    return View(base.dense, base.documents, base.columns, base.impacts, base.passages, masks, base.states)
 
 
 def join(name: str, base: VersionParts, delta: Delta) -> View:
@@ -154,6 +164,9 @@ def join(name: str, base: VersionParts, delta: Delta) -> View:
     impacts = None
     if base.impacts is not None and delta.impacts is not None:
         impacts = SegmentedImpacts(base.impacts, delta.impacts, documents)
+    states = None
+    if base.states is not None and delta.states is not None:
+        states = SegmentedStates(base.states, delta.states)
     return View(
         SegmentedDense(base.dense, delta.dense, vectors),
         SegmentedDocuments(base.documents, delta.documents, documents),
@@ -161,6 +174,7 @@ def join(name: str, base: VersionParts, delta: Delta) -> View:
         impacts,
         passages,
         masks,
+        states,
     )
 
 
@@ -175,6 +189,7 @@ def _check_fit(name: str, base: VersionParts, delta: Delta) -> None:
         "columns": (base.columns, delta.columns),
         "impacts": (base.impacts, delta.impacts),
         "passages": (base.passages, delta.passages),
+        "term representations": (base.states, delta.states),
     }
     for part, (old, new) in parts.items():
         if (old is None) != (new is None):
@@ -187,6 +202,8 @@ def _check_fit(name: str, base: VersionParts, delta: Delta) -> None:
             raise MismatchError(
                 f"index {name}: words of its base by the analyzer {names[0]}, of its delta by {names[1]}; roll back to its base"
             )
+    if base.states is not None and delta.states is not None:
+        delta.states.require_like(base.states.header)
     if delta.dense.dimensions != base.dense.dimensions:
         raise MismatchError(
             f"index {name}: vectors of {delta.dense.dimensions} dimensions in its delta, {base.dense.dimensions} in "

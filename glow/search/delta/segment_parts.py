@@ -1,4 +1,4 @@
-"""Vectors, documents and words of a base and a delta, each asked as one part (`glow.search.delta.segments`)."""
+"""Vectors, documents, words and term representations of a base and a delta, each asked as one part (`glow.search.delta.segments`)."""
 
 import heapq
 from collections import Counter
@@ -15,8 +15,9 @@ from glow.search.documents import DocumentStore, not_found
 from glow.search.lexical import ImpactIndex
 from glow.search.ranking import Ranking, best
 from glow.search.row_mask import RowMask
+from glow.search.states import StatesHeader, TermStates
 
-__all__ = ["SegmentedDense", "SegmentedDocuments", "SegmentedImpacts"]
+__all__ = ["SegmentedDense", "SegmentedDocuments", "SegmentedImpacts", "SegmentedStates"]
 
 
 class SegmentedDense:
@@ -193,3 +194,41 @@ class SegmentedImpacts:
     def bound(self, words: Sequence[str]) -> float:
         """What no document's score exceeds."""
         return max(self._base.bound(words), self._delta.bound(words))
+
+
+class SegmentedStates:
+    """Term representations of both, made by one re-ranker in one precision; arguments as for `TermStates`.
+
+    Args:
+        base, delta: the stores.
+    """
+
+    def __init__(self, base: TermStates, delta: TermStates) -> None:
+        self._parts = ((base, 0), (delta, len(base)))
+        self.header: StatesHeader = base.header
+
+    def __len__(self) -> int:
+        return sum(len(part) for part, _ in self._parts)
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of documents, int64 [B]."""
+        lengths = np.empty(len(rows), np.int64)
+        for part, here in self._split(rows):
+            lengths[here] = part[0].lengths(rows[here] - part[1])
+        return lengths
+
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """States and mask of documents, padded at the end."""
+        lengths = self.lengths(rows)
+        mask = (np.arange(int(lengths.max())) < lengths[:, None]).astype(np.int64)
+        states = np.zeros((*mask.shape, self.header.size), np.float32)
+        for part, here in self._split(rows):
+            found, _ = part[0].read(rows[here] - part[1])
+            states[here, : found.shape[1]] = found
+        return states, mask
+
+    def _split(self, rows: NDArray[np.int64]) -> list[tuple[tuple[TermStates, int], NDArray[np.int64]]]:
+        """Each segment that some rows are of, and their places."""
+        is_new = rows >= self._parts[1][1]
+        places = (np.flatnonzero(~is_new), np.flatnonzero(is_new))
+        return [(part, here) for part, here in zip(self._parts, places, strict=True) if len(here)]

@@ -6,12 +6,13 @@ codes count from there: x ≈ LEAST + code · scale.
     t   tokens      e   numbers of a token      b   bytes of a token's codes
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST", "StateBits", "code_bytes", "decode_states", "encode_states"]
+__all__ = ["LEAST", "CodedStates", "StateBits", "code_bytes", "decode_states", "encode_states"]
 
 StateBits = Literal[16, 8, 4]
 LEAST = np.float32(-0.17)
@@ -29,7 +30,7 @@ def encode_states(
     """Codes and scales of tokens.
 
     Args:
-        states: float32 [t, e], finite, >= LEAST.
+        states: float32 [t, e], finite; below 16 bits >= LEAST.
         bits: of a number.
 
     Returns:
@@ -37,10 +38,14 @@ def encode_states(
         was (16 bits: within a 2,048th of itself).
 
     Raises:
-        ValueError: if a number is not finite, below LEAST, or too large for 16 bits.
+        ValueError: if a number is not finite, too large for 16 bits, or below LEAST where fewer bits are to hold it.
     """
-    if not np.isfinite(states).all() or (states < LEAST).any() or (states > np.finfo(np.float16).max).any():
-        raise ValueError(f"term representations must be finite and at least {LEAST}, as GELU leaves them")
+    if not np.isfinite(states).all() or (np.abs(states) > np.finfo(np.float16).max).any():
+        raise ValueError("term representations must be finite and fit into 16 bits")
+    if bits != 16 and (states < LEAST).any():
+        raise ValueError(
+            f"term representations in {bits} bits must be at least {LEAST:.2f}, as a compressor's GELU leaves them"
+        )
     if bits == 16:
         return np.ascontiguousarray(states, np.float16).view(np.uint8), np.empty(0, np.float16)
     levels = (1 << bits) - 1
@@ -69,3 +74,30 @@ def decode_states(
     found *= scales[:, None].astype(np.float32)
     found += LEAST
     return found
+
+
+class CodedStates(NamedTuple):
+    """Documents as they are stored.
+
+    Attributes:
+        lengths: tokens of each, int64 [B].
+        codes: uint8 [t, b], one document after another.
+        scales: float16 [t]; [0] with 16 bits.
+    """
+
+    lengths: NDArray[np.int64]
+    codes: NDArray[np.uint8]
+    scales: NDArray[np.float16]
+
+    @classmethod
+    def of(cls, documents: Sequence[NDArray[np.float32]], bits: StateBits) -> "CodedStates":
+        """Codes of documents' states, float32 [L, e] each, at least one document; raises as `encode_states`."""
+        lengths = np.array([len(states) for states in documents], np.int64)
+        return cls(lengths, *encode_states(np.concatenate(documents), bits))
+
+    def states(self, size: int, bits: StateBits) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Back to numbers: float32 [B, L, e], 0 on padding at the end, and mask int64 [B, L], 1 for tokens."""
+        mask = np.arange(int(self.lengths.max())) < self.lengths[:, None]
+        states = np.zeros((*mask.shape, size), np.float32)
+        states[mask] = decode_states(self.codes, self.scales, size, bits)
+        return states, mask.astype(np.int64)

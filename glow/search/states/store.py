@@ -6,26 +6,76 @@ B   documents asked for     L   the longest of them, in tokens
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import FormatError, MismatchError
-from glow.search.states.codes import StateBits, code_bytes, decode_states, encode_states
+from glow.search.states.codes import CodedStates, StateBits, code_bytes
 from glow.search.states.format import CODES_FILE, OFFSETS_FILE, SCALES_FILE, STATES_HEADER, StatesHeader
 from glow.storage import map_array, read_header
 
-__all__ = ["TermStates", "write_states"]
+__all__ = ["StatesWriter", "TermStates", "merge_states", "write_states"]
 
 # numpy's header of a one-dimensional array whose length is known at the end alone: room for any.
 _HEADER_BYTES = 128
+_MERGED_AT_ONCE = 1024
+
+
+class StatesWriter:
+    """A store in the making, document after document; no more than what is added at once is held in memory.
+
+    Args:
+        folder: to be made; it must not exist.
+        header: of the store; its counts are filled in.
+    """
+
+    def __init__(self, folder: Path, header: StatesHeader) -> None:
+        folder.mkdir(parents=True)
+        self._folder, self._header = folder, header
+        self._ends: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
+        self._codes, self._scales = ((folder / name).open("wb") for name in (CODES_FILE, SCALES_FILE))
+        for file in (self._codes, self._scales):
+            file.write(b"\0" * _HEADER_BYTES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._codes.close()
+        self._scales.close()
+
+    def add(self, coded: CodedStates) -> None:
+        """Adds documents, in the order of rows.
+
+        Raises:
+            ValueError: if a document has more tokens than `document_tokens`, or none.
+        """
+        if ((coded.lengths < 1) | (coded.lengths > self._header.document_tokens)).any():
+            raise ValueError(
+                f"documents of {coded.lengths.min()} to {coded.lengths.max()} tokens, expected 1 to {self._header.document_tokens}"
+            )
+        self._codes.write(coded.codes.tobytes())
+        self._scales.write(coded.scales.tobytes())
+        self._ends.append(self._ends[-1][-1] + np.cumsum(coded.lengths))
+
+    def close(self) -> StatesHeader:
+        """Ends the files; returns the header as written."""
+        header, offsets = self._header, np.concatenate(self._ends)
+        tokens = int(offsets[-1])
+        _close(self._codes, np.uint8, tokens * code_bytes(header.size, header.bits))
+        _close(self._scales, np.float16, 0 if header.bits == 16 else tokens)
+        np.save(self._folder / OFFSETS_FILE, offsets.astype(np.int64), allow_pickle=False)
+        written = header.model_copy(update={"documents": len(offsets) - 1, "tokens": tokens})
+        written.save(self._folder / STATES_HEADER)
+        return written
 
 
 def write_states(
     folder: Path, header: StatesHeader, documents: Iterable[NDArray[np.float32]]
 ) -> StatesHeader:
-    """Writes a store, document after document; no more than one of them is held in memory.
+    """Writes a store of documents' states.
 
     Args:
         folder: to be made; it must not exist.
@@ -39,31 +89,33 @@ def write_states(
         ValueError: if a document has another e, more tokens than `document_tokens`, none, or numbers that are no GELU's.
         OSError: if it cannot be written.
     """
-    folder.mkdir(parents=True)
-    offsets = [0]
-    with (folder / CODES_FILE).open("wb") as codes, (folder / SCALES_FILE).open("wb") as scales:
-        codes.write(b"\0" * _HEADER_BYTES)
-        scales.write(b"\0" * _HEADER_BYTES)
+    with StatesWriter(folder, header) as writer:
         for row, states in enumerate(documents):
-            if (
-                states.ndim != 2
-                or states.shape[1] != header.size
-                or not 0 < len(states) <= header.document_tokens
-            ):
+            if states.ndim != 2 or states.shape[1] != header.size:
                 raise ValueError(
-                    f"document {row} has states of shape {states.shape}, expected 1 to {header.document_tokens} tokens of "
-                    f"{header.size}"
+                    f"document {row} has states of shape {states.shape}, expected tokens of {header.size}"
                 )
-            coded, scaled = encode_states(states, header.bits)
-            codes.write(coded.tobytes())
-            scales.write(scaled.tobytes())
-            offsets.append(offsets[-1] + len(states))
-        _close(codes, np.uint8, offsets[-1] * code_bytes(header.size, header.bits))
-        _close(scales, np.float16, 0 if header.bits == 16 else offsets[-1])
-    np.save(folder / OFFSETS_FILE, np.array(offsets, np.int64), allow_pickle=False)
-    written = header.model_copy(update={"documents": len(offsets) - 1, "tokens": offsets[-1]})
-    written.save(folder / STATES_HEADER)
-    return written
+            writer.add(CodedStates.of([states], header.bits))
+        return writer.close()
+
+
+def merge_states(folder: Path, parts: Sequence[tuple["TermStates", NDArray[np.int64]]]) -> StatesHeader:
+    """Writes a store of some rows of others, made by one re-ranker; nothing is read or coded again.
+
+    Args:
+        folder: to be made.
+        parts: stores, and the rows of each that stay, int64, in the order of the new rows.
+
+    Raises:
+        MismatchError: if the stores are of different re-rankers or precisions.
+    """
+    first = parts[0][0].header
+    with StatesWriter(folder, first) as writer:
+        for states, rows in parts:
+            states.require_like(first)
+            for start in range(0, len(rows), _MERGED_AT_ONCE):
+                writer.add(states.coded(rows[start : start + _MERGED_AT_ONCE]))
+        return writer.close()
 
 
 def _close(file: BinaryIO, kind: type[np.generic], length: int) -> None:
@@ -73,6 +125,7 @@ def _close(file: BinaryIO, kind: type[np.generic], length: int) -> None:
     np.lib.format.write_array_header_1_0(file, form)
     if file.tell() != _HEADER_BYTES:
         raise ValueError(f"numpy's header takes {file.tell()} bytes, expected {_HEADER_BYTES}")
+    file.close()
 
 
 class TermStates:
@@ -98,32 +151,34 @@ class TermStates:
     def __len__(self) -> int:
         return self.header.documents
 
-    def lengths(self, rows: Sequence[int]) -> NDArray[np.int64]:
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of documents, int64 [B]."""
-        at = np.asarray(rows, np.int64)
-        lengths: NDArray[np.int64] = self._offsets[at + 1] - self._offsets[at]
+        lengths: NDArray[np.int64] = self._offsets[rows + 1] - self._offsets[rows]
         return lengths
 
-    def read(self, rows: Sequence[int]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def coded(self, rows: NDArray[np.int64]) -> CodedStates:
+        """Documents as they are stored."""
+        tokens = self._tokens(rows)
+        scales = self._scales[tokens] if self.header.bits != 16 else np.empty(0, np.float16)
+        return CodedStates(self.lengths(rows), self._codes[tokens], scales)
+
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """States and mask of documents, padded at the end.
 
         Args:
-            rows: at least one, each in 0 to n - 1.
+            rows: int64 [B], at least one, each in 0 to n - 1.
 
         Returns:
             float32 [B, L, e], 0 on padding, and int64 [B, L], 1 for tokens.
         """
-        lengths, size, bits = self.lengths(rows), self.header.size, self.header.bits
-        shape = (len(lengths), int(lengths.max()))
-        mask = (np.arange(shape[1]) < lengths[:, None]).astype(np.int64)
-        starts = self._offsets[np.asarray(rows, np.int64)]
-        tokens = np.concatenate(
-            [np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)]
-        )
-        scales = self._scales[tokens] if bits != 16 else self._scales
-        states = np.zeros((*shape, size), np.float32)
-        states[mask.astype(bool)] = decode_states(self._codes[tokens], scales, size, bits)
-        return states, mask
+        return self.coded(rows).states(self.header.size, self.header.bits)
+
+    def _tokens(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places of all tokens of documents, in order."""
+        lengths = self.lengths(rows)
+        ends = np.cumsum(lengths)
+        starts = self._offsets[rows] - (ends - lengths)
+        return np.repeat(starts, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
     def require_model(self, digest: str) -> None:
         """Refuses a re-ranker that did not make these states.
@@ -135,6 +190,18 @@ class TermStates:
             raise MismatchError(
                 f"the term representations were made by re-ranker {self.header.model[:12]}, found {digest[:12]}; "
                 "build the index with the one that is to read them"
+            )
+
+    def require_like(self, other: StatesHeader) -> None:
+        """Refuses a store that cannot stand beside another.
+
+        Raises:
+            MismatchError: if it was made by another re-ranker, or holds numbers of other bits.
+        """
+        self.require_model(other.model)
+        if self.header.bits != other.bits:
+            raise MismatchError(
+                f"term representations of {self.header.bits} and of {other.bits} bits cannot be one store; build the index again"
             )
 
     @classmethod

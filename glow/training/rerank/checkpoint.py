@@ -14,14 +14,14 @@ from glow.nn import CrossConfig, CrossEncoder
 from glow.text import Preprocessor, load_preprocessor
 from glow.training.checkpoint import REPORT_FILE, WEIGHTS_FILE, save_preprocessing
 
-__all__ = ["CROSS_FILE", "Reranker", "load_reranker", "save_reranker"]
+__all__ = ["CROSS_FILE", "TrainedReranker", "load_reranker", "save_reranker"]
 
 CROSS_FILE = "cross.json"
 """The model's shape; a checkpoint of towers has `towers.json` in its place."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reranker:
+class TrainedReranker:
     """A re-ranker, open: model in evaluation mode, its preprocessor and training report."""
 
     model: CrossEncoder
@@ -46,7 +46,7 @@ def save_reranker(
         writer.hashes["terms"] = preprocessor.terms.hash
 
 
-def load_reranker(folder: Path) -> Reranker:
+def load_reranker(folder: Path) -> TrainedReranker:
     """Opens a checkpoint after checking every file.
 
     Raises:
@@ -64,4 +64,4 @@ def load_reranker(folder: Path) -> Reranker:
     except RuntimeError as error:
         raise FormatError(f"{folder.name}: weights do not fit {CROSS_FILE}: {error}") from error
     report = json.loads((folder / REPORT_FILE).read_bytes())
-    return Reranker(model.eval(), load_preprocessor(folder), report)
+    return TrainedReranker(model.eval(), load_preprocessor(folder), report)

@@ -1,0 +1,211 @@
+"""A trained re-ranker to a re-ranker artifact: graphs, weights, preprocessing, and the check that they give its scores.
+
+Layers 1 to l carry what an index build and every query pay for, so they are what `int8` makes smaller; the joined layers stay in
+float, where 8 bits gain nothing (docs/results/reranking.md).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from glow.artifact import (
+    DOCUMENT_READER,
+    DOCUMENT_TOWER,
+    MIXTURE_FILE,
+    QUERY_READER,
+    QUERY_TOWER,
+    RERANKER_SHAPE,
+    RERANKER_WEIGHTS,
+    file_records,
+    folder_for,
+    reranker_hash,
+    write_artifact,
+)
+from glow.errors import ExportError
+from glow.nn import CrossConfig, CrossEncoder
+from glow.records import Document
+from glow.runtime import Reranker, RerankerShape, RerankMethod, reranker_preprocessor
+from glow.search import Mixture
+from glow.text import Preprocessor, WeightedTokens, pad
+from glow.training import REPORT_FILE, save_preprocessing
+from glow_model_export.quantize import Quantization, quantize_matrices
+from glow_model_export.rerank_graphs import export_rerank_graphs
+from glow_model_export.texts import parity_texts
+from glow_model_export.word_table import move_weights, share_word_table
+
+__all__ = ["RerankParity", "RerankSource", "export_reranker"]
+
+MAX_DIFFERENCE = 1e-3
+MIN_CORRELATION = 0.98
+_QUERIES, _DOCUMENTS = 32, 16
+
+
+@dataclass(frozen=True, slots=True)
+class RerankSource:
+    """What is exported, and what is known of its making."""
+
+    model: CrossEncoder
+    preprocessor: Preprocessor
+    report: Mapping[str, Any]
+    parent: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RerankParity:
+    """How far scores moved by export.
+
+    Attributes:
+        pairs: how many were compared.
+        max_difference: largest absolute difference of float ONNX to torch.
+        correlation: least one, over the methods, of the shipped scores with float ONNX's.
+    """
+
+    pairs: int
+    max_difference: float
+    correlation: float
+
+
+def export_reranker(
+    source: RerankSource,
+    out: Path,
+    how: Quantization,
+    queries: Sequence[str] = (),
+    documents: Sequence[Document] = (),
+    mixture: Mixture | None = None,
+    *,
+    replace: bool = False,
+) -> dict[str, Any]:
+    """Writes a re-ranker artifact, or nothing where the parity check fails.
+
+    Args:
+        source: the trained re-ranker.
+        out: folder to make.
+        how: precision of layers 1 to l.
+        queries, documents: texts for the check; made of the term table's words where none are given.
+        mixture: how much its score counts, unless an index says otherwise; None: as `Mixture` says.
+        replace: whether an existing artifact may be replaced.
+
+    Returns:
+        Precision and parity, as in the artifact's `report.json`.
+
+    Raises:
+        ExportError: if it stores nothing, reads word weights, or the exported graphs give other scores.
+        BuildError: if `out` exists.
+    """
+    texts = parity_texts(source.preprocessor, queries, documents)
+    asked = texts[QUERY_TOWER][:_QUERIES]
+    shown = [tokens.without_first() for tokens in texts[DOCUMENT_TOWER][:_DOCUMENTS]]
+    graphs = export_rerank_graphs(source.model)
+    with (
+        write_artifact(out, "reranker", replace=replace) as writer,
+        folder_for(out.parent / f".{out.name}-float") as scratch,
+    ):
+        _write(scratch, graphs, "none", source)
+        _write(writer.folder, graphs, how, source)
+        wanted = _torch_scores(source.model, asked, shown, source.preprocessor.pieces.pad_id)
+        plain = _scores(scratch, source.preprocessor, asked, shown)
+        shipped = _scores(writer.folder, source.preprocessor, asked, shown)
+        parity = _parity(wanted, plain, shipped)
+        (mixture or Mixture()).save(writer.folder / MIXTURE_FILE)
+        report = {"precision": how, "parity": asdict(parity)}
+        text = json.dumps({**report, "training": source.report}, indent=2)
+        (writer.folder / REPORT_FILE).write_text(text + "\n", encoding="utf-8")
+        writer.parents["source"] = dict(source.parent)
+        writer.parameters["precision"] = how
+        writer.hashes["reranker"] = reranker_hash(file_records(writer.folder))
+    return report
+
+
+def _write(folder: Path, graphs: Mapping[str, ModelProto], how: Quantization, source: RerankSource) -> None:
+    copies = {name: ModelProto.FromString(graph.SerializeToString()) for name, graph in graphs.items()}
+    for name in (QUERY_READER, DOCUMENT_READER):
+        copies[name] = quantize_matrices(copies[name], how)
+    readers = {name: copies[name] for name in (QUERY_READER, DOCUMENT_READER)}
+    share_word_table(readers, folder, int8=how == "int8")
+    move_weights(folder / RERANKER_WEIGHTS, *copies.values())
+    for name, graph in copies.items():
+        onnx.save(graph, folder / name)
+    _shape(source.model.config).save(folder / RERANKER_SHAPE)
+    save_preprocessing(folder, source.preprocessor)
+
+
+def _shape(config: CrossConfig) -> RerankerShape:
+    methods: tuple[RerankMethod, ...] = ("join", "late") if config.late else ("join",)
+    return RerankerShape(
+        layers=config.layers,
+        split=config.split,
+        size=config.compressed or config.hidden,
+        compressed=bool(config.compressed),
+        query_tokens=config.query_tokens,
+        document_tokens=config.document_tokens,
+        methods=methods,
+    )
+
+
+def _torch_scores(
+    model: CrossEncoder, queries: Sequence[WeightedTokens], documents: Sequence[WeightedTokens], pad_id: int
+) -> NDArray[np.float32]:
+    """Scores of the trained model, float32 [methods, queries, documents]."""
+    found = []
+    shown = [torch.from_numpy(part) for part in _arrays(documents, pad_id)]
+    with torch.inference_mode():
+        theirs = model.read_document(*shown)
+        for tokens in queries:
+            ids, mask, _, weights = (torch.from_numpy(part) for part in _arrays([tokens], pad_id))
+            ours = model.read_query(ids, mask, weights)
+            scores = [model.score(ours, theirs)]
+            if model.late is not None:
+                scores.append(model.late_score(ours, theirs))
+            found.append(torch.stack(scores).numpy())
+    return np.stack(found, 1)
+
+
+def _scores(
+    folder: Path,
+    preprocessor: Preprocessor,
+    queries: Sequence[WeightedTokens],
+    documents: Sequence[WeightedTokens],
+) -> NDArray[np.float32]:
+    """As `_torch_scores`, by the graphs of a folder."""
+    reranker = Reranker(folder, reranker_preprocessor(folder, preprocessor.terms, preprocessor.pieces))
+    stored, mask = reranker.documents().read_tokens(documents)
+    read = [reranker.read(tokens) for tokens in queries]
+    return np.stack(
+        [[reranker.score(query, stored, mask, method) for query in read] for method in reranker.shape.methods]
+    )
+
+
+def _arrays(sequences: Sequence[WeightedTokens], pad_id: int) -> tuple[NDArray[Any], ...]:
+    batch = pad(sequences, pad_id)
+    return batch.ids, batch.mask, batch.field_ids, batch.weights
+
+
+def _parity(
+    wanted: NDArray[np.float32], plain: NDArray[np.float32], shipped: NDArray[np.float32]
+) -> RerankParity:
+    for side, scores in (("torch", wanted), ("float ONNX", plain), ("the shipped ONNX", shipped)):
+        if not np.isfinite(scores).all():
+            raise ExportError(
+                f"scores from {side} hold NaN or infinity; train it again, or choose another precision"
+            )
+    pairs = zip(shipped, plain, strict=True)
+    parity = RerankParity(
+        pairs=plain[0].size,
+        max_difference=float(np.abs(plain - wanted).max()),
+        correlation=min(float(np.corrcoef(one.ravel(), other.ravel())[0, 1]) for one, other in pairs),
+    )
+    if parity.max_difference > MAX_DIFFERENCE or not parity.correlation >= MIN_CORRELATION:
+        raise ExportError(
+            f"the exported re-ranker differs from the trained one: max difference {parity.max_difference:.2e} (at most "
+            f"{MAX_DIFFERENCE:.0e}), correlation of scores {parity.correlation:.4f} (at least {MIN_CORRELATION}); give texts "
+            "like those it was trained on (--parity-data, --split), or another precision (--quantize)"
+        )
+    return parity
