@@ -116,7 +116,7 @@ class Settings(StrictModel):
     )
     max_in_flight: int = _setting(
         128,
-        "Requests that a process works on at once, and in its bulk lane their prices; one more is a 429.",
+        "Requests that a process works on at once, and in its other lanes their prices; one more is a 429.",
         "requests",
         ge=1,
         le=10_000,

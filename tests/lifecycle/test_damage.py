@@ -9,14 +9,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_fifty_seeded_damages_are_each_refused_by_the_name_of_the_file(
-    toy_index: Path, toy_model: Path
+    rerank_index: Path, toy_model: Path
 ) -> None:
     command = [
         sys.executable,
         "-m",
         "tests.lifecycle.damage",
         "--index-root",
-        str(toy_index),
+        str(rerank_index),
         "--model",
         str(toy_model),
     ]

@@ -9,13 +9,14 @@ from typing import Any
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot, verify
-from glow.search import Index, SearchParams
+from glow.search import Index, Reranking, SearchParams, rank_dense, rerank
 from glow_index_builder.commands.app import app
 
 __all__ = ["COMMANDS", "Command", "contents", "make_worlds", "run_command"]
 
 ROOT = Path(__file__).parents[2]
 TOY_MODEL = ROOT / "tests" / "data" / "toy-model"
+TOY_RERANKER = ROOT / "tests" / "data" / "toy-reranker"
 WORDS = (
     "bees honey find way home sun dance salt water rice bread oven river stone moon night train city".split()
 )
@@ -44,6 +45,8 @@ COMMANDS = (
             "{model}",
             "--threads",
             "1",
+            "--rerank",
+            "{reranker}",
             "--output",
             "{root}",
         ),
@@ -83,7 +86,7 @@ def make_worlds(folder: Path, model: Path | None) -> None:
         write(world / "other.jsonl", [document(number, 1) for number in range(EACH // 2, EACH * 3 // 2)])
         write(world / "upsert.jsonl", [document(number, 2) for number in range(EACH - 4, EACH + 4)])
         (world / "delete.txt").write_text("".join(f"d{number}\n" for number in range(0, EACH, 5)))
-        fixed = ("--model", "{model}", "--threads", "1", "--output", "{root}")
+        fixed = ("--model", "{model}", "--threads", "1", "--rerank", "{reranker}", "--output", "{root}")
         do(world, "build", "--input", "{world}/first.jsonl", *fixed)
     do(folder / "two", "build", "--no-publish", "--input", "{world}/other.jsonl", *fixed)
     do(
@@ -111,7 +114,7 @@ def do(world: Path, *arguments: str) -> None:
 
 def run_command(command: Command, root: Path, world: Path) -> dict[str, Any]:
     """Runs a command in this process: its exit status, and what it said where that is not 0."""
-    places = {"root": root, "world": world, "model": (world / "model").resolve()}
+    places = {"root": root, "world": world, "model": (world / "model").resolve(), "reranker": TOY_RERANKER}
     done = CliRunner().invoke(app, [argument.format(**places) for argument in command.arguments])
     return {"exit": done.exit_code} | ({"said": done.output} if done.exit_code else {})
 
@@ -138,4 +141,7 @@ def contents(path: Path) -> dict[str, Any]:
         found = [int(row) for row in rows[0] if row >= 0]
         strangers += [each.id for each in index.documents.rows(found) if each.id not in documents]
         assert len(found) == min(10, len(documents)), f"{len(found)} hits of {len(documents)} documents"
+        ranked, is_whole = rerank(index, text, rank_dense(index, vector[0], 10), Reranking(10))
+        assert is_whole, "a hit whose term representations are not there"
+        assert sorted(ranked.rows.tolist()) == sorted(found)
     return {"documents": documents, "strangers": strangers}

@@ -1,12 +1,13 @@
 """What requests cost, and who pays."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from glow.search import SearchParams
+from glow.search import Reranking, SearchParams
 from glow.text import Highlighting
 from glow_service.access.rate_limit import RateLimiter
 from glow_service.api.context import new_context
@@ -34,6 +35,8 @@ def test_what_takes_long_costs_more() -> None:
     everything = HighlightCall(("title", "text"), Highlighting(10, 2_000))
     assert price_of(call(100, everything)) == 1 + 100 * 2 * 10 * 2_000 // price.HIGHLIGHTED_CHARS
     assert price_of(call(), filter_terms=1_000) == 6
+    assert [price_of(replace(call(), rerank=Reranking(depth))) for depth in (1, 10, 50, 51)] == [2, 2, 6, 7]
+    assert price_of(replace(call(), rerank=Reranking(50, "late"))) == 3
     assert price_of(call(20, explain=ExplainCall(leave_one_out=False))) == 1 + 20 * price.EXPLAINED_HIT
     left_out = price_of(call(20, explain=ExplainCall(leave_one_out=True)))
     assert left_out == 1 + 20 * price.EXPLAINED_HIT + price.LEAVE_ONE_OUT
@@ -48,6 +51,8 @@ def test_the_page_has_the_table_of_prices() -> None:
         f"each {price.HIGHLIGHTED_CHARS:,} characters of snippets that it asks for": 1,
         "each hit that it explains": price.EXPLAINED_HIT,
         "`leave_one_out`": price.LEAVE_ONE_OUT,
+        f"each {price.RERANKED_HITS['join']} hits that are read again": 1,
+        f"each {price.RERANKED_HITS['late']} hits that are read again by late interaction": 1,
         "a text of `/v1/embeddings` for the query tower": price.TEXTS["query"],
         "a text of `/v1/embeddings` for the document tower": price.TEXTS["document"],
     }
@@ -58,17 +63,17 @@ def test_who_is_refused_for_want_of_permits_pays_nothing() -> None:
     charged: list[int] = []
     bulk, plain = SimpleNamespace(admission=Admission(4)), SimpleNamespace(admission=Admission(4))
     access = SimpleNamespace(charge=lambda scope, key, price: charged.append(price))
-    service = SimpleNamespace(bulk=bulk, plain=plain, access=access)
+    service = SimpleNamespace(lanes={"plain": plain, "bulk": bulk}, access=access)
     context = new_context({"headers": []})
     bulk.admission.enter(2)
     with pytest.raises(OverloadedError):
-        enter_lane(service, context, {}, 64, is_bulk=True)
+        enter_lane(service, context, {}, 64, "bulk")
     assert charged == [] and bulk.admission.taken == 2
-    assert enter_lane(service, context, {}, 2, is_bulk=True) is bulk
+    assert enter_lane(service, context, {}, 2, "bulk") is bulk
     assert charged == [2] and bulk.admission.taken == 4
     context.release()
     assert bulk.admission.taken == 2
-    assert enter_lane(service, context, {}, 1, is_bulk=False) is plain and charged == [2, 1]
+    assert enter_lane(service, context, {}, 1, "plain") is plain and charged == [2, 1]
 
 
 def test_a_price_beyond_the_burst_is_paid_on_credit() -> None:

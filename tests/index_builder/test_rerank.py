@@ -1,0 +1,253 @@
+"""Term representations in an index: built in shards, resumed, added to, compacted, and refused where they do not belong."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.errors import ArtifactError, ConfigError, GlowError, MismatchError
+from glow.search import Index, Reranking, rank_dense, rerank
+from glow_index_builder.building.builder import build
+from glow_index_builder.deltas.change import delete, upsert
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+from tests.search.test_index import remake
+
+Documents = list[dict[str, Any]]
+WORDS = (
+    "bees honey find way home sun dance salt water rice bread oven river stone moon night train city".split()
+)
+
+
+def stages() -> Stages:
+    return Stages(io.StringIO())
+
+
+def made_up(count: int, salt: int = 0) -> Documents:
+    """Documents of 1 to 60 words, so that some are cut."""
+    return [
+        {
+            "_id": f"d{number}",
+            "title": WORDS[number % len(WORDS)],
+            "text": " ".join(
+                WORDS[(number * 5 + salt + step * 3) % len(WORDS)] for step in range(number % 60 + 1)
+            ),
+        }
+        for number in range(count)
+    ]
+
+
+@pytest.fixture
+def make(tmp_path: Path, toy_model: Path, toy_reranker: Path) -> Callable[..., IndexRoot]:
+    """Builds an index of these documents: `make("name", documents, **options)`."""
+
+    def made(name: str, documents: Documents, **options: Any) -> IndexRoot:
+        source = tmp_path / f"{name}.jsonl"
+        if not source.exists():  # a build goes on only where its input is the same file
+            source.write_text("".join(json.dumps(each) + "\n" for each in documents))
+        values = {"model": toy_model, "rerank": toy_reranker, "shard_documents": 16, "threads": 1, **options}
+        build(BuildOptions(source=str(source), output=tmp_path / name, **values), stages())
+        return IndexRoot(tmp_path / name)
+
+    return made
+
+
+def opened(root: IndexRoot) -> Index:
+    return Index.open(root.folder(root.current()))
+
+
+def codes(index: Index) -> dict[str, list[Any]]:
+    """What is stored of each document that can be found."""
+    assert index.states is not None
+    found = {}
+    for document in index.documents.scan():
+        row = index.documents.find(document.id)
+        states, mask = index.states.read(np.array([row]))
+        found[document.id] = [states.tolist(), mask.tolist()]
+    return found
+
+
+@pytest.mark.parametrize("bits", [16, 8, 4])
+def test_what_is_stored_is_what_the_re_ranker_reads(make: Callable[..., IndexRoot], bits: int) -> None:
+    index = opened(make("one", made_up(40), rerank_bits=bits))
+    assert index.states is not None and index.reranker is not None
+    assert len(index.states) == 40
+    header = index.states.header
+    assert (header.bits, header.size, header.split) == (bits, 16, 2)
+    assert (header.position_start, header.document_tokens) == (24, 64)
+    read = index.reranker.documents().read(list(index.documents.scan()))
+    assert index.states.lengths(np.arange(40)).tolist() == [len(states) for states in read]
+    for row, exact in enumerate(read):
+        states, _ = index.states.read(np.array([row]))
+        step = (exact.max() + 0.17) / ((1 << bits) - 1)
+        assert np.abs(states[0] - exact).max() <= step + 1e-3
+
+
+def test_report_and_manifest_say_what_was_stored(make: Callable[..., IndexRoot], toy_reranker: Path) -> None:
+    root = make("one", made_up(40))
+    report = json.loads((root.folder(root.current()) / "report.json").read_bytes())
+    told, manifest = report["rerank"], root.manifest(root.current())
+    assert told["bits"] == 4 and told["tokens"] > 500 and told["bytes_per_token"] < 14
+    assert manifest.parents["reranker"]["name"] == "toy-reranker"
+    assert manifest.hashes["reranker"] == told["reranker"]
+    assert manifest.parameters["rerank_bits"] == 4
+
+
+@pytest.mark.parametrize("options", [{"workers": 2}, {"threads": 3}, {"shard_documents": 7}])
+def test_workers_threads_and_shards_change_nothing(
+    make: Callable[..., IndexRoot], options: dict[str, int]
+) -> None:
+    assert codes(opened(make("one", made_up(50)))) == codes(opened(make("other", made_up(50), **options)))
+
+
+def test_a_shard_whose_states_were_damaged_is_read_again(
+    make: Callable[..., IndexRoot], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = codes(opened(make("whole", made_up(50))))
+    with monkeypatch.context() as patch:
+        patch.setattr("glow_index_builder.building.steps.Steps.states", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            make("one", made_up(50))
+    shards = sorted((tmp_path / "one" / ".work").glob("*/shards/*.states"))
+    assert len(shards) == 4
+    shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"\xff")
+    shards[2].unlink()
+    root = make("one", made_up(50))
+    report = json.loads((root.folder(root.current()) / "report.json").read_bytes())
+    assert report["shards"]["resumed"] == 2
+    assert codes(opened(root)) == whole
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("passages", [False, True])
+def test_added_and_compacted_documents_are_stored_as_a_build_stores_them(
+    make: Callable[..., IndexRoot], toy_model: Path, tmp_path: Path, passages: bool
+) -> None:
+    options: dict[str, Any] = {"term_stats": "model", "passages": passages}
+    root = make("one", made_up(40), **options)
+    changed = [*made_up(4, salt=7), *({**each, "_id": "new" + each["_id"]} for each in made_up(30, salt=3))]
+    (tmp_path / "changed.jsonl").write_text("".join(json.dumps(each) + "\n" for each in changed))
+    (tmp_path / "gone.txt").write_text("d20\nd21\n")
+    upsert(UpsertOptions(output=root.path, source=str(tmp_path / "changed.jsonl"), model=toy_model), stages())
+    delete(DeleteOptions(output=root.path, source=str(tmp_path / "gone.txt")), stages())
+    kept = [each for each in made_up(40)[4:] if each["_id"] not in ("d20", "d21")]
+    expected = opened(make("rebuilt", [*kept, *changed], **options))
+    for state in ("delta", "compacted"):
+        index = opened(root)
+        assert (index.delta is not None) == (state == "delta")
+        assert hits(index) == hits(expected), state
+        if not passages:
+            assert codes(index) == codes(expected), state
+        compact(CompactOptions(output=root.path), stages())
+
+
+def hits(index: Index) -> list[tuple[str, float]]:
+    text = "bees find the way home"
+    vector = index.encoder.run([index.preprocessor.query(text)])[0]
+    ranked, is_whole = rerank(index, text, rank_dense(index, vector, 60), Reranking(50), vector=vector)
+    assert is_whole
+    ids = [document.id for document in index.documents.rows(ranked.rows[:50].tolist())]
+    return [
+        (name, round(float(score), 4)) for name, score in zip(ids, ranked.parts["rerank"][:50], strict=True)
+    ]
+
+
+def test_the_best_passage_is_what_is_read(make: Callable[..., IndexRoot]) -> None:
+    long = {
+        "_id": "long",
+        "title": "salt",
+        "text": ". ".join(["salt water rice bread oven river stone"] * 30 + ["bees honey find way home sun"]),
+    }
+    index = opened(make("one", [long, *made_up(20)], passages=True))
+    assert index.passages is not None and index.states is not None
+    assert len(index.states) == len(index.passages) > 21
+    text = "bees honey find way home sun"
+    vector = index.encoder.run([index.preprocessor.query(text)])[0]
+    first = rank_dense(index, vector, 21)
+    row = index.documents.find("long")
+    ranked, _ = rerank(index, text, first, Reranking(21), vector=vector)
+    place = ranked.rows.tolist().index(row)
+    assert index.reranker is not None
+    query = index.reranker.query(text)
+    stored, mask = index.states.read(np.array([first.passages[row]]))
+    assert ranked.parts["rerank"][place] == pytest.approx(
+        float(index.reranker.score(query, stored, mask, "join")[0]), abs=1e-4
+    )
+    # Words alone know no passage: the vector tells which.
+    words_only = type(first)(first.scores, first.rows, first.parts, {})
+    told, _ = rerank(index, text, words_only, Reranking(21), vector=vector)
+    np.testing.assert_allclose(told.parts["rerank"], ranked.parts["rerank"], atol=1e-4)
+    blind, _ = rerank(index, text, words_only, Reranking(21))
+    assert blind.parts["rerank"][blind.rows.tolist().index(row)] != pytest.approx(
+        float(ranked.parts["rerank"][place]), abs=1e-3
+    )
+
+
+def test_a_folder_that_is_no_re_ranker_is_refused_before_anything_is_read(
+    make: Callable[..., IndexRoot], toy_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(MismatchError, match="toy-model is of kind model, expected reranker"):
+        make("one", made_up(5), rerank=toy_model)
+    with pytest.raises(ArtifactError, match="no reranker at"):
+        make("one", made_up(5), rerank=tmp_path / "nowhere")
+    assert not (tmp_path / "one" / ".work").exists()
+
+
+def test_states_that_no_compressor_made_need_16_bits(
+    make: Callable[..., IndexRoot], toy_reranker: Path, tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain"
+    shutil.copytree(toy_reranker, plain)
+    shape = json.loads((plain / "reranker.json").read_bytes())
+    (plain / "reranker.json").write_text(json.dumps({**shape, "compressed": False}))
+    remake(plain)
+    with pytest.raises(ConfigError, match="has no compressor"):
+        make("one", made_up(5), rerank=plain)
+    assert opened(make("one", made_up(5), rerank=plain, rerank_bits=16)).states is not None
+
+
+def test_states_of_another_re_ranker_or_index_are_refused(make: Callable[..., IndexRoot]) -> None:
+    root, other = make("one", made_up(20)), make("other", made_up(21))
+    version = root.folder(root.current())
+    states = version / "states"
+    header = json.loads((states / "states.json").read_bytes())
+
+    def refused(match: str) -> None:
+        remake(version)
+        with pytest.raises(GlowError, match=match):
+            opened(root)
+
+    (states / "states.json").write_text(json.dumps({**header, "model": "f" * 64}))
+    refused("made by re-ranker ffffffffffff")
+    shutil.rmtree(states)
+    shutil.copytree(other.folder(other.current()) / "states", states)
+    refused("it counts 21 documents, the index has 20")
+
+
+def test_a_re_ranker_that_was_exchanged_is_refused(make: Callable[..., IndexRoot]) -> None:
+    root = make("one", made_up(20))
+    version = root.folder(root.current())
+    weights = version / "reranker" / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\1")
+    remake(version)
+    with pytest.raises(MismatchError, match="not the re-ranker that its manifest names"):
+        opened(root)
+
+
+def test_files_that_the_manifest_lacks_are_named(make: Callable[..., IndexRoot]) -> None:
+    root = make("one", made_up(20))
+    version = root.folder(root.current())
+    remake(version, lambda body: body["files"].pop("states/codes.npy"))
+    with pytest.raises(MismatchError, match=r"its manifest lacks states/codes\.npy"):
+        opened(root)

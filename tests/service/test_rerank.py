@@ -1,0 +1,229 @@
+"""`rerank` over HTTP: what it answers, what it costs, and what becomes of it when time runs out."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from numpy.typing import NDArray
+
+from glow.artifact import IndexRoot
+from glow.runtime import QueryStates, Reranker, RerankMethod
+from glow.search import Index, Reranking, rank_hybrid, rerank
+from glow_service.api.schemas import SearchResult
+from glow_service.app import create_app
+from glow_service.search.checks import check_search
+from glow_service.settings import Settings
+from glow_service.state import Service
+
+QUERY = "how do bees find the way home"
+WORDY = "the sun and the moon, water and salt, from a river of ice"
+"""Words of many documents."""
+Serve = Callable[..., AbstractContextManager[tuple[httpx.Client, Service]]]
+
+
+@pytest.fixture
+def serve(rerank_index: Path, serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]]) -> Serve:
+    """Serves the toy index that has a re-ranker, in a thread of this process."""
+
+    @contextmanager
+    def served(**options: Any) -> Iterator[tuple[httpx.Client, Service]]:
+        app = create_app(Settings(index_root=rerank_index, **options), on_failure=lambda: None)
+        with serve_app(app) as client:
+            end = time.monotonic() + 60
+            while client.get("/readyz").status_code != 200:
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            yield client, app.state.service
+
+    return served
+
+
+@pytest.fixture(scope="module")
+def index(rerank_index: Path) -> Index:
+    root = IndexRoot(rerank_index)
+    return Index.open(root.folder(root.current()))
+
+
+def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
+    response = client.post("/search", json={"query": QUERY, **more})
+    assert response.status_code == 200, response.text
+    SearchResult.model_validate_json(response.content)
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def ids(found: dict[str, Any]) -> list[str]:
+    return [hit["id"] for hit in found["hits"]]
+
+
+def test_an_answer_is_the_reranked_ranking_page_by_page(serve: Serve, index: Index) -> None:
+    vector = index.encoder.run([index.preprocessor.query(QUERY)])[0]
+    first = rank_hybrid(index, QUERY, vector, 100)
+    ranked, _ = rerank(index, QUERY, first, Reranking(20), vector=vector)
+    wanted = [document.id for document in index.documents.rows(ranked.rows.tolist())]
+    with serve() as (client, _):
+        pages = [ask(client, rerank={"depth": 20}, top_k=7, offset=offset) for offset in range(0, 49, 7)]
+        assert list(itertools.chain(*map(ids, pages))) == wanted[:49]
+        scores = [hit["score"] for page in pages for hit in page["hits"]]
+        assert scores == sorted(scores, reverse=True)
+        marks = [hit["scores"].get("rerank") for page in pages for hit in page["hits"]]
+        assert marks[:20] == pytest.approx(ranked.parts["rerank"][:20].tolist(), abs=1e-3)
+        assert marks[20:] == [None] * 29
+        assert pages[0]["timings_ms"]["rerank"] > 0 and pages[0]["degraded"] == []
+        assert ids(ask(client)) != wanted[:10] and ids(ask(client, rerank=True)) == ids(
+            ask(client, rerank={"depth": 50, "method": "join"})
+        )
+        assert ids(ask(client, rerank=False)) == ids(ask(client))
+
+
+@pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
+@pytest.mark.parametrize("method", ["join", "late"])
+def test_every_retriever_and_method_can_be_read_again(serve: Serve, retriever: str, method: str) -> None:
+    with serve() as (client, _):
+        options: dict[str, Any] = {"query": WORDY, "retriever": retriever, "top_k": 20}
+        plain = ask(client, **options)
+        again = ask(client, **options, rerank={"depth": 20, "method": method})
+        assert sorted(ids(plain)) == sorted(ids(again)) and ids(plain) != ids(again)
+        assert all("rerank" in hit["scores"] for hit in again["hits"])
+
+
+def test_batches_filters_facets_boosts_and_groups_go_with_it(serve: Serve) -> None:
+    wanted = {"query": QUERY, "rerank": {"depth": 30}, "top_k": 10}
+    year = {"field": "year", "gte": 2010}
+    with serve() as (client, _):
+        found = client.post("/search/batch", json={"searches": [wanted, {"query": QUERY}]}).json()["results"]
+        assert ids(found[0]) == ids(ask(client, **wanted)) and ids(found[1]) == ids(ask(client))
+        filtered = ask(client, rerank=True, filter=year, facets=[{"field": "year"}])
+        assert all(hit["metadata"]["year"] >= 2010 for hit in filtered["hits"]) and filtered["facets"]
+        by_year = ask(client, rerank=True, sort=[{"field": "year"}], group_by={"field": "year"})
+        years = [hit["metadata"]["year"] for hit in by_year["hits"]]
+        assert years == sorted(set(years))
+
+
+def test_reasons_say_where_the_joined_layers_looked(serve: Serve) -> None:
+    with serve() as (client, _):
+        hits = ask(client, rerank={"depth": 3}, explain=True, top_k=5)["hits"]
+        for hit in hits[:3]:
+            words = hit["explanation"]["rerank"]
+            assert {word["word"] for word in words if word["field"] == "query"} == set(QUERY.split())
+            assert {word["field"] for word in words} > {"query", "text"}
+        assert all("rerank" not in hit["explanation"] for hit in hits[3:])
+        late = ask(client, rerank={"method": "late"}, explain=True, top_k=1)["hits"]
+        assert "rerank" not in late[0]["explanation"]
+
+
+def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
+    for asked in (True, {"depth": 5}, {}):
+        response = http.post("/search", json={"query": QUERY, "rerank": asked})
+        assert response.status_code == 422, asked
+        assert response.json()["code"] == "not_available"
+        assert "glow build --rerank DIR" in response.json()["detail"]
+    assert "rerank" not in http.get("/info").json()["index"]["parts"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "pointer"),
+    [
+        ({"rerank": {"depth": 0}}, "invalid_request", "/rerank/depth"),
+        ({"rerank": {"depth": 201}}, "invalid_request", "/rerank/depth"),
+        ({"rerank": {"method": "magic"}}, "invalid_request", "/rerank/method"),
+        ({"rerank": "yes"}, "invalid_request", "/rerank"),
+        ({"rerank": True, "query": None, "like": {"id": "toy/0"}}, "invalid_request", "/rerank"),
+        ({"rerank": True, "query": "", "filter": {"and": []}}, "invalid_request", "/rerank"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(serve: Serve, more: dict[str, Any], code: str, pointer: str) -> None:
+    body = {name: value for name, value in {"query": QUERY, **more}.items() if value is not None}
+    with serve() as (client, _):
+        response = client.post("/search", json=body)
+        assert response.status_code == 422, response.text
+        assert (response.json()["code"], response.json()["errors"][0]["pointer"]) == (code, pointer)
+
+
+def test_info_tells_what_reads_again(serve: Serve) -> None:
+    with serve() as (client, _):
+        told = client.get("/info").json()["index"]
+        assert "rerank" in told["parts"]
+        assert told["rerank"] == {"methods": ["join", "late"], "bits": 4, "size": 16, "share": 0.5}
+
+
+class Slow:
+    """Makes each batch of the re-ranker take so long; the toy one takes no time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.batches = seconds, 0
+        self._score = Reranker.score
+
+    def __get__(self, reranker: Reranker, _: object = None) -> Callable[..., NDArray[np.float32]]:
+        def score(
+            query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64], method: RerankMethod
+        ) -> NDArray[np.float32]:
+            self.batches += 1
+            time.sleep(self.seconds)
+            return self._score(reranker, query, stored, mask, method)
+
+        return score
+
+
+def test_at_the_deadline_what_was_read_comes_first_and_no_cache_keeps_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(cache_entries=100) as (client, _):
+        plain, first_page = ask(client, top_k=50), ask(client, rerank={"depth": 10}, top_k=50)
+        whole = ask(client, rerank=True, top_k=50)
+        monkeypatch.setattr(Reranker, "score", Slow(0.4))
+        late = ask(client, rerank={"depth": 49}, top_k=50, timeout_ms=700)
+        assert late["degraded"] == ["rerank_partial"]
+        assert ids(late) == ids(first_page)
+        assert ["rerank" in hit["scores"] for hit in late["hits"]] == [True] * 10 + [False] * 40
+        again = ask(client, rerank={"depth": 49}, top_k=50, timeout_ms=20_000)
+        assert again["degraded"] == [] and ids(again) != ids(late)
+        assert ids(ask(client, rerank=True, top_k=50)) == ids(whole)
+        metrics = client.get("/metrics").text
+        assert "glow_rerank_partial_total 1.0" in metrics
+        assert 'glow_stage_seconds_count{stage="rerank"}' in metrics
+        assert ids(plain) != ids(whole)
+
+
+def test_it_has_a_lane_of_its_own_and_pays_for_it(
+    serve: Serve, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(search_threads=1, max_in_flight=8, default_timeout_ms=20_000) as (client, service):
+        slow = Slow(0.5)
+        monkeypatch.setattr(Reranker, "score", slow)
+        answers: list[httpx.Response] = []
+
+        def read_again() -> None:
+            answers.append(client.post("/search", json={"query": QUERY, "rerank": {"depth": 50}}))
+
+        thread = threading.Thread(target=read_again)
+        thread.start()
+        while not slow.batches:
+            time.sleep(0.002)
+        assert service.rerank.admission.taken == 6  # itself, and one for every ten hits
+        assert ask(client)["timings_ms"]["search"] < 400  # its one thread is another's
+        refused = client.post("/search", json={"query": QUERY, "rerank": {"depth": 50}})
+        assert refused.status_code == 429
+        thread.join()
+        assert answers[0].status_code == 200
+        assert service.rerank.admission.taken == 0
+
+
+def test_what_costs_much_beside_goes_to_the_bulk_lane(serve: Serve) -> None:
+    with serve() as (_, service):
+        index = service.resources.live()
+        for body, lane in (
+            ({}, "plain"),
+            ({"rerank": True}, "rerank"),
+            ({"rerank": True, "explain": True}, "bulk"),
+            ({"explain": True}, "bulk"),
+        ):
+            assert check_search({"query": QUERY, **body}, service.limits, index).lane == lane
