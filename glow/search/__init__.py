@@ -106,6 +106,7 @@ from glow.search.reranking import (
     Rerankable,
     Reranking,
     attended_words,
+    mixed,
     rerank,
     score_unit,
 )
@@ -160,7 +161,7 @@ __all__ = [
     "build_lexical", "build_passages", "build_spelling", "choose_kind", "code_bytes", "count_terms",
     "count_values", "decode_states", "dense_scorer", "duration_s", "encode_states", "field_of", "fuse",
     "fuse_rankings", "gather_hybrid", "index_bytes", "map_array", "map_vectors", "merge_documents",
-    "merge_impacts", "merge_passages", "merge_spelling", "merge_term_states", "merge_vectors",
+    "merge_impacts", "merge_passages", "merge_spelling", "merge_term_states", "merge_vectors", "mixed",
     "not_found", "now_s", "open_states", "parse_facets", "parse_filter", "passages_of", "pick", "rank_dense",
     "rank_hybrid", "rank_lexical", "read_impacts_header", "read_query", "require_buildable", "require_device",
     "rerank", "reranker_digest", "rrf", "score_unit", "search_documents", "set_threads", "uncertainty",

@@ -7,7 +7,7 @@ re-ranker's score lacks of the best: its scores have no scale of their own, and 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -132,8 +132,9 @@ def rerank(
                 break
             stored, mask = states.read(at[places])
             own[places] = reranker.score(query, stored, mask, wanted.method)
-    read = np.flatnonzero(~np.isnan(own))
-    return _mixed(ranked, own, read, index.mixture.share * unit, index.order), len(read) == count
+    read = replace(ranked, parts={**ranked.parts, "rerank": own})
+    is_whole = int(np.count_nonzero(~np.isnan(own))) == count
+    return mixed(read, index.mixture.share * unit, index.order), is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,27 +210,29 @@ def _gathered(
     return [AttendedWord(field, word, share) for (field, word), share in shares.items()]
 
 
-def _mixed(
-    ranked: Ranked,
-    own: NDArray[np.float32],
-    read: NDArray[np.int64],
-    share: float,
-    order: NDArray[np.uint32] | None,
-) -> Ranked:
-    """The hits that were read by both scores, and the others behind them."""
-    scores = ranked.scores.astype(np.float32)
+def mixed(ranked: Ranked, share: float, order: NDArray[np.uint32] | None) -> Ranked:
+    """The hits that were read by both scores, and the others behind them in their order.
+
+    Args:
+        ranked: best first, with the part `rerank`: NaN for what was not read.
+        share: times the re-ranker's score.
+        order: uint32 [n], each document's place among equals; None: its row.
+    """
+    own, scores = ranked.parts["rerank"], ranked.scores.astype(np.float32)
+    read = np.flatnonzero(~np.isnan(own))
     rest = np.setdiff1d(np.arange(len(scores)), read)
     behind = own[read] - own[read].max(initial=-np.inf)
     both = (scores[read] + np.float32(share) * behind).astype(np.float32)
     first_scores, first_rows = best(both, ranked.rows[read], max(len(read), 1), order)
     rest_scores = scores[rest]
     if len(read) and len(rest):
-        # No score of the rest may be above the last of those that were read: pages are cut from one descending list.
-        rest_scores = rest_scores - max(np.float32(rest_scores[0] - first_scores[-1]), np.float32(0.0))
+        # All of the rest score less than the last that was read: pages are cut from one descending list, and run files are sorted.
+        highest = np.nextafter(first_scores[-1], np.float32(-np.inf))
+        rest_scores = np.minimum(rest_scores - max(rest_scores[0] - highest, np.float32(0.0)), highest)
     rows = np.concatenate([first_rows, ranked.rows[rest]])
     by_row = np.argsort(ranked.rows)
     places = by_row[np.searchsorted(ranked.rows, rows, sorter=by_row)]
-    parts = {name: values[places] for name, values in (*ranked.parts.items(), ("rerank", own))}
+    parts = {name: values[places] for name, values in ranked.parts.items()}
     return Ranked(np.concatenate([first_scores, rest_scores]), rows, parts, ranked.passages)
 
 

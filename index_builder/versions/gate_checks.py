@@ -93,6 +93,7 @@ def check_version(new: Path, live: Path | None, queries: GateQueries, options: G
     checks = [*_alone(result, options)]
     if before is not None:
         checks += _shrink(result, before, options)
+        checks += _lost(result, before)
         checks += _compared(result, before, queries, options)
     return checks
 
@@ -112,6 +113,12 @@ def _shrink(found: _Found, before: _Found, options: GateOptions) -> Iterator[Che
         if now is not None and then:
             figures = {"new": now, "live": then}
             yield Check(f"{name} lost", max(then - now, 0) / then, options.max_shrink, False, figures)
+
+
+def _lost(found: _Found, before: _Found) -> Iterator[Check]:
+    """What the live version can be asked for, and the new one not: its clients would get errors."""
+    if lost := [name for name in before.ids if name not in found.ids]:
+        yield Check("ways to search lost", len(lost), 0, False, {"lost": lost})
 
 
 def _compared(found: _Found, before: _Found, queries: GateQueries, options: GateOptions) -> Iterator[Check]:

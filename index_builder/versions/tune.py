@@ -1,18 +1,19 @@
-"""Fitting an index's fusion to judged queries, and storing it with the index as a new version."""
+"""Fitting an index's fusion, or the share of its re-ranker, to judged queries, and storing it with the index as a new version."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import IndexRoot
+from glow.artifact import MIXTURE_FILE, IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
 from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation import Task, dcg, find_tasks, grades_by_query
-from glow.search import DEFAULT_CANDIDATES, FUSION_FILE, Index, gather_hybrid
+from glow.search import DEFAULT_CANDIDATES, FUSION_FILE, MAX_DEPTH, Index, Reranking, gather_hybrid
+from glow_index_builder.versions.tune_share import TunedShare, tune_share
 from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune
 from glow_index_builder.versions.writer import derive
 
@@ -32,6 +33,12 @@ class TuneOptions(JsonOptions, IndexRootOptions):
     candidates: int = option(
         DEFAULT_CANDIDATES, "Hits of each part that are fused; as many as searches will gather.", ge=1
     )
+    rerank: int = option(
+        0,
+        "Fit how much the re-ranker's score counts, over so many hits, and not the fusion.",
+        ge=0,
+        le=MAX_DEPTH,
+    )
     publish: bool = option(True, "Make the new version the live one.")
     seed: int = option(0, "Of the folds and the bootstrap.", ge=0)
 
@@ -43,37 +50,27 @@ class TuneResult:
     Attributes:
         source: the version that was tuned.
         version: the new one.
-        tuned: the fusion and its gain.
+        tuned: the fusion, or the share of the re-ranker's score, and its gain.
     """
 
     source: str
     version: str
-    tuned: Tuned
+    tuned: Tuned | TunedShare
 
     def report(self, *, published: bool) -> dict[str, Any]:
         """The result as JSON values; docs/indexing.md describes every key."""
-        values = {name: value for name, value in asdict(self.tuned).items() if name != "fusion"}
         return {
             "status": "tuned",
             "version": self.version,
             "tuned_version": self.source,
             "published": published,
-            "fusion": self.tuned.fusion.model_dump(),
-            "nDCG@10": values,
+            **self.tuned.report(),
         }
 
     def summary(self, *, published: bool) -> str:
         """The result in a few lines."""
-        tuned, fusion = self.tuned, self.tuned.fusion
-        k = f" k {fusion.k}," if fusion.method == "rrf" else ""
-        return (
-            f"{fusion.method},{k} weights dense {fusion.weights.dense:g}, lexical {fusion.weights.lexical:g}\n"
-            f"nDCG@10 over {tuned.queries} queries: dense {tuned.dense:.3f}, lexical {tuned.lexical:.3f}, "
-            f"default fusion {tuned.default:.3f}, this fusion {tuned.fitted:.3f}\n"
-            f"on queries that did not choose it: {tuned.validated:.3f}, that is {tuned.gain:+.3f} over the default "
-            f"(95 % interval {tuned.low:+.3f} to {tuned.high:+.3f})\n"
-            f"{'published' if published else 'made'} {self.version} from {self.source}"
-        )
+        done = "published" if published else "made"
+        return f"{self.tuned.summary()}\n{done} {self.version} from {self.source}"
 
 
 def tune_index(options: TuneOptions) -> TuneResult:
@@ -88,27 +85,34 @@ def tune_index(options: TuneOptions) -> TuneResult:
     root = IndexRoot(options.output)
     source = options.version or root.current()
     index = Index.open(root.folder(source))
-    if index.impacts is None:
-        raise MismatchError(f"version {source} holds no lexical index to fuse with; build it with --lexical")
     task = find_tasks(options.data, [options.split])[0]
-    queries = gather(index, task, options.candidates)
-    tuned = tune(queries, index.order, options.seed)
-    told = {
-        "fusion": tuned.fusion.model_dump(),
-        "data": task.data,
-        "split": task.split,
-        "queries": tuned.queries,
-    }
+    tuned: Tuned | TunedShare
+    if options.rerank:
+        tuned = tune_share(index, task, Reranking(options.rerank), options.seed)
+        setting, told = "rerank_tuning", tuned.mixture.model_dump()
+    else:
+        tuned = _tune_fusion(index, task, options)
+        setting, told = "tuning", {"fusion": tuned.fusion.model_dump()}
+    told |= {"data": task.data, "split": task.split, "queries": tuned.queries}
     with root.locked():
         if options.publish and options.version is None and root.current() != source:
             raise BusyError(
-                f"{root.current()} was published in place of {source} while its fusion was fitted, and what is in it would be "
-                "lost; nothing was changed: tune again"
+                f"{root.current()} was published in place of {source} while it was tuned, and what is in it would be lost; nothing was "
+                "changed: tune again"
             )
-        version = derive(root, source, {}, {"tuning": told}, lambda folder: _store(folder, tuned))
+        version = derive(root, source, {}, {setting: told}, lambda folder: _store(folder, tuned))
         if options.publish:
             root.publish(version)
     return TuneResult(source, version, tuned)
+
+
+def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> Tuned:
+    if index.impacts is None:
+        raise MismatchError(
+            f"version {index.version} holds no lexical index to fuse with; build it with --lexical"
+        )
+    queries = gather(index, task, options.candidates)
+    return tune(queries, index.order, options.seed)
 
 
 def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
@@ -184,7 +188,7 @@ def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
     return {document: row for document, row in pairs if row is not None}
 
 
-def _store(folder: Path, tuned: Tuned) -> None:
-    path = folder / FUSION_FILE
-    path.unlink(missing_ok=True)  # a link to the older version's, which must not change
-    tuned.fusion.save(path)
+def _store(folder: Path, tuned: Tuned | TunedShare) -> None:
+    setting, name = (tuned.fusion, FUSION_FILE) if isinstance(tuned, Tuned) else (tuned.mixture, MIXTURE_FILE)
+    (folder / name).unlink(missing_ok=True)  # a link to the older version's, which must not change
+    setting.save(folder / name)

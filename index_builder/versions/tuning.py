@@ -7,7 +7,8 @@ cross-validation: each part of the queries is measured with the setting that the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from glow.evaluation import compare, dcg
 from glow.search import DEFAULT_FUSION, Fused, Fusion, FusionWeights, Ranking, fuse_rankings
 
-__all__ = ["DEPTH", "Candidates", "Tuned", "ndcg", "settings", "tune"]
+__all__ = ["DEPTH", "FOLDS", "Candidates", "Tuned", "best_setting", "ndcg", "settings", "tune"]
 
 DEPTH = 10
 """Hits that nDCG looks at."""
@@ -85,6 +86,23 @@ class Tuned:
     high: float
     queries: int
 
+    def report(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = {name: value for name, value in asdict(self).items() if name != "fusion"}
+        return {"fusion": self.fusion.model_dump(), "nDCG@10": values}
+
+    def summary(self) -> str:
+        """In a few lines."""
+        fusion = self.fusion
+        k = f" k {fusion.k}," if fusion.method == "rrf" else ""
+        return (
+            f"{fusion.method},{k} weights dense {fusion.weights.dense:g}, lexical {fusion.weights.lexical:g}\n"
+            f"nDCG@10 over {self.queries} queries: dense {self.dense:.3f}, lexical {self.lexical:.3f}, "
+            f"default fusion {self.default:.3f}, this fusion {self.fitted:.3f}\n"
+            f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the default "
+            f"(95 % interval {self.low:+.3f} to {self.high:+.3f})"
+        )
+
 
 def settings() -> list[Fusion]:
     """The grid, the default first: of equals the first is taken."""
@@ -110,8 +128,8 @@ def tune(queries: Sequence[Candidates], order: NDArray[np.uint32] | None, seed: 
     validated = np.empty(len(queries))
     for fold in np.unique(folds):
         here = folds == fold
-        validated[here] = values[_best(values[:, ~here]), here]
-    chosen = _best(values)
+        validated[here] = values[best_setting(values[:, ~here]), here]
+    chosen = best_setting(values)
     gain = compare(values[0], validated, seed=seed)
     return Tuned(
         fusion=grid[chosen],
@@ -138,6 +156,6 @@ def _of(query: Candidates, fusion: Fusion, order: NDArray[np.uint32] | None) -> 
     return ndcg(query.fuse(fusion, order).rows, query)
 
 
-def _best(values: NDArray[np.float64]) -> int:
+def best_setting(values: NDArray[np.float64]) -> int:
     """The first setting of the highest mean; differences below a millionth are rounding."""
     return int(np.argmax(np.round(values.mean(axis=1), 6)))

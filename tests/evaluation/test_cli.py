@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
+from glow.errors import MismatchError
 from glow.evaluation import read_run
 from glow.evaluation.__main__ import app
-from glow.evaluation.retrieval import corpus_index
-from glow.search import Index, SearchParams
+from glow.evaluation.retrieval import corpus_index, open_version
+from glow.search import Index, Reranking, SearchParams
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
 
@@ -87,6 +88,30 @@ def test_an_index_is_measured_as_it_is_served(
         assert [hit.document_id for hit in hits] == [hit.document.id for hit in served]
     refused = refuse("run", *arguments, "--index-root", toy_index, "--cache", tmp_path)
     assert "--index-root brings its model" in refused
+
+
+@pytest.mark.parametrize(
+    ("retriever", "method"), [("dense", "late"), ("lexical", "join"), ("hybrid", "join")]
+)
+def test_re_ranking_is_measured_as_it_is_served(
+    rerank_index: Path, toy_index: Path, toy_data: Path, tmp_path: Path, retriever: str, method: str
+) -> None:
+    run = tmp_path / "served.trec"
+    arguments = ("--data", toy_data, "--split", "dev", "--retriever", retriever, "--rerank", 20)
+    options = (*arguments, "--rerank-method", method)
+    body = run_json(*options, "--index-root", rerank_index, "--run", run)
+    assert (body["options"]["rerank"], body["options"]["rerank_method"]) == (20, method)
+    root = IndexRoot(rerank_index)
+    index = Index.open(root.folder(root.current()))
+    for query_id, hits in read_run(run).items():
+        (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
+        again = Reranking(20, method)  # type: ignore[arg-type]
+        call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=again)  # type: ignore[arg-type]
+        served = SearchSession(index, call).run().hits
+        assert [hit.document_id for hit in hits] == [hit.document.id for hit in served]
+    assert "give --index-root" in refuse("run", *arguments)
+    with pytest.raises(MismatchError, match="cannot re-rank by 'join'"):
+        open_version(toy_index, "dense", reranking=Reranking(20))
 
 
 def test_the_mean_is_over_every_judged_query_and_rel_raises_the_bar(toy_data: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.errors import ArtifactError, ConfigError, GlowError, MismatchError
+from glow.errors import ArtifactError, ConfigError, GateError, GlowError, MismatchError
 from glow.search import Index, Reranking, rank_dense, rerank
 from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
@@ -19,7 +19,11 @@ from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
+from glow_index_builder.versions import TuneOptions, tune_index
+from tests.conftest import DATA
 from tests.search.test_index import remake
+
+TOY_MODEL = DATA / "toy-model"
 
 Documents = list[dict[str, Any]]
 WORDS = (
@@ -251,3 +255,59 @@ def test_files_that_the_manifest_lacks_are_named(make: Callable[..., IndexRoot])
     remake(version, lambda body: body["files"].pop("states/codes.npy"))
     with pytest.raises(MismatchError, match=r"its manifest lacks states/codes\.npy"):
         opened(root)
+
+
+def judged(folder: Path, count: int) -> Path:
+    """Queries of two words, each with the one document whose title and first word they are."""
+    folder.mkdir()
+    lines = [{"_id": f"q{n}", "text": f"{WORDS[n % 18]} {WORDS[n * 5 % 18]}"} for n in range(count)]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "qrels").mkdir()
+    rows = "".join(f"q{n}\td{n}\t1\n" for n in range(count))
+    (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    return folder
+
+
+def test_the_share_is_fitted_to_judged_queries_and_kept(
+    make: Callable[..., IndexRoot], tmp_path: Path
+) -> None:
+    root = make("one", made_up(40))
+    before = opened(root)
+    done = tune_index(
+        TuneOptions(output=root.path, data=judged(tmp_path / "data", 30), split="dev", rerank=20)
+    )
+    report = done.report(published=True)
+    after = opened(root)
+    # An untrained re-ranker knows nothing: what it says counts less than it did.
+    assert after.mixture.share == report["mixture"]["share"] < before.mixture.share == 0.5
+    values = report["nDCG@10"]
+    assert values["fitted"] >= values["first"] - 1e-9 and values["fitted"] > values["present"]
+    assert values["queries"] == 30 and "first search" in done.summary(published=True)
+    assert after.fusion == before.fusion
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text('{"_id": "more", "text": "bees"}\n')
+    upsert(UpsertOptions(output=root.path, source=str(changed), model=TOY_MODEL), stages())
+    compact(CompactOptions(output=root.path), stages())
+    assert opened(root).mixture == after.mixture
+
+
+def test_an_index_without_a_re_ranker_has_no_share_to_fit(
+    make: Callable[..., IndexRoot], tmp_path: Path
+) -> None:
+    root = make("one", made_up(20), rerank=None)
+    with pytest.raises(MismatchError, match="holds no re-ranker"):
+        tune_index(TuneOptions(output=root.path, data=judged(tmp_path / "data", 20), split="dev", rerank=20))
+
+
+def test_a_gate_measures_re_ranking_and_refuses_a_version_that_lost_it(
+    make: Callable[..., IndexRoot], tmp_path: Path
+) -> None:
+    data = judged(tmp_path / "data", 20)
+    make("one", made_up(30))
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(31)))
+    root = make("one", made_up(31), gate=str(data), threshold=-1.0)
+    checks = root.manifest(root.current()).parameters["gate"]["checks"]
+    assert any(check["name"].startswith("nDCG@10 rerank") for check in checks)
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(32)))
+    with pytest.raises(GateError, match=r"ways to search lost is 1\.0000"):
+        make("one", made_up(32), gate=str(data), threshold=-1.0, rerank=None)

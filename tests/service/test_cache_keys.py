@@ -12,6 +12,7 @@ from glow.search import (
     FusionWeights,
     Index,
     RecencyBoost,
+    Reranking,
     SearchParams,
     SortKey,
 )
@@ -117,6 +118,9 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         replace(CALL, arrangement=Arrangement(sort=(SortKey("year", descending=True),))),
         replace(CALL, arrangement=Arrangement(boosts=(FilterBoost(Exists("a"), 2.0),))),
         replace(CALL, arrangement=Arrangement(boosts=(RecencyBoost("a", 1.0, 60.0, 0),))),
+        replace(CALL, rerank=Reranking(50)),
+        replace(CALL, rerank=Reranking(49)),
+        replace(CALL, rerank=Reranking(50, "late")),
     ]
     fields = set(SearchCall.__slots__)
     told = {"text", "top_k", "offset", "candidates", "params", "retriever", "fusion", "filter", "facets"}
@@ -132,6 +136,7 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         "source",
         "vector",
         "like",
+        "rerank",
     }
     assert fields <= told, "a new field needs a line above"
     keys = {KEYS.page(call) for call in [CALL, *changed]}

@@ -21,8 +21,8 @@ from glow.training.rerank import (
     CandidateBatches,
     Candidates,
     RerankConfig,
-    Reranker,
     RerankInputs,
+    TrainedReranker,
     load_reranker,
     measure_reranking,
     read_candidates,
@@ -82,7 +82,7 @@ def inputs(collection_folder: Path, run_file: Path, bert_folder: Path, out: Path
 @pytest.fixture(scope="session")
 def trained(
     collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Reranker:
+) -> TrainedReranker:
     """A model that has seen each query a few times."""
     out = tmp_path_factory.mktemp("rerank") / "toy"
     config = RerankConfig.model_validate(
@@ -200,7 +200,7 @@ def test_a_state_of_another_run_is_refused(
 
 
 def test_a_trained_model_orders_candidates_better_than_the_search(
-    trained: Reranker, candidates: Candidates, collection_folder: Path
+    trained: TrainedReranker, candidates: Candidates, collection_folder: Path
 ) -> None:
     qrels = list(read_qrels(collection_folder / "qrels" / "train.tsv"))
     texts = Texts(candidates.collection, trained.preprocessor)
@@ -212,7 +212,7 @@ def test_a_trained_model_orders_candidates_better_than_the_search(
 
 
 def test_scores_of_stored_documents_are_those_of_the_whole_model(
-    trained: Reranker, candidates: Candidates
+    trained: TrainedReranker, candidates: Candidates
 ) -> None:
     from glow.training.rerank.measure import read_side
 
@@ -239,7 +239,7 @@ def test_a_document_has_no_cls_of_its_own(toy_collection: Collection, bert_folde
 
 
 def test_a_checkpoint_of_towers_is_refused_by_name(
-    trained: Reranker, tmp_path: Path, toy_model: Path
+    trained: TrainedReranker, tmp_path: Path, toy_model: Path
 ) -> None:
     from glow.artifact import write_artifact
 
@@ -278,7 +278,7 @@ def test_the_compressor_is_trained_towards_attention_as_it_was(bert_folder: Path
 
 
 def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it(
-    collection_folder: Path, run_file: Path, bert_folder: Path, trained: Reranker, tmp_path: Path
+    collection_folder: Path, run_file: Path, bert_folder: Path, trained: TrainedReranker, tmp_path: Path
 ) -> None:
     first = options(cross={"compressed": 0})
     places = [tmp_path / name for name in ("ranker", "compressor", "both")]

@@ -7,12 +7,24 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glow.search import DEFAULT_CANDIDATES, Index, SearchParams, rank_dense, rank_hybrid, read_query
+from glow.search import (
+    DEFAULT_CANDIDATES,
+    Index,
+    Reranking,
+    SearchParams,
+    rank_dense,
+    rank_hybrid,
+    read_query,
+    rerank,
+    score_unit,
+)
 
 __all__ = ["DEPTH", "Retriever", "VersionSearch", "mean_overlap"]
 
-Retriever = Literal["dense", "hybrid"]
+Retriever = Literal["dense", "hybrid", "rerank"]
+"""`rerank`: the best of the others, whose first hits are read again."""
 
 DEPTH = 10
 """Hits that people look at."""
@@ -43,20 +55,31 @@ class VersionSearch:
         self._vectors = (
             np.concatenate(encoded) if encoded else np.empty((0, index.encoder.dimensions), np.float32)
         )
-        self.retrievers: tuple[Retriever, ...] = ("dense",) if index.impacts is None else ("dense", "hybrid")
+        parts: dict[Retriever, object] = {"dense": True, "hybrid": index.impacts, "rerank": index.reranker}
+        self.retrievers = tuple(name for name, part in parts.items() if part is not None)
 
     def ids(self, retriever: Retriever, k: int = DEPTH) -> list[tuple[str, ...]]:
         """The ids of at most k documents for each query, best first."""
         hits: list[tuple[str, ...]] = [()] * len(self._texts)
         for place, vector in zip(self._asked, self._vectors, strict=True):
-            if retriever == "dense":
-                rows = rank_dense(self._index, vector, k).rows
-            else:
-                rows = rank_hybrid(self._index, self._texts[place], vector, max(k, DEFAULT_CANDIDATES)).rows[
-                    :k
-                ]
+            rows = self._rows(retriever, self._texts[place], vector, k)
             hits[place] = tuple(document.id for document in self._index.documents.rows(rows.tolist()))
         return hits
+
+    def _rows(
+        self, retriever: Retriever, text: str, vector: NDArray[np.float32], k: int
+    ) -> NDArray[np.int64]:
+        index, gathered = self._index, max(k, DEFAULT_CANDIDATES)
+        if retriever == "dense":
+            return rank_dense(index, vector, k).rows
+        if index.impacts is not None:
+            ranked = rank_hybrid(index, text, vector, gathered)
+        else:
+            ranked = rank_dense(index, vector, gathered)
+        if retriever == "rerank":
+            unit = score_unit(index, "dense" if index.impacts is None else "hybrid", None)
+            ranked, _ = rerank(index, text, ranked, Reranking(), unit, vector)
+        return ranked.rows[:k]
 
     def recall(self, k: int = DEPTH) -> float | None:
         """Share of the exact top k that the dense index finds, in [0, 1]; ties count as found.

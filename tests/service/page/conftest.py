@@ -128,8 +128,10 @@ def tab(open_page: Callable[..., Any], server: Any) -> Iterator[SearchPage]:
 
 
 @pytest.fixture(scope="session")
-def full_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_corpus: Path) -> Path:
-    """An index root with everything that the page can use: three languages, years, a yes or no, words, reasons."""
+def full_index(
+    tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_reranker: Path, toy_corpus: Path
+) -> Path:
+    """An index root with everything that the page can use: three languages, years, a yes or no, words, reasons, a re-ranker."""
     folder = tmp_path_factory.mktemp("full")
     documents = [json.loads(line) for line in toy_corpus.read_text(encoding="utf-8").splitlines()]
     for place, document in enumerate(documents):
@@ -137,7 +139,17 @@ def full_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_co
         document |= {"lang": LANGUAGES[place % 3], "short": place % 2 == 0, "day": day}
     source = folder / "corpus.jsonl"
     source.write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
-    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--lexical"]
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "build",
+        "--threads",
+        "1",
+        "--lexical",
+        "--rerank",
+        str(toy_reranker),
+    ]
     files = ["--model", str(toy_model), "--input", str(source), "--output", str(folder / "root")]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -164,6 +164,28 @@ def test_a_slip_is_told_and_what_was_typed_can_be_had(tab: Any) -> None:
     tab.page.wait_for_url("**/?q=salmon")
 
 
+def test_results_can_be_read_again_and_the_address_keeps_it(full_tab: Any, tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open("water and the sun")
+    first = full_tab.titles()
+    again = page.get_by_label("Read again")
+    assert not again.is_checked()
+    again.check()
+    page.wait_for_url("**&rerank=on")
+    page.wait_for_timeout(100)  # the search begins with the change of the address
+    reread = full_tab.titles()
+    assert reread != first
+    page.get_by_role("button", name="Why this result").first.click()
+    table = page.get_by_role("table", name="What mattered when it was read again")
+    table.wait_for()
+    assert "text" in table.inner_text() and "read again" in page.locator("#hits .scores").first.inner_text()
+    page.reload()
+    assert full_tab.titles() == reread and page.get_by_label("Read again").is_checked()
+    tab.open("water and the sun", "&rerank=on")  # an index that has none
+    tab.titles()
+    assert tab.page.locator("#rerank-choice").is_hidden()
+
+
 def test_where_nothing_is_found_other_ways_are_offered(tab: Any) -> None:
     tab.open("zzzz qqqq", "&retriever=lexical")
     tab.page.locator("#nothing").wait_for()

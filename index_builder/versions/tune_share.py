@@ -1,0 +1,160 @@
+"""Choosing by judged queries how much the re-ranker's score counts beside the first search's.
+
+A share that was good on one collection may harm on another (docs/results/reranking.md), so it is fitted to an index' own queries, and the gain
+is estimated by cross-validation as for the fusion (`tuning`).
+
+    q   queries     g   shares
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import InputError, MismatchError
+from glow.evaluation import Task, compare, dcg, grades_by_query
+from glow.search import (
+    DEFAULT_CANDIDATES,
+    Index,
+    Mixture,
+    Ranked,
+    Reranking,
+    mixed,
+    rank_dense,
+    rank_hybrid,
+    read_query,
+    rerank,
+    score_unit,
+)
+from glow_index_builder.versions.tuning import DEPTH, FOLDS, best_setting
+
+__all__ = ["SHARES", "TunedShare", "tune_share"]
+
+SHARES = (0.0, *(1 / part for part in (256, 128, 64, 48, 32, 24, 16, 12, 8, 4, 2, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class TunedShare:
+    """What was chosen, and what it gains; all values are means of nDCG@10 over the queries.
+
+    Attributes:
+        mixture: the best share over all queries.
+        first: the first search alone.
+        present: the share that the index has.
+        fitted: the chosen share on the queries that chose it, which flatters it.
+        validated: each fifth of the queries under the share that the others chose.
+        gain: validated - first, with `low` and `high` its 95 % interval (bootstrap over queries).
+        queries: q.
+    """
+
+    mixture: Mixture
+    first: float
+    present: float
+    fitted: float
+    validated: float
+    gain: float
+    low: float
+    high: float
+    queries: int
+
+    def report(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = {name: value for name, value in asdict(self).items() if name != "mixture"}
+        return {"mixture": self.mixture.model_dump(), "nDCG@10": values}
+
+    def summary(self) -> str:
+        """In a few lines."""
+        return (
+            f"the re-ranker's score counts {self.mixture.share:.4g}\n"
+            f"nDCG@10 over {self.queries} queries: first search {self.first:.3f}, share as it was {self.present:.3f}, this share "
+            f"{self.fitted:.3f}\n"
+            f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the first search "
+            f"(95 % interval {self.low:+.3f} to {self.high:+.3f})"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Query:
+    """What the first search found and the re-ranker says of it, with the judgements."""
+
+    ranked: Ranked
+    grades: Mapping[int, int]
+    ideal: float
+
+    def ndcg(self, share: float, order: NDArray[np.uint32] | None) -> float:
+        if self.ideal == 0.0:
+            return 0.0
+        rows = mixed(self.ranked, share, order).rows[:DEPTH].tolist()
+        return dcg([self.grades.get(row, 0) for row in rows]) / self.ideal
+
+
+def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> TunedShare:
+    """Chooses the share with the highest nDCG@10.
+
+    Args:
+        index: with a re-ranker.
+        task: judged queries.
+        wanted: how many hits are read again, and how.
+        seed: of the folds and the bootstrap.
+
+    Raises:
+        MismatchError: if the index has no re-ranker.
+        InputError: if fewer than two queries have a word and a relevant document.
+    """
+    if index.reranker is None:
+        raise MismatchError(
+            f"version {index.version} holds no re-ranker; build it with one (glow build --rerank DIR)"
+        )
+    queries = _gather(index, task, wanted)
+    shares = (*SHARES, index.mixture.share)
+    values = np.array([[query.ndcg(share, index.order) for query in queries] for share in shares])
+    folds = np.random.default_rng(seed).permutation(len(queries)) % FOLDS
+    validated = np.empty(len(queries))
+    for fold in np.unique(folds):
+        here = folds == fold
+        validated[here] = values[best_setting(values[:, ~here]), here]
+    chosen = best_setting(values)
+    gain = compare(values[0], validated, seed=seed)
+    return TunedShare(
+        Mixture(share=shares[chosen]),
+        float(values[0].mean()),
+        float(values[-1].mean()),
+        float(values[chosen].mean()),
+        float(validated.mean()),
+        gain.difference,
+        gain.low,
+        gain.high,
+        len(queries),
+    )
+
+
+def _gather(index: Index, task: Task, wanted: Reranking) -> list[_Query]:
+    grades = grades_by_query(task.qrels)
+    found: list[_Query] = []
+    # Whatever the index has: each share is tried on the scores as they are.
+    plain = replace(index, mixture=Mixture(share=0.0))
+    unit = score_unit(index, "dense" if index.impacts is None else "hybrid", None)
+    for query in task.queries:
+        judged = grades[query.id]
+        reading = read_query(index, query.text)
+        if max(judged.values()) <= 0 or not reading.tokens.words:
+            continue
+        vector = index.encoder.run([reading.tokens])[0]
+        first = _first(index, reading.text, vector)
+        ranked, _ = rerank(plain, reading.text, first, wanted, unit, vector)
+        rows = {index.documents.find(document): grade for document, grade in judged.items() if grade > 0}
+        ideal = dcg(sorted((max(grade, 0) for grade in judged.values()), reverse=True)[:DEPTH])
+        found.append(_Query(ranked, {row: grade for row, grade in rows.items() if row is not None}, ideal))
+    if len(found) < 2:
+        raise InputError(
+            f"{task.data}/qrels/{task.split}.tsv has {len(found)} queries with a word and a relevant document; expected two or more"
+        )
+    return found
+
+
+def _first(index: Index, text: str, vector: NDArray[np.float32]) -> Ranked:
+    if index.impacts is None:
+        return rank_dense(index, vector, DEFAULT_CANDIDATES)
+    return rank_hybrid(index, text, vector, DEFAULT_CANDIDATES)
