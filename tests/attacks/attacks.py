@@ -5,7 +5,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import httpx
 
 from glow_service.telemetry.loop_lag import WINDOW_S
 from tests.attacks.harness import KEYS, Plain, Service, hostile, peak_mb, serving
-from tests.attacks.requests import explain_batch, filter_batch, plain_batch
+from tests.attacks.requests import explain_batch, filter_batch, plain_batch, rerank_search
 
 __all__ = ["ATTACKS"]
 
@@ -22,13 +22,20 @@ LIMITS = ("--workers", "2", "--rate-limit", "20", "--rate-burst", "50")
 Figures = dict[str, Any]
 
 
-def _beside(index_root: Path, seconds: float, tree: Path, body: dict[str, Any]) -> Figures:
+def _beside(
+    index_root: Path,
+    seconds: float,
+    tree: Path,
+    body: dict[str, Any],
+    path: str = "/search/batch",
+    flags: Sequence[str] = LIMITS,
+) -> Figures:
     """A plain client alone and beside two hostile keys at their limits."""
-    with serving(index_root, *LIMITS, keys=True, tree=tree) as service:
+    with serving(index_root, *flags, keys=True, tree=tree) as service:
         Plain(service.url, pace_s=0.06).ask(2.0)
         alone, beside = (Plain(service.url, pace_s=0.06) for _ in range(2))
         alone.ask(seconds)
-        with hostile(service.url, "/search/batch", body) as statuses:
+        with hostile(service.url, path, body) as statuses:
             beside.ask(seconds)
         lag = _loop_lag(service)
     ratio = round(beside.summary()["p99_ms"] / alone.summary()["p99_ms"], 2)
@@ -63,6 +70,12 @@ def explained_batches(index_root: Path, seconds: float, tree: Path) -> Figures:
 def plain_batches(index_root: Path, seconds: float, tree: Path) -> Figures:
     """Full batches of ordinary searches."""
     return _beside(index_root, seconds, tree, plain_batch())
+
+
+def re_ranking(index_root: Path, seconds: float, tree: Path) -> Figures:
+    """Searches that read as many hits again as they may, as fast as they are answered; no rate limit."""
+    flags = ("--workers", "2", "--cache-entries", "0")
+    return _beside(index_root, seconds, tree, rerank_search(), "/search", flags)
 
 
 def long_filters(index_root: Path, seconds: float, tree: Path) -> Figures:
@@ -196,6 +209,7 @@ def large_answers(index_root: Path, seconds: float, tree: Path) -> Figures:
 ATTACKS: dict[str, Callable[[Path, float, Path], Figures]] = {
     "explained-batches": explained_batches,
     "plain-batches": plain_batches,
+    "re-ranking": re_ranking,
     "long-filters": long_filters,
     "large-answers": large_answers,
     "killed-worker": killed_worker,

@@ -24,6 +24,16 @@ def plain_batch(searches: int = 64) -> dict[str, Any]:
     return {"searches": [{"query": f"{QUESTION} {number}", **body} for number in range(searches)]}
 
 
+def rerank_search(depth: int = 200) -> dict[str, Any]:
+    """One search whose first hits are all read again."""
+    return {
+        "query": "how do i read a file line by line",
+        "top_k": 10,
+        "candidates": depth,
+        "rerank": {"depth": depth},
+    }
+
+
 def filter_batch(field: str, searches: int = 64, conditions: int = 240) -> dict[str, Any]:
     """Searches with filters of 961 terms each; 1.6 MB."""
     return {

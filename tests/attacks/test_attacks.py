@@ -11,15 +11,15 @@ import pytest
 
 from tests.attacks.attacks import ATTACKS
 from tests.attacks.harness import KEYS, ROOT, Plain, Service, hostile, serving
-from tests.attacks.requests import explain_batch, filter_batch, plain_batch
+from tests.attacks.requests import explain_batch, filter_batch, plain_batch, rerank_search
 
 PATIENT = ("--default-timeout-ms", "30000", "--max-timeout-ms", "60000")
 
 
 @pytest.fixture(scope="module")
-def service(toy_index: Path) -> Iterator[Service]:
+def service(rerank_index: Path) -> Iterator[Service]:
     flags = ("--workers", "2", "--rate-limit", "20", "--rate-burst", "200", *PATIENT)
-    with serving(toy_index, *flags, keys=True) as running:
+    with serving(rerank_index, *flags, keys=True) as running:
         yield running
 
 
@@ -42,10 +42,17 @@ def test_filters_are_bounded_over_the_whole_batch(service: Service) -> None:
     assert send(service, filter_batch("lang", 4)).status_code == 200
 
 
-@pytest.mark.parametrize("body", [explain_batch(3, 20), plain_batch(16), filter_batch("lang", 4)])
-def test_plain_searches_are_answered_beside_hostile_ones(service: Service, body: dict[str, object]) -> None:
+BATCHES = (explain_batch(3, 20), plain_batch(16), filter_batch("lang", 4))
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [*(("/search/batch", body) for body in BATCHES), ("/search", rerank_search())]
+)
+def test_plain_searches_are_answered_beside_hostile_ones(
+    service: Service, path: str, body: dict[str, object]
+) -> None:
     plain = Plain(service.url, pace_s=0.1)
-    with hostile(service.url, "/search/batch", body) as statuses:
+    with hostile(service.url, path, body) as statuses:
         plain.ask(2.0)
     assert set(plain.statuses) == {200}
     assert set(statuses) <= {200, 429}

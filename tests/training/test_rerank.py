@@ -1,12 +1,14 @@
 """Training of the re-ranker: candidates, batches, loss, resume, checkpoint, and what it makes of a ranking."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from glow.cli import app
@@ -16,7 +18,7 @@ from glow.evaluation import write_run
 from glow.nn import Compressor, CrossEncoder, Side, minilm_folder
 from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
-from glow.training.data.dataset import Collection, count_terms
+from glow.training.data.dataset import Collection, count_terms, read_collection
 from glow.training.rerank import (
     CandidateBatches,
     Candidates,
@@ -26,12 +28,13 @@ from glow.training.rerank import (
     load_reranker,
     measure_reranking,
     read_candidates,
+    save_reranker,
     score_candidates,
     train_reranker,
 )
 from glow.training.rerank.candidates import Texts
 from glow.training.rerank.job import initial_cross_encoder
-from glow.training.rerank.trainer import attention_loss, rerank_loss
+from glow.training.rerank.trainer import attention_loss, distillation_loss, rerank_loss
 
 
 def options(**changes: Any) -> dict[str, Any]:
@@ -366,3 +369,68 @@ def test_the_presets_of_the_configs_folder_are_valid() -> None:
     for path in paths:
         assert RerankConfig.load_toml(path).cross.split < 6
     assert minilm_folder().is_dir()
+
+
+def test_the_difference_from_a_teacher_has_the_value_worked_out_by_hand() -> None:
+    # Shares of 3/4 and 1/4 beside halves: 3/4 ln(3/2) + 1/4 ln(1/2).
+    found = distillation_loss(torch.zeros(1, 2), torch.tensor([[np.log(3.0), 0.0]]))
+    assert float(found) == pytest.approx(0.130812, abs=1e-6)
+    same = torch.tensor([[2.0, -1.0, 0.5], [0.0, 0.0, 3.0]])
+    assert float(distillation_loss(same + 7.0, same)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_split_re_ranker_learns_from_one_that_joins_all_layers(
+    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    budget = {"max_steps": 60, "epochs": 10, "learning_rate": 5e-3, "head_rate": 4.0}
+    whole = options(
+        cross={"split": 0, "compressed": 0, "late": 0, "dropout": 0.0, "train_words": True}, optimizer=budget
+    )
+    places = [tmp_path / name for name in ("teacher", "alone", "taught")]
+    train_reranker(
+        RerankConfig.model_validate(whole), inputs(collection_folder, run_file, bert_folder, places[0])
+    )
+    split = {"compressed": 0, "late": 0, "dropout": 0.0, "train_words": True}
+    gaps = []
+    for place, share in zip(places[1:], (0.0, 1.0), strict=True):
+        config = RerankConfig.model_validate(
+            options(cross=split, objective={"distill": share}, optimizer=budget | {"max_steps": 40})
+        )
+        start = inputs(collection_folder, run_file, bert_folder, place)
+        train_reranker(config, replace(start, teacher=places[0] if share else None))
+        gaps.append(_gap(load_reranker(places[0]), load_reranker(place), collection_folder, run_file))
+    assert gaps[1] < 0.8 * gaps[0]
+
+
+def _gap(teacher: TrainedReranker, student: TrainedReranker, folder: Path, run: Path) -> float:
+    """Mean difference of the shares that both give a query's candidates."""
+    collection = read_collection(folder, "train", teacher.preprocessor.schema)
+    found = read_candidates(run, collection, 10)
+    both = [
+        score_candidates(
+            each.model, Texts(collection, each.preprocessor), found, each.preprocessor.pieces.pad_id
+        )
+        for each in (teacher, student)
+    ]
+    pairs = zip(both[0].scores, both[1].scores, strict=True)
+    shares = [
+        torch.stack([torch.from_numpy(one), torch.from_numpy(other)]).softmax(-1) for one, other in pairs
+    ]
+    return float(np.mean([float((one - other).abs().sum()) for one, other in shares]))
+
+
+def test_a_teacher_and_its_share_go_together(
+    collection_folder: Path, run_file: Path, bert_folder: Path, trained: TrainedReranker, tmp_path: Path
+) -> None:
+    start = inputs(collection_folder, run_file, bert_folder, tmp_path / "out")
+    with pytest.raises(ConfigError, match="go together"):
+        train_reranker(RerankConfig.model_validate(options(objective={"distill": 0.5})), start)
+    with pytest.raises(ConfigError, match="go together"):
+        train_reranker(RerankConfig.model_validate(options()), replace(start, teacher=tmp_path))
+    with pytest.raises(ValidationError, match="no scores to compare"):
+        RerankConfig.model_validate(options(objective={"kind": "attention", "distill": 0.5}))
+    teacher = tmp_path / "teacher"
+    save_reranker(teacher, trained.model, trained.preprocessor, {})
+    config = options(objective={"distill": 0.5}) | {"document_tokens": 40}
+    with pytest.raises(MismatchError, match="of 16 and 48 tokens, the configuration 16 and 40"):
+        train_reranker(RerankConfig.model_validate(config), replace(start, teacher=teacher))

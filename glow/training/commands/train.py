@@ -58,7 +58,9 @@ class TrainOptions(JsonOptions):
         None, "BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2.", metavar="DIR"
     )
     teacher: Path | None = option(
-        None, "BERT-layout folder to distil from; default: all-MiniLM-L6-v2.", metavar="DIR"
+        None,
+        "BERT-layout folder to distil from; default: all-MiniLM-L6-v2. For a re-ranker with `distill`: another's checkpoint.",
+        metavar="DIR",
     )
     max_steps: int | None = option(None, "Overrides the configuration's bound.")
     seed: int | None = option(None, "Overrides the configuration's seed.")
@@ -102,14 +104,16 @@ def _towers(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
 
 
 def _reranker(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
-    unread = ("synthesise", "synthesis_model", "dev", "negatives", "teacher")
+    unread = ("synthesise", "synthesis_model", "dev", "negatives")
     if given := [name for name in unread if getattr(options, name)]:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise ConfigError(f"a re-ranker (a config with [cross]) does not read {flags}; leave it out")
     config = _override(RerankConfig.load_toml(options.config), options.max_steps, options.seed)
     cuda = options.device == "cuda" or (options.device == "auto" and torch.cuda.is_available())
     init, device = options.init or minilm_folder(), "cuda" if cuda else "cpu"
-    inputs = RerankInputs(options.data, options.candidates, options.split, options.out, init, device)
+    inputs = RerankInputs(
+        options.data, options.candidates, options.split, options.out, init, device, options.teacher
+    )
     return train_reranker(config, inputs, stage, show)
 
 

@@ -49,17 +49,22 @@ class RerankObjective(StrictModel):
         depth: how deep in the first search's ranking they are drawn.
         mix: times the first search's score, added to the logit while training, so that the model learns what that search does
             not know; 0 leaves it out.
+        distill: share of the loss that is the difference from a teacher's shares over the candidates (`--teacher`: a re-ranker, such as one
+            that joins all layers); 0: there is no teacher.
     """
 
     kind: Literal["list", "pairwise", "attention"] = "list"
     negatives: int = Field(default=3, ge=1)
     depth: int = Field(default=50, ge=2)
     mix: float = Field(default=0.0, ge=0.0)
+    distill: float = Field(default=0.0, ge=0.0, le=1.0)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.kind == "pairwise" and self.negatives != 1:
             raise ValueError(f"kind 'pairwise' compares with one negative, found negatives {self.negatives}")
+        if self.kind == "attention" and self.distill:
+            raise ValueError("kind 'attention' has no scores to compare with a teacher's; leave distill out")
         return self
 
 

@@ -36,6 +36,7 @@ class RerankInputs:
         out: the checkpoint folder to write; the state goes to `OUT.run/` beside it.
         init: BERT-layout folder of the initial weights and the vocabulary, or a re-ranker's checkpoint to go on from.
         device: `cpu` or `cuda`.
+        teacher: a re-ranker's checkpoint to distil from; needed where `objective.distill` is above 0.
     """
 
     data: Sequence[Path]
@@ -44,6 +45,7 @@ class RerankInputs:
     out: Path
     init: Path
     device: str = "cpu"
+    teacher: Path | None = None
 
 
 def train_reranker(
@@ -64,7 +66,7 @@ def train_reranker(
         The training report, as it is stored with the checkpoint.
 
     Raises:
-        ConfigError: if there are not as many runs of candidates as data folders.
+        ConfigError: if there are not as many runs of candidates as data folders, or a teacher without `distill` or the reverse.
         GlowError: if data or configuration are not usable.
     """
     start = time.monotonic()
@@ -73,6 +75,7 @@ def train_reranker(
             f"a re-ranker learns from what a first search found: found {len(inputs.data)} --data and "
             f"{len(inputs.candidates)} --candidates, expected one TREC run for each folder (glow evaluate --run)"
         )
+    teacher = _teacher(config, inputs.teacher)
     schema = config.field_schema
     pieces = WordPieces(inputs.init / "vocab.txt", config.weighting.unit)
     on_stage("reading data")
@@ -87,12 +90,23 @@ def train_reranker(
     model = initial_cross_encoder(config, inputs.init)
     parts = [config.model_dump_json(), preprocessor.terms.hash, parameters_hash(model)]
     parts += [*map(collection_hash, collections), *map(file_sha256, inputs.candidates)]
+    if teacher is not None:
+        parts.append(parameters_hash(teacher))
     fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     on_stage("training")
     texts = [Texts(collection, preprocessor) for collection in collections]
     run_folder = inputs.out.with_name(inputs.out.name + ".run")
     trainer = RerankTrainer(
-        config, model, batches, texts, pieces.pad_id, run_folder, fingerprint, inputs.device, on_progress
+        config,
+        model,
+        batches,
+        texts,
+        pieces.pad_id,
+        run_folder,
+        fingerprint,
+        inputs.device,
+        on_progress,
+        teacher,
     )
     losses = trainer.run()
     report = {
@@ -108,6 +122,21 @@ def train_reranker(
     }
     save_reranker(inputs.out, model.cpu(), preprocessor, report)
     return report
+
+
+def _teacher(config: RerankConfig, folder: Path | None) -> CrossEncoder | None:
+    if (folder is None) != (config.objective.distill == 0.0):
+        raise ConfigError("--teacher and [objective] distill above 0 go together; give both or neither")
+    if folder is None:
+        return None
+    teacher = load_reranker(folder).model
+    lengths = (config.query_tokens, config.document_tokens)
+    if (teacher.config.query_tokens, teacher.config.document_tokens) != lengths:
+        raise MismatchError(
+            f"the teacher reads queries and documents of {teacher.config.query_tokens} and {teacher.config.document_tokens} tokens, "
+            f"the configuration {lengths[0]} and {lengths[1]}; give the same"
+        )
+    return teacher
 
 
 def initial_cross_encoder(config: RerankConfig, init: Path) -> CrossEncoder:

@@ -18,7 +18,7 @@ from glow.training.rerank.config import RerankConfig, RerankObjective, RerankOpt
 from glow.training.rerank.measure import read_side
 from glow.training.state import load_state, save_state
 
-__all__ = ["RerankTrainer", "attention_loss", "rerank_loss"]
+__all__ = ["RerankTrainer", "attention_loss", "distillation_loss", "rerank_loss"]
 
 
 def rerank_loss(logits: Tensor, kind: str) -> Tensor:
@@ -30,6 +30,17 @@ def rerank_loss(logits: Tensor, kind: str) -> Tensor:
     """
     shares = functional.log_softmax(logits.float(), -1)[:, 0]
     return -shares.mean() if kind == "list" else (1.0 - shares.exp()).mean()
+
+
+def distillation_loss(logits: Tensor, teacher: Tensor) -> Tensor:
+    """How far the shares of a query's candidates are from a teacher's: Kullback-Leibler divergence, mean over queries, a scalar >= 0.
+
+    Args:
+        logits, teacher: float [B, 1 + N].
+    """
+    wanted = functional.log_softmax(teacher.float(), -1)
+    found = functional.log_softmax(logits.float(), -1)
+    return functional.kl_div(found, wanted, reduction="batchmean", log_target=True)
 
 
 def attention_loss(model: CrossEncoder, query: Side, document: Side) -> Tensor:
@@ -66,6 +77,7 @@ class RerankTrainer:
         fingerprint: of all that decides the run; a state of another is refused.
         device: as torch names it.
         on_progress: called after every step.
+        teacher: what `objective.distill` compares with; it reads the same texts. None: there is none.
     """
 
     def __init__(
@@ -79,6 +91,7 @@ class RerankTrainer:
         fingerprint: str,
         device: str = "cpu",
         on_progress: Callable[[Progress], None] = lambda progress: None,
+        teacher: CrossEncoder | None = None,
     ) -> None:
         self.config, self.batches, self.texts = config, batches, texts
         self.device = torch.device(device)
@@ -93,6 +106,7 @@ class RerankTrainer:
         self.position = Position()
         self._pad_id, self._folder, self._fingerprint = pad_id, folder, fingerprint
         self._on_progress = on_progress
+        self._teacher = teacher.to(self.device).eval() if teacher is not None else None
 
     def run(self) -> list[float]:
         """Trains to the last step, going on from a saved state; returns the losses of this call's steps.
@@ -141,21 +155,32 @@ class RerankTrainer:
         return float(loss.detach())
 
     def _loss(self, batch: CandidateBatch, objective: RerankObjective) -> Tensor:
-        """Of a batch: each query is read once, and so is each of its documents."""
+        query, document = self._sides(self.model, batch)
+        if objective.kind == "attention":
+            return attention_loss(self.model, query, document)
+        shape = batch.documents.shape
+        logits = self.model.score(self.model.through(query), self.model.through(document)).reshape(shape)
+        first = objective.mix * torch.from_numpy(batch.scores).to(self.device)
+        loss = rerank_loss(logits + first, objective.kind)
+        if self._teacher is None:
+            return loss
+        with torch.no_grad():
+            teacher = self._teacher
+            query, document = self._sides(teacher, batch)
+            wanted = teacher.score(teacher.through(query), teacher.through(document)).reshape(shape)
+        share = objective.distill
+        return (1.0 - share) * loss + share * distillation_loss(logits + first, wanted + first)
+
+    def _sides(self, model: CrossEncoder, batch: CandidateBatch) -> tuple[Side, Side]:
+        """Both sides of all pairs, before the compressor: each query is read once, and so is each of its documents."""
         texts, shape = self.texts[batch.collection], batch.documents.shape
         ids, mask, _, weights = read_side(
             [texts.query(number) for number in batch.queries.tolist()], self._pad_id, self.device
         )
-        query = self.model.query_apart(ids, mask, weights)
+        query = model.query_apart(ids, mask, weights)
         query = Side(*(part.repeat_interleave(shape[1], 0) for part in query))
         documents = [texts.document(row) for row in batch.documents.reshape(-1).tolist()]
-        document = self.model.document_apart(*read_side(documents, self._pad_id, self.device))
-        if objective.kind == "attention":
-            return attention_loss(self.model, query, document)
-        logits = self.model.score(self.model.through(query), self.model.through(document)).reshape(shape)
-        return rerank_loss(
-            logits + objective.mix * torch.from_numpy(batch.scores).to(self.device), objective.kind
-        )
+        return query, model.document_apart(*read_side(documents, self._pad_id, self.device))
 
 
 def _optimizer(model: CrossEncoder, config: RerankOptimizer) -> torch.optim.AdamW:
