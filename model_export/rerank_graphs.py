@@ -15,6 +15,7 @@ from torch.nn import functional
 from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH, QUERY_READER
 from glow.errors import ExportError
 from glow.nn import MASKED_LOGIT, CrossEncoder, EncoderLayer, LateInteraction
+from glow_model_export.absorbed import AbsorbedJoin, AbsorbedLate, can_absorb
 from glow_model_export.graph import MAX_BATCH, trace
 
 __all__ = ["PAIR_INPUTS", "RERANK_GRAPHS", "export_rerank_graphs"]
@@ -56,16 +57,23 @@ def export_rerank_graphs(model: CrossEncoder) -> dict[str, ModelProto]:
     pair_shapes = ({1: short}, {1: short}, {0: batch, 1: long}, {0: batch, 1: long})
     sides = [{0: batch, 1: long}] * 3
     texts = (document, document, torch.zeros_like(document))
+    join, late = _pair_modules(model)
     graphs = [
         trace(_Query(model).eval(), (one, one), ("ids", "mask"), ("states",), [{1: short}] * 2),
         trace(_Document(model).eval(), texts, ("ids", "mask", "field_ids"), ("stored",), sides),
-        trace(_Join(model).eval(), pairs, PAIR_INPUTS, ("score", "attention"), pair_shapes),
+        trace(join.eval(), pairs, PAIR_INPUTS, ("score", "attention"), pair_shapes),
     ]
-    if model.late is not None:
-        graphs.append(
-            trace(_Late(_Restored(model), model.late).eval(), pairs, PAIR_INPUTS, ("score",), pair_shapes)
-        )
+    if late is not None:
+        graphs.append(trace(late.eval(), pairs, PAIR_INPUTS, ("score",), pair_shapes))
     return dict(zip(RERANK_GRAPHS, graphs, strict=False))
+
+
+def _pair_modules(model: CrossEncoder) -> tuple[nn.Module, nn.Module | None]:
+    """What scores pairs, and late interaction where there is one."""
+    with torch.no_grad():
+        if can_absorb(model):
+            return AbsorbedJoin(model), AbsorbedLate(model) if model.late is not None else None
+        return _Join(model), _Late(_Restored(model), model.late) if model.late is not None else None
 
 
 class _Apart(nn.Module):

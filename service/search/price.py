@@ -19,8 +19,8 @@ HIGHLIGHTED_CHARS = 50_000
 """Characters of snippets that a request asks for, for one more."""
 FILTER_TERMS = 200
 """Conditions, groups and values of a filter, for one more."""
-RERANKED_HITS: dict[RerankMethod, int] = {"join": 10, "late": 40}
-"""Hits that are read again, for one more. They take longer, but in a lane of their own, where none but their like wait for them."""
+RERANKED_HITS: dict[RerankMethod, int] = {"join": 20, "late": 40}
+"""Hits that are read again, for one more."""
 TEXTS = {"query": 1, "document": 4}
 """Each text of `/v1/embeddings`, by the tower that reads it."""
 MOST_PLAIN = 4

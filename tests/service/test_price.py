@@ -35,7 +35,7 @@ def test_what_takes_long_costs_more() -> None:
     everything = HighlightCall(("title", "text"), Highlighting(10, 2_000))
     assert price_of(call(100, everything)) == 1 + 100 * 2 * 10 * 2_000 // price.HIGHLIGHTED_CHARS
     assert price_of(call(), filter_terms=1_000) == 6
-    assert [price_of(replace(call(), rerank=Reranking(depth))) for depth in (1, 10, 50, 51)] == [2, 2, 6, 7]
+    assert [price_of(replace(call(), rerank=Reranking(depth))) for depth in (1, 10, 50, 51)] == [2, 2, 4, 4]
     assert price_of(replace(call(), rerank=Reranking(50, "late"))) == 3
     assert price_of(call(20, explain=ExplainCall(leave_one_out=False))) == 1 + 20 * price.EXPLAINED_HIT
     left_out = price_of(call(20, explain=ExplainCall(leave_one_out=True)))
