@@ -108,7 +108,12 @@ def _whole(tower: Encoder, texts: Texts, number: int, rows: list[int], longest: 
     documents = [texts.document(row) for row in rows]
     batch = pad(documents, 0, max(map(len, documents)) + asked)
     batch.mask[:] = 1
-    arrays: Inputs = {"ids": batch.ids, "mask": batch.mask, "field_ids": batch.field_ids, "weights": batch.weights}
+    arrays: Inputs = {
+        "ids": batch.ids,
+        "mask": batch.mask,
+        "field_ids": batch.field_ids,
+        "weights": batch.weights,
+    }
     inputs = {name: array[:, :longest] for name, array in arrays.items()}
     return _ms(lambda: tower._session.run(["vector"], inputs))
 
