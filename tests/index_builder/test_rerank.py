@@ -20,6 +20,7 @@ from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, Ups
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import TuneOptions, tune_index
+from glow_index_builder.versions.snapshot import export_version, import_version
 from tests.conftest import DATA
 from tests.search.test_index import remake
 
@@ -311,3 +312,37 @@ def test_a_gate_measures_re_ranking_and_refuses_a_version_that_lost_it(
     (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(32)))
     with pytest.raises(GateError, match=r"ways to search lost is 1\.0000"):
         make("one", made_up(32), gate=str(data), threshold=-1.0, rerank=None)
+
+
+def test_an_archive_carries_states_and_re_ranker(make: Callable[..., IndexRoot], tmp_path: Path) -> None:
+    root = make("one", made_up(20))
+    packed = io.BytesIO()
+    export_version(root, root.current(), packed)
+    packed.seek(0)
+    other = IndexRoot(tmp_path / "elsewhere")
+    imported = import_version(other, packed)
+    other.publish(imported.manifest.name)
+    assert codes(opened(other)) == codes(opened(root))
+    assert hits(opened(other)) == hits(opened(root))
+
+
+def test_a_version_that_shares_files_shares_what_was_opened(
+    make: Callable[..., IndexRoot], toy_model: Path, tmp_path: Path
+) -> None:
+    root = make("one", made_up(20))
+    first = opened(root)
+    changed = tmp_path / "changed.jsonl"
+    changed.write_text('{"_id": "more", "text": "bees find the way home"}\n')
+    upsert(UpsertOptions(output=root.path, source=str(changed), model=toy_model), stages())
+    second = Index.open(root.folder(root.current()), like=first)
+    assert second.reranker is first.reranker
+    assert second.parts is not None and first.parts is not None
+    assert second.parts.states is first.parts.states
+    assert hits(second) == hits(opened(root))
+    # Of a rebuild the re-ranker has the same content, and is not opened a second time; its states are others.
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(25)))
+    make("one", made_up(25))
+    third = Index.open(root.folder(root.current()), like=second)
+    assert third.reranker is first.reranker
+    assert third.states is not None and len(third.states) == 25
+    assert hits(third) == hits(opened(root))

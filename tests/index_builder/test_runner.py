@@ -19,6 +19,7 @@ from glow_index_builder.encoding.runner import Runner, ThreadRunner
 from glow_index_builder.encoding.runners import make_runner, require_runner
 from glow_index_builder.encoding.schedule import Encoded, encode_shards
 from glow_index_builder.encoding.shards import plan_shards
+from glow_index_builder.encoding.states import StatesJob
 from glow_index_builder.options import BuildOptions
 
 SHARD = 4
@@ -68,15 +69,18 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> EncodeJob:
         shards=folder / "shards",
         device="cpu",
         threads=1,
+        states=StatesJob(model.parent / "toy-reranker", 4),
     )
 
 
 def encode(runner: Runner, job: EncodeJob, count: int) -> Encoded:
-    return encode_shards(runner, plan_shards(count, SHARD), job.shards, 32, lambda _: None)
+    return encode_shards(runner, plan_shards(count, SHARD), job.shards, 32, lambda _: None, has_states=True)
 
 
 def vectors(job: EncodeJob) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in job.shards.glob("*.f32")}
+    """Of each shard, and its term representations."""
+    files = [*job.shards.glob("*.f32"), *job.shards.glob("*.states")]
+    return {path.name: path.read_bytes() for path in files}
 
 
 def test_a_runner_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_where_one_ended(
@@ -95,18 +99,18 @@ def test_a_runner_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_wh
     assert (found.failures, found.poison) == (1, {})
     assert (found.rows, found.truncated) == (expected.rows, expected.truncated)
     assert vectors(job) == vectors(plain)
-    assert len(vectors(job)) == 3
+    assert len(vectors(job)) == 6
 
     names = sorted(vectors(job))
     (job.shards / names[0]).unlink()
-    damaged = bytearray((job.shards / names[1]).read_bytes())
+    damaged = bytearray((job.shards / names[3]).read_bytes())
     damaged[7] ^= 1
-    (job.shards / names[1]).write_bytes(damaged)
-    kept = (job.shards / names[2]).stat().st_mtime_ns
+    (job.shards / names[3]).write_bytes(damaged)
+    kept = (job.shards / names[5]).stat().st_mtime_ns
     found = encode(runner(), job, len(ids))
     assert (found.resumed, found.documents) == (1, 8)
     assert vectors(job) == vectors(plain)
-    assert (job.shards / names[2]).stat().st_mtime_ns == kept
+    assert (job.shards / names[5]).stat().st_mtime_ns == kept
 
 
 def test_a_document_that_kills_its_process_costs_itself_alone(
