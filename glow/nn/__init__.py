@@ -1,4 +1,4 @@
-"""Torch modules: weighted attention, the two towers, the cross-encoder; they take plain arguments."""
+"""Torch modules: weighted attention, the two towers, the cross-encoder, NDRM; they take plain arguments."""
 
 from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention, WeightForm, WeightSide, weighted_attention
 from glow.nn.bert import (
@@ -11,13 +11,17 @@ from glow.nn.bert import (
     minilm_folder,
 )
 from glow.nn.compressor import Compressor
+from glow.nn.conformer import ConformerConfig, ConformerEncoder, plain_attention, separable_attention
 from glow.nn.cross_encoder import CrossConfig, CrossEncoder, Side
 from glow.nn.late import LateInteraction
+from glow.nn.ndrm import BatchScale, Ndrm, NdrmConfig, TermStatistics, kernels
 from glow.nn.towers import EncoderLayer, Pooling, Tower, TowerConfig, TwoTowers
 
 __all__ = [
-    "MASKED_LOGIT", "Compressor", "CrossConfig", "CrossEncoder", "EncoderLayer", "LateInteraction", "Pooling", "Side",
-    "Tower", "TowerConfig", "TwoTowers", "WeightForm", "WeightSide", "WeightedSelfAttention", "bert_config",
-    "init_cross_encoder", "init_from_bert", "init_tower", "init_words", "load_weights", "minilm_folder",
+    "MASKED_LOGIT", "BatchScale", "Compressor", "ConformerConfig", "ConformerEncoder", "CrossConfig",
+    "CrossEncoder", "EncoderLayer", "LateInteraction", "Ndrm", "NdrmConfig", "Pooling", "Side",
+    "TermStatistics", "Tower", "TowerConfig", "TwoTowers", "WeightForm", "WeightSide",
+    "WeightedSelfAttention", "bert_config", "init_cross_encoder", "init_from_bert", "init_tower",
+    "init_words", "kernels", "load_weights", "minilm_folder", "plain_attention", "separable_attention",
     "weighted_attention",
 ]  # fmt: skip
