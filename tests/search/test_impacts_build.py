@@ -21,7 +21,7 @@ def write(folder: Path, chunk_postings: int = 1 << 20) -> Path:
     with ImpactWriter(folder, WORDS, chunk_postings) as writer:
         for document in DOCUMENTS:
             writer.add(document.keys(), document.values())
-        writer.finish("learned", lambda _words, _rows, values: values, {"scale": 1.0})
+        writer.finish("bm25", lambda _words, _rows, values: values, {"scale": 1.0})
     return folder
 
 
@@ -39,7 +39,7 @@ def test_postings_lie_by_word_with_rows_ascending(tmp_path: Path) -> None:
     assert (folder / "words.bin").read_bytes() == b"antbeeowl"  # cow and dog have no posting
     assert json.loads((folder / "impacts.json").read_bytes()) == {
         "format": 1,
-        "kind": "learned",
+        "kind": "bm25",
         "analyzer": "plain",
         "documents": 4,
         "words": 3,

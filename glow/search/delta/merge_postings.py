@@ -8,12 +8,15 @@ counting alone tells.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.search.delta.merge import SegmentSlice
 from glow.search.lexical import (
+    CAUSES_FILE,
+    CODES_FILE,
     IMPACTS_HEADER,
     MAXIMA_FILE,
     ROWS_FILE,
@@ -30,18 +33,20 @@ __all__ = ["merge_impacts"]
 BLOCK_POSTINGS = 1 << 20
 
 
-def merge_impacts(segments: Sequence[SegmentSlice], folder: Path) -> ImpactHeader:
-    """Writes `impacts/` of segments that have a lexical index.
+def merge_impacts(segments: Sequence[SegmentSlice], folder: Path, *, learned: bool = False) -> ImpactHeader:
+    """Writes `impacts/` of segments that have a lexical index, or `learned/`.
 
     Args:
         segments: one or more; parameters are those of the first.
         folder: made.
+        learned: whether it is their learned impacts, all of one unit.
     """
     folder.mkdir()
     parts, first_row = [], 0
     for kept in segments:
-        assert kept.impacts is not None  # noqa: S101 - the caller has seen to it
-        parts.append(_Part(kept.impacts, kept, first_row))
+        index = kept.learned if learned else kept.impacts
+        assert index is not None  # noqa: S101 - the caller has seen to it
+        parts.append(_Part(index, kept, first_row))
         first_row += kept.count
     words = sorted({word for part in parts for word in part.words()}, key=str.encode)
     places = {word: place for place, word in enumerate(words)}
@@ -55,9 +60,18 @@ def merge_impacts(segments: Sequence[SegmentSlice], folder: Path) -> ImpactHeade
     )
     Vocabulary.save(folder, words)
     np.save(folder / STARTS_FILE, starts)
-    np.save(folder / MAXIMA_FILE, _write(parts, starts, folder))
+    np.save(folder / MAXIMA_FILE, np.float32(header.unit) * _write(parts, starts, folder))
     header.save(folder / IMPACTS_HEADER)
     return header
+
+
+class Block(NamedTuple):
+    """Some postings: the word of each, and row, impact and cause as the index has them."""
+
+    words: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    impacts: NDArray[np.float32] | NDArray[np.uint8]
+    causes: NDArray[np.uint16] | None
 
 
 class _Part:
@@ -73,7 +87,7 @@ class _Part:
         self.mask = kept.mask
         self.new_rows = np.cumsum(kept.mask, dtype=np.int64) - 1 + first_row
         self.counts = np.zeros(len(index.vocabulary), np.int64)
-        for words, rows, _ in self.blocks():
+        for words, rows, _, _ in self.blocks():
             self.counts += np.bincount(words[self.mask[rows]], minlength=len(self.counts))
         self.moved = np.empty(0, np.int64)
 
@@ -83,23 +97,26 @@ class _Part:
     def words(self) -> Iterator[str]:
         return (self.index.vocabulary.word(row) for row in np.flatnonzero(self.counts).tolist())
 
-    def blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]]:
-        """Word, row and impact of the postings, in order, some at a time."""
-        starts, rows, impacts = self.index.postings
+    def blocks(self) -> Iterator[Block]:
+        """The postings, in order, some at a time."""
+        starts, rows, impacts, causes = self.index.postings
         for start in range(0, len(rows), BLOCK_POSTINGS):
-            stop = min(start + BLOCK_POSTINGS, len(rows))
-            words = np.searchsorted(starts, np.arange(start, stop), "right") - 1
-            yield words, rows[start:stop], impacts[start:stop]
+            block = slice(start, min(start + BLOCK_POSTINGS, len(rows)))
+            words = np.searchsorted(starts, np.arange(block.start, block.stop), "right") - 1
+            yield Block(words, rows[block], impacts[block], None if causes is None else causes[block])
 
 
 def _write(parts: Sequence[_Part], starts: NDArray[np.int64], folder: Path) -> NDArray[np.float32]:
-    """Puts every posting in its place; returns each word's largest impact, float32 [v]."""
+    """Puts every posting in its place; returns each word's largest impact or code, float32 [v]."""
+    is_learned = parts[0].index.header.kind == "learned"
     all_rows = new_array(folder / ROWS_FILE, np.uint32, int(starts[-1]))
-    all_impacts = new_array(folder / VALUES_FILE, np.float32, int(starts[-1]))
+    kind, name = (np.uint8, CODES_FILE) if is_learned else (np.float32, VALUES_FILE)
+    all_impacts = new_array(folder / name, kind, int(starts[-1]))
+    all_causes = new_array(folder / CAUSES_FILE, np.uint16, int(starts[-1])) if is_learned else None
     heads = starts[:-1].copy()  # where the next posting of each word goes
     maxima = np.zeros(len(heads), np.float32)
     for part in parts:
-        for words, rows, impacts in part.blocks():
+        for words, rows, impacts, causes in part.blocks():
             stay = part.mask[rows]
             moved = part.moved[words[stay]]
             there, first, counts = np.unique(moved, return_index=True, return_counts=True)
@@ -107,6 +124,8 @@ def _write(parts: Sequence[_Part], starts: NDArray[np.int64], folder: Path) -> N
             places = np.repeat(heads[there] - first, counts) + np.arange(len(moved))
             all_rows[places] = part.new_rows[rows[stay]]
             all_impacts[places] = impacts[stay]
+            if all_causes is not None and causes is not None:
+                all_causes[places] = causes[stay]
             np.maximum.at(maxima, moved, impacts[stay])
             heads[there] += counts
     return maxima

@@ -1,10 +1,15 @@
 """Words: the inverted index of impacts, and BM25 that fills it."""
 
 from glow.search.lexical.bm25 import Bm25, build_lexical
+from glow.search.lexical.build import ImpactWriter, pack_codes
 from glow.search.lexical.format import (
+    CAUSES_FILE,
+    CODES_FILE,
     IMPACTS_FILES,
     IMPACTS_FOLDER,
     IMPACTS_HEADER,
+    LEARNED_FILES,
+    LEARNED_FOLDER,
     MAXIMA_FILE,
     ROWS_FILE,
     STARTS_FILE,
@@ -13,10 +18,11 @@ from glow.search.lexical.format import (
     read_impacts_header,
 )
 from glow.search.lexical.impacts import ImpactIndex
+from glow.search.lexical.postings import PostingList, Sums, look_up
 from glow.search.lexical.vocabulary import Vocabulary
 
 __all__ = [
-    "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "MAXIMA_FILE", "ROWS_FILE", "STARTS_FILE",
-    "VALUES_FILE", "Bm25", "ImpactHeader", "ImpactIndex", "Vocabulary", "build_lexical",
-    "read_impacts_header",
+    "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LEARNED_FILES", "LEARNED_FOLDER",
+    "MAXIMA_FILE", "ROWS_FILE", "STARTS_FILE", "VALUES_FILE", "Bm25", "ImpactHeader", "ImpactIndex", "ImpactWriter",
+    "PostingList", "Sums", "Vocabulary", "build_lexical", "look_up", "pack_codes", "read_impacts_header",
 ]  # fmt: skip

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.search.lexical.format import (
+    CAUSES_FILE,
+    CODES_FILE,
     IMPACTS_HEADER,
     MAXIMA_FILE,
     ROWS_FILE,
@@ -28,7 +30,7 @@ from glow.search.lexical.vocabulary import Vocabulary
 from glow.storage import new_array
 from glow.text import AnalyzerName
 
-__all__ = ["ImpactWriter", "ToImpacts"]
+__all__ = ["ImpactWriter", "ToImpacts", "pack_codes"]
 
 CHUNK_POSTINGS = 1 << 21
 """Sorting so many takes about 120 MB."""
@@ -92,7 +94,7 @@ class ImpactWriter:
         """Writes the index's files.
 
         Args:
-            kind, parameters, analyzer: for the header.
+            kind, parameters, analyzer: for the header. Of `learned` ones the values are `pack_codes`, and `unit` is a parameter.
             to_impacts: makes impacts of values.
         """
         self._flush()
@@ -108,7 +110,10 @@ class ImpactWriter:
         )
         Vocabulary.save(self._folder, (self._words[row] for row in kept.tolist()))
         np.save(self._folder / STARTS_FILE, starts)
-        np.save(self._folder / MAXIMA_FILE, self._place(starts, header.postings, to_impacts))
+        maxima = self._place(starts, header.postings, to_impacts)
+        if kind == "learned":
+            maxima = np.float32(header.unit) * _unpack(self._folder, header.postings, starts)
+        np.save(self._folder / MAXIMA_FILE, maxima)
         header.save(self._folder / IMPACTS_HEADER)
         return header
 
@@ -147,3 +152,23 @@ class ImpactWriter:
         for size in self._chunks:
             words, rows = (np.frombuffer(self._spool.read(4 * size), np.uint32) for _ in range(2))
             yield words, rows, np.frombuffer(self._spool.read(4 * size), np.float32)
+
+
+def pack_codes(codes: NDArray[np.uint8], causes: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """A code and its cause as one number, which a float32 holds exactly: float32 [p]."""
+    return (codes.astype(np.uint32) + (causes.astype(np.uint32) << np.uint32(8))).astype(np.float32)
+
+
+def _unpack(folder: Path, postings: int, starts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Writes codes and causes in place of the packed values; returns each word's largest code, float32 [v]."""
+    packed = np.load(folder / VALUES_FILE, mmap_mode="r")
+    codes = new_array(folder / CODES_FILE, np.uint8, postings)
+    causes = new_array(folder / CAUSES_FILE, np.uint16, postings)
+    for start in range(0, postings, CHUNK_POSTINGS):
+        block = packed[start : start + CHUNK_POSTINGS].astype(np.uint32)
+        codes[start : start + len(block)] = block & 0xFF
+        causes[start : start + len(block)] = block >> 8
+    maxima = np.maximum.reduceat(codes, starts[:-1]) if postings else np.empty(0, np.uint8)
+    del packed
+    (folder / VALUES_FILE).unlink()
+    return maxima.astype(np.float32)

@@ -18,7 +18,8 @@ from glow.storage import map_array, read_header
 from glow.text import AnalyzerName
 
 __all__ = [
-    "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "Arrays", "ImpactHeader", "read_arrays",
+    "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LEARNED_FILES", "LEARNED_FOLDER",
+    "MAXIMA_FILE", "ROWS_FILE", "STARTS_FILE", "VALUES_FILE", "Arrays", "ImpactHeader", "read_arrays",
     "read_impacts_header",
 ]  # fmt: skip
 
@@ -26,7 +27,12 @@ FORMAT_VERSION: Literal[1] = 1
 IMPACTS_FOLDER = "impacts"
 IMPACTS_HEADER = "impacts.json"
 STARTS_FILE, MAXIMA_FILE, ROWS_FILE, VALUES_FILE = "starts.npy", "maxima.npy", "rows.npy", "impacts.npy"
-IMPACTS_FILES = (IMPACTS_HEADER, *VOCABULARY_FILES, STARTS_FILE, MAXIMA_FILE, ROWS_FILE, VALUES_FILE)
+CODES_FILE, CAUSES_FILE = "codes.npy", "causes.npy"
+_SHARED_FILES = (IMPACTS_HEADER, *VOCABULARY_FILES, STARTS_FILE, MAXIMA_FILE, ROWS_FILE)
+IMPACTS_FILES = (*_SHARED_FILES, VALUES_FILE)
+LEARNED_FOLDER = "learned"
+LEARNED_FILES = (*_SHARED_FILES, CODES_FILE, CAUSES_FILE)
+"""Learned impacts are codes of 8 bits, and each says which word of the document it comes from."""
 CHECKED_AT_ONCE = 1 << 22
 
 
@@ -38,7 +44,8 @@ class ImpactHeader(StrictModel):
         kind: where the impacts come from.
         analyzer: made terms of words; an index of an older GLOW has no such entry, and words as they are.
         documents, words, postings: n, v and p.
-        parameters: what made the impacts, for BM25 k1, b and the average length.
+        parameters: what made the impacts: for BM25 k1, b and the average length; for learned ones `unit`, the impact of
+            code 1, and `budget`, the most words of a document.
     """
 
     format: Literal[1] = FORMAT_VERSION
@@ -49,6 +56,11 @@ class ImpactHeader(StrictModel):
     postings: int = Field(ge=0)
     parameters: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
 
+    @property
+    def unit(self) -> float:
+        """Impact of code 1 where impacts are learned; 1 where they are numbers as they are."""
+        return self.parameters.get("unit", 1.0)
+
 
 class Arrays(NamedTuple):
     """The arrays of an index, as `ImpactIndex` describes them."""
@@ -56,7 +68,8 @@ class Arrays(NamedTuple):
     starts: NDArray[np.int64]
     maxima: NDArray[np.float32]
     rows: NDArray[np.uint32]
-    impacts: NDArray[np.float32]
+    impacts: NDArray[np.float32] | NDArray[np.uint8]
+    causes: NDArray[np.uint16] | None
 
 
 def read_impacts_header(folder: Path) -> ImpactHeader:
@@ -83,13 +96,17 @@ def read_arrays(folder: Path, header: ImpactHeader, words: int) -> Arrays:
         raise _damaged(
             folder, IMPACTS_HEADER, f"it counts {header.words} words, the vocabulary holds {words}"
         )
+    is_learned = header.kind == "learned"
     arrays = Arrays(
         map_array(folder / STARTS_FILE, np.int64, header.words + 1),
         map_array(folder / MAXIMA_FILE, np.float32, header.words),
         map_array(folder / ROWS_FILE, np.uint32, header.postings),
-        map_array(folder / VALUES_FILE, np.float32, header.postings),
+        map_array(folder / CODES_FILE, np.uint8, header.postings)
+        if is_learned
+        else map_array(folder / VALUES_FILE, np.float32, header.postings),
+        map_array(folder / CAUSES_FILE, np.uint16, header.postings) if is_learned else None,
     )
-    starts, maxima, rows, impacts = arrays
+    starts, maxima, rows, impacts, _ = arrays
     if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():
         raise _damaged(folder, STARTS_FILE, f"it does not cut {header.postings} postings into words")
     if not _positive(maxima):
@@ -99,11 +116,15 @@ def read_arrays(folder: Path, header: ImpactHeader, words: int) -> Arrays:
         if (rows[block] >= header.documents).any():
             raise _damaged(folder, ROWS_FILE, f"it names a row beyond the {header.documents} documents")
         if not _positive(impacts[block]):
-            raise _damaged(folder, VALUES_FILE, "it holds an impact that is not finite and above 0")
+            raise _damaged(
+                folder,
+                CODES_FILE if is_learned else VALUES_FILE,
+                "it holds an impact that is not finite and above 0",
+            )
     return arrays
 
 
-def _positive(impacts: NDArray[np.float32]) -> bool:
+def _positive(impacts: NDArray[np.float32] | NDArray[np.uint8]) -> bool:
     return bool((np.isfinite(impacts) & (impacts > 0)).all())
 
 

@@ -8,7 +8,6 @@ nothing. Where the analyzer makes terms of words, the index does so itself: whoe
     n   documents       p   postings        v   words       k   hits
 """
 
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,25 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.search.lexical.format import ImpactHeader, read_arrays, read_impacts_header
+from glow.search.lexical.postings import PostingList, Sums, look_up
 from glow.search.lexical.vocabulary import Vocabulary
-from glow.search.ranking import Ranking, best
+from glow.search.ranking import Ranking
 from glow.search.row_mask import RowMask
 from glow.text import Analyzer, is_lexical
 
 __all__ = ["ImpactIndex"]
 
-# Below a posting for every so many documents, looking at the postings is less work than looking at all documents.
-DOCUMENTS_PER_POSTING = 8
-# A look-up of one row in the postings of a word costs about as much as adding so many of them.
-POSTINGS_PER_LOOKUP = 32
 
+class Postings(NamedTuple):
+    """The arrays of an index: starts int64 [v + 1], and rows, impacts and causes [p] as the class has them."""
 
-class _Postings(NamedTuple):
-    """One word of a query: where its postings lie, and how often the query has it."""
-
-    start: int
-    stop: int
-    times: int
+    starts: NDArray[np.int64]
+    rows: NDArray[np.uint32]
+    impacts: NDArray[np.float32] | NDArray[np.uint8]
+    causes: NDArray[np.uint16] | None
 
 
 class ImpactIndex:
@@ -48,7 +44,9 @@ class ImpactIndex:
         starts: int64 [v + 1], where the postings of each word start.
         maxima: float32 [v], each word's largest impact.
         rows: uint32 [p], per word the documents that hold it, ascending.
-        impacts: float32 [p], finite and > 0.
+        impacts: float32 [p], finite and > 0; or uint8 codes > 0, times the header's unit.
+        causes: uint16 [p] of learned impacts, the place of the document's word that each comes from; None where words count for
+            themselves.
 
     Attributes:
         analyzer: makes the vocabulary's terms of words.
@@ -61,7 +59,8 @@ class ImpactIndex:
         starts: NDArray[np.int64],
         maxima: NDArray[np.float32],
         rows: NDArray[np.uint32],
-        impacts: NDArray[np.float32],
+        impacts: NDArray[np.float32] | NDArray[np.uint8],
+        causes: NDArray[np.uint16] | None = None,
     ) -> None:
         self.header = header
         self.vocabulary = vocabulary
@@ -71,7 +70,9 @@ class ImpactIndex:
         self._rows = rows
         self._impacts = impacts
         self._largest = float(maxima.max(initial=0.0))
-        self._local = threading.local()
+        self._causes = causes
+        self._unit = header.unit
+        self._sums = Sums(header.documents)
 
     def __len__(self) -> int:
         return self.header.documents
@@ -95,20 +96,7 @@ class ImpactIndex:
             scores float32 [k'] descending, all > 0, and rows int64 [k'], k' <= k: documents that share no word with
             the query are not found.
         """
-        parts = self._parts(words)
-        postings = sum(part.stop - part.start for part in parts)
-        if allowed is not None and allowed.count * POSTINGS_PER_LOOKUP * len(parts) < postings:
-            rows = allowed.rows
-            scores = self._look_up(parts, rows)
-            return best(scores[scores > 0], rows[scores > 0], k, order)
-        accumulator = self._accumulator()
-        try:
-            for start, stop, times in parts:
-                np.add.at(accumulator, self._rows[start:stop], _scaled(self._impacts[start:stop], times))
-            rows = self._candidates(accumulator, parts, postings, k, allowed)
-            return best(accumulator[rows], rows, k, order)
-        finally:
-            self._clear(accumulator, parts, postings)
+        return self._sums.search(self.lists(words), k, allowed, order)
 
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The scores of some documents, to the bit those of `search`.
@@ -120,7 +108,7 @@ class ImpactIndex:
         Returns:
             float32 [m], 0 for a document that shares no word with the query.
         """
-        return self._look_up(self._parts(words), rows)
+        return look_up(self.lists(words), rows)
 
     def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
         """What each word of a query adds to one document's score: word -> impact, 0 where the document lacks it."""
@@ -128,9 +116,19 @@ class ImpactIndex:
         return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
 
     @property
-    def postings(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float32]]:
-        """Starts int64 [v + 1], rows uint32 [p] and impacts float32 [p], as for the class; never to be changed."""
-        return self._starts, self._rows, self._impacts
+    def postings(self) -> Postings:
+        """All postings as they are stored; never to be changed."""
+        return Postings(self._starts, self._rows, self._impacts, self._causes)
+
+    def cause(self, word: str, row: int) -> int | None:
+        """The place of the document's word that a word counts for; None where it does not, or its impact was not learned."""
+        place = self.vocabulary.row(self.analyzer.term(word))
+        if place < 0 or self._causes is None:
+            return None
+        held = slice(int(self._starts[place]), int(self._starts[place + 1]))
+        at = int(np.searchsorted(self._rows[held], np.uint32(row)))
+        is_there = at < held.stop - held.start and int(self._rows[held][at]) == row
+        return int(self._causes[held][at]) if is_there else None
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
         """Every word with the number of documents that hold it, in the order of the words' UTF-8 bytes."""
@@ -151,7 +149,9 @@ class ImpactIndex:
             if self._maxima[word] <= largest:
                 break
             held = slice(int(self._starts[word]), int(self._starts[word + 1]))
-            largest = max(largest, float(self._impacts[held][alive.mask[self._rows[held]]].max(initial=0.0)))
+            largest = max(
+                largest, self._unit * float(self._impacts[held][alive.mask[self._rows[held]]].max(initial=0))
+            )
         return largest
 
     def holds(self, word: str) -> bool:
@@ -164,70 +164,25 @@ class ImpactIndex:
         rows = ((self.vocabulary.row(word), count) for word, count in counted.items())
         return float(sum(float(self._maxima[row]) * count for row, count in rows if row >= 0))
 
-    def _parts(self, words: Sequence[str]) -> list[_Postings]:
-        """The query's words that have postings, in the order of the vocabulary, so that sums round alike."""
-        postings = sorted(
+    def lists(self, words: Sequence[str]) -> list[PostingList]:
+        """The postings of a query's words, in the order of the vocabulary, so that sums round alike."""
+        rows = sorted(
             (row, count)
             for word, count in self._counts(words).items()
             if (row := self.vocabulary.row(word)) >= 0
         )
-        return [
-            _Postings(int(self._starts[row]), int(self._starts[row + 1]), count) for row, count in postings
-        ]
+        return [self._list(row, count) for row, count in rows]
+
+    def _list(self, row: int, times: int) -> PostingList:
+        held = slice(int(self._starts[row]), int(self._starts[row + 1]))
+        largest = float(self._maxima[row]) * times
+        return PostingList(self._rows[held], self._impacts[held], np.float32(self._unit * times), largest)
 
     def _counts(self, words: Sequence[str]) -> Counter[str]:
         """The terms of a query. A stop word has none, though its stem may be that of another word."""
         if self.analyzer.name == "plain":
             return Counter(words)
         return Counter(self.analyzer.term(word) for word in words if is_lexical(word))
-
-    def _look_up(self, parts: Sequence[_Postings], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores = np.zeros(len(rows), np.float32)
-        wanted = rows.astype(np.uint32)  # of another type, the search would convert the postings
-        for start, stop, times in parts:
-            held = self._rows[start:stop]
-            places = np.minimum(np.searchsorted(held, wanted), stop - start - 1)
-            here = held[places] == wanted
-            scores[here] += _scaled(self._impacts[start:stop][places[here]], times)
-        return scores
-
-    def _accumulator(self) -> NDArray[np.float32]:
-        """This thread's float32 [n], all zeros."""
-        accumulator: NDArray[np.float32] | None = getattr(self._local, "accumulator", None)
-        if accumulator is None:
-            accumulator = np.zeros(len(self), np.float32)
-            self._local.accumulator = accumulator
-        return accumulator
-
-    def _clear(self, accumulator: NDArray[np.float32], parts: Sequence[_Postings], postings: int) -> None:
-        if postings * DOCUMENTS_PER_POSTING > len(self):
-            accumulator.fill(0.0)
-            return
-        for start, stop, _ in parts:
-            accumulator[self._rows[start:stop]] = 0.0
-
-    def _candidates(
-        self,
-        accumulator: NDArray[np.float32],
-        parts: Sequence[_Postings],
-        postings: int,
-        k: int,
-        allowed: RowMask | None,
-    ) -> NDArray[np.int64]:
-        """Rows with a score, among them the k best and all that tie with the last of these."""
-        if postings * DOCUMENTS_PER_POSTING > len(self):
-            rows = np.flatnonzero(accumulator > 0)  # of booleans: several times as fast as of floats
-            return rows if allowed is None else rows[allowed.mask[rows]]
-        every = [self._rows[start:stop] for start, stop, _ in parts]
-        held = np.concatenate(every) if every else np.empty(0, np.uint32)
-        if allowed is not None:
-            held = held[allowed.mask[held]]
-        # A document comes at most once a word, so the k * words best places hold at least k documents.
-        places = k * len(parts)
-        if places < len(held):
-            scores = accumulator[held]
-            held = held[scores >= np.partition(scores, -places)[-places]]
-        return np.unique(held).astype(np.int64)
 
     @classmethod
     def open(cls, folder: Path) -> "ImpactIndex":
@@ -241,9 +196,4 @@ class ImpactIndex:
         """
         header = read_impacts_header(folder)
         vocabulary = Vocabulary.load(folder)
-        starts, maxima, rows, impacts = read_arrays(folder, header, len(vocabulary))
-        return cls(header, vocabulary, starts, maxima, rows, impacts)
-
-
-def _scaled(impacts: NDArray[np.float32], times: int) -> NDArray[np.float32]:
-    return impacts if times == 1 else impacts * np.float32(times)
+        return cls(header, vocabulary, *read_arrays(folder, header, len(vocabulary)))
