@@ -69,6 +69,12 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
         metavar="DIR",
     )
     rerank_bits: Literal[16, 8, 4] = option(4, "Bits of each number that is stored for the re-ranker.")
+    learned: bool = option(
+        False,
+        "Make learned impacts: documents also count for words that they do not hold. Needs a model with a head.",
+    )
+    learned_budget: int = option(100, "Most words of a document in them.", ge=1, le=10_000)
+    learned_words: int = option(10_000, "Words that they are made for, the likeliest in queries.", ge=1)
     explain: bool = option(True, "Copy what explanations of hits need from the model.")
     shard_documents: int = option(256, "Documents that are encoded, and kept, as one piece.", ge=1)
     workers: int = option(1, "Processes that encode; 1: this one.", ge=1)

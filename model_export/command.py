@@ -15,6 +15,7 @@ from glow.schema import FieldSchema
 from glow.search import DEFAULT_MIXTURE, Mixture
 from glow.training import CROSS_FILE, load_checkpoint, load_reranker, read_towers
 from glow_model_export.explain import add_explain as add_explain_graphs
+from glow_model_export.learned import add_learned as add_learned_head
 from glow_model_export.package import Source, export_model
 from glow_model_export.quality import check_quality
 from glow_model_export.quantize import Quantization
@@ -45,6 +46,11 @@ class ExportOptions(JsonOptions):
     add_explain: Path | None = option(
         None, "Existing model to give explain graphs, and nothing else; its hash stays.", metavar="DIR"
     )
+    add_learned: Path | None = option(
+        None,
+        "Existing model to give the head of learned impacts in --checkpoint, and nothing else; its hash stays.",
+        metavar="DIR",
+    )
 
 
 @command(ExportOptions)
@@ -52,6 +58,10 @@ def export_command(options: ExportOptions) -> None:
     """Exports both towers, or a re-ranker, to ONNX, checks them against torch, and packages the model."""
     if options.add_explain:
         report = _add_explain(options.add_explain, options.out, options.checkpoint, options.from_model)
+    elif options.add_learned:
+        if options.checkpoint is None or options.out or options.from_model:
+            raise ConfigError("--add-learned changes a model in place: give it with --checkpoint alone")
+        report = add_learned_head(options.add_learned, options.checkpoint)
     elif options.checkpoint is not None and (options.checkpoint / CROSS_FILE).is_file():
         report = _export_reranker(options, options.checkpoint)
     else:

@@ -16,13 +16,22 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from glow.artifact import EXPLAIN_TOWERS, MANIFEST_FILE, FileRecord, file_sha256, model_hash, sync, verify
+from glow.artifact import (
+    EXPLAIN_TOWERS,
+    MANIFEST_FILE,
+    FileRecord,
+    Manifest,
+    file_sha256,
+    model_hash,
+    sync,
+    verify,
+)
 from glow.errors import ExportError
 from glow.runtime import ATTENTION, AttentionEncoder, Encoder
 from glow.text import WeightedTokens, load_preprocessor
 from glow_model_export.texts import parity_texts
 
-__all__ = ["add_attention", "add_explain", "write_explain"]
+__all__ = ["add_attention", "add_explain", "add_files", "write_explain"]
 
 _MAX_ERROR = 1e-3
 """Of a row of attention, which sums to 1; fp16 is the coarsest."""
@@ -43,9 +52,24 @@ def add_explain(folder: Path) -> int:
         ExportError: if a graph is no tower that we know, or does not give the plain tower's vectors.
     """
     manifest = verify(folder, "model")
-    digest = model_hash(manifest.files)
     preprocessor = load_preprocessor(folder)
     names = write_explain(folder, parity_texts(preprocessor), preprocessor.pieces.pad_id)
+    add_files(folder, manifest, names)
+    return sum((folder / name).stat().st_size for name in names)
+
+
+def add_files(folder: Path, manifest: Manifest, names: Sequence[str]) -> None:
+    """Makes files that lie in a model's folder a part of the model, whose hash must not change.
+
+    Args:
+        folder: of the model.
+        manifest: its manifest so far.
+        names: of the files.
+
+    Raises:
+        ExportError: if the model hash depends on one of them.
+    """
+    digest = model_hash(manifest.files)
     records = {
         name: FileRecord(size_bytes=(folder / name).stat().st_size, sha256=file_sha256(folder / name))
         for name in names
@@ -60,7 +84,6 @@ def add_explain(folder: Path) -> int:
         sync(path)
     temporary.replace(folder / MANIFEST_FILE)
     sync(folder)
-    return sum(record.size_bytes for record in records.values())
 
 
 def write_explain(folder: Path, texts: dict[str, list[WeightedTokens]], pad_id: int) -> list[str]:

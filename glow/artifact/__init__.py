@@ -1,6 +1,7 @@
 """Artifact folders: manifests, checks, atomic writing, index versions."""
 
 from glow.artifact.folder import ArtifactWriter, sync, write_artifact
+from glow.artifact.learned import LEARNED_HEAD, LEARNED_MODEL_FILES, TERMS_TOWER, learned_hash
 from glow.artifact.lock import LOCK_FILE, RootLock
 from glow.artifact.making import (
     REMOVED,
@@ -54,11 +55,11 @@ from glow.artifact.verdict import GATE, failed_checks
 
 __all__ = [
     "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "GATE",
-    "JOIN_GRAPH", "LATE_GRAPH", "LOCK_FILE", "MANIFEST_FILE", "MIXTURE_FILE", "PINNED_FILE", "QUERY_READER",
+    "JOIN_GRAPH", "LATE_GRAPH", "LEARNED_HEAD", "LEARNED_MODEL_FILES", "LOCK_FILE", "MANIFEST_FILE", "MIXTURE_FILE", "PINNED_FILE", "QUERY_READER",
     "QUERY_SIDE_FILES", "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS",
-    "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord",
+    "TERMS_TOWER", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord",
     "IndexRoot", "KnownFiles", "Manifest", "RootLock", "TensorNames", "default_model", "discard",
-    "failed_checks", "file_records", "file_sha256", "folder_for", "is_abandoned", "is_temporary", "model_hash",
+    "failed_checks", "file_records", "file_sha256", "folder_for", "is_abandoned", "is_temporary", "learned_hash", "model_hash",
     "open_model", "open_reranker", "read_manifest", "reranker_files", "reranker_hash", "set_aside",
     "set_aside_abandoned", "sync", "verify", "write_artifact",
 ]  # fmt: skip

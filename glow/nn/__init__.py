@@ -15,12 +15,13 @@ from glow.nn.conformer import ConformerConfig, ConformerEncoder, plain_attention
 from glow.nn.cross_encoder import CrossConfig, CrossEncoder, Side
 from glow.nn.late import LateInteraction
 from glow.nn.ndrm import BatchScale, Ndrm, NdrmConfig, TermStatistics, kernels
+from glow.nn.term_impacts import MEAN_IDF, TermImpacts
 from glow.nn.towers import EncoderLayer, Pooling, Tower, TowerConfig, TwoTowers
 
 __all__ = [
-    "MASKED_LOGIT", "BatchScale", "Compressor", "ConformerConfig", "ConformerEncoder", "CrossConfig",
+    "MASKED_LOGIT", "MEAN_IDF", "BatchScale", "Compressor", "ConformerConfig", "ConformerEncoder", "CrossConfig",
     "CrossEncoder", "EncoderLayer", "LateInteraction", "Ndrm", "NdrmConfig", "Pooling", "Side",
-    "TermStatistics", "Tower", "TowerConfig", "TwoTowers", "WeightForm", "WeightSide",
+    "TermImpacts", "TermStatistics", "Tower", "TowerConfig", "TwoTowers", "WeightForm", "WeightSide",
     "WeightedSelfAttention", "bert_config", "init_cross_encoder", "init_from_bert", "init_tower",
     "init_words", "kernels", "load_weights", "minilm_folder", "plain_attention", "separable_attention",
     "weighted_attention",

@@ -118,7 +118,7 @@ class ConformerLayer(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         """Float [B, L, H] -> float [B, n, L, d]."""
-        return x.unflatten(-1, (self.config.heads, -1)).transpose(1, 2)
+        return x.reshape(*x.shape[:2], self.config.heads, -1).transpose(1, 2)
 
 
 class ConformerEncoder(nn.Module):

@@ -104,7 +104,7 @@ class KernelPooling(nn.Module):
         values = functional.pad(values, (0, 0, 0, window + (count - 1) * stride - length))
         flat = values.flatten(0, -3).transpose(1, 2)  # [..., K, L]
         sums = functional.avg_pool1d(flat, window, stride).transpose(1, 2) * window
-        pooled = torch.log(sums.unflatten(0, values.shape[:-2]) + EPSILON)  # [..., T, windows, K]
+        pooled = torch.log(sums.reshape(*values.shape[:-2], count, -1) + EPSILON)  # [..., T, windows, K]
         scores = self.outer(self.dropout(functional.relu(self.inner(pooled)))).squeeze(
             -1
         )  # [..., T, windows]
@@ -137,7 +137,8 @@ class BatchScale(nn.Module):
             real = values.detach()[mask].double()
             self.count += len(real)
             self.mean += (real.sum() - self.mean * len(real)) / self.count
-        return values / (self.mean.to(values.dtype) + EPSILON)
+        scale: Tensor = self.mean.to(values.dtype) + EPSILON
+        return values / scale
 
 
 class Explicit(nn.Module):
@@ -153,7 +154,8 @@ class Explicit(nn.Module):
         mask = given.mask.expand_as(given.tf)
         tf = self.tf(given.tf, mask)
         length = self.length(given.length.expand_as(given.tf), mask)
-        return given.idf * tf / (tf + functional.relu(self.weight * length + self.bias) + EPSILON)
+        scores: Tensor = given.idf * tf / (tf + functional.relu(self.weight * length + self.bias) + EPSILON)
+        return scores
 
 
 class Ndrm(nn.Module):

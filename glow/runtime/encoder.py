@@ -31,6 +31,7 @@ class Encoder:
         batch_tokens: most tokens of a batch, padding counted.
 
     Attributes:
+        batch_tokens: as given.
         dimensions: D.
         outputs: what the graph can be asked for; `vector` at least.
 
@@ -48,7 +49,7 @@ class Encoder:
     ) -> None:
         self._session = open_session(path, device, threads)
         self._pad_id = pad_id
-        self._batch_tokens = batch_tokens
+        self.batch_tokens = batch_tokens
         self.device = device
         self.dimensions = self._check(path.name)
         self.providers: list[str] = self._session.get_providers()
@@ -73,7 +74,7 @@ class Encoder:
             float32 [n, D], L2-normalised, row i for sequence i; [0, D] for none.
         """
         vectors = np.empty((len(sequences), self.dimensions), np.float32)
-        for rows in batches_by_length([len(sequence) for sequence in sequences], self._batch_tokens):
+        for rows in batches_by_length([len(sequence) for sequence in sequences], self.batch_tokens):
             vectors[rows] = self.run([sequences[row] for row in rows])
         return vectors
 

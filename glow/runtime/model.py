@@ -13,9 +13,9 @@ from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, Manifest, open_model
 from glow.records import Document
 from glow.runtime.encoder import DEFAULT_BATCH_TOKENS, Encoder
 from glow.runtime.session import Device
-from glow.text import Preprocessor, TermTable, load_preprocessor
+from glow.text import Preprocessor, TermTable, WeightedTokens, load_preprocessor
 
-__all__ = ["Model", "encode_documents"]
+__all__ = ["Model", "encode_documents", "preprocess_documents"]
 
 # Sorting 512 documents by length leaves hardly any padding; more would only hold more of them in memory.
 CHUNK_DOCUMENTS = 512
@@ -78,6 +78,14 @@ def encode_documents(
         A chunk of documents; how many of them lost words of each field to its budget; their vectors,
         float32 [chunk, D], in order.
     """
+    for chunk, truncated, sequences in preprocess_documents(documents, preprocessor):
+        yield chunk, truncated, encoder.encode(sequences)
+
+
+def preprocess_documents(
+    documents: Iterable[Document], preprocessor: Preprocessor
+) -> Iterator[tuple[list[Document], dict[str, int], list[WeightedTokens]]]:
+    """Preprocesses a stream of documents in bounded memory; yields as `encode_documents`, with what the tower reads of each."""
     stream = iter(documents)
     while chunk := list(islice(stream, CHUNK_DOCUMENTS)):
         sequences = [preprocessor.document(document) for document in chunk]
@@ -85,4 +93,4 @@ def encode_documents(
         for sequence in sequences:
             for field in sequence.dropped_words:
                 truncated[field] = truncated.get(field, 0) + 1
-        yield chunk, truncated, encoder.encode(sequences)
+        yield chunk, truncated, sequences

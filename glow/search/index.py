@@ -13,6 +13,7 @@ from glow.search.columns import Columns
 from glow.search.delta import DELTA_HEADER, Delta, DeltaHeader, join, read_delta_header, view_of
 from glow.search.filters import FilterMasks
 from glow.search.hybrid import DEFAULT_FUSION, FUSION_FILE, Fusion
+from glow.search.learned import open_learned_weight
 from glow.search.parts import (
     DENSE_FILE,
     DOCUMENTS_FILE,
@@ -28,7 +29,7 @@ from glow.search.parts import (
 from glow.search.passages import PassageMap
 from glow.search.reranking import DEFAULT_MIXTURE, Mixture
 from glow.search.spelling import Speller
-from glow.search.views import DenseView, DocumentsView, ImpactsView, StatesView
+from glow.search.views import DenseView, DocumentsView, ImpactsView, LearnedView, StatesView
 from glow.text import Analyzer, Preprocessor
 
 __all__ = [
@@ -68,6 +69,7 @@ class Index:
         speller: knows the index' words and corrects those of queries; None in a version that was built without words.
         reranker, states: what reads hits again, and what it made of documents beforehand; None in a version that was built without.
         mixture: how much its score counts.
+        learned: learned impacts with those of `impacts`; None in a version that was built without.
     """
 
     manifest: Manifest
@@ -87,6 +89,7 @@ class Index:
     reranker: Reranker | None = None
     states: StatesView | None = None
     mixture: Mixture = DEFAULT_MIXTURE
+    learned: LearnedView | None = None
 
     @classmethod
     def open(
@@ -110,7 +113,8 @@ class Index:
         header = read_delta_header(folder) if DELTA_HEADER in manifest.files else None
         base = open_parts(folder, manifest, _rows(manifest, header), device, threads, old)
         delta = Delta.open(folder, manifest.files) if header is not None else None
-        view = view_of(base) if delta is None else join(manifest.name, base, delta)
+        weight = open_learned_weight(folder, manifest)
+        view = view_of(base, weight) if delta is None else join(manifest.name, base, delta, weight)
         if view.documents.count != manifest.counts.get("documents"):
             raise MismatchError(
                 f"index {manifest.name}: {view.documents.count} documents of base and delta, "
@@ -134,6 +138,7 @@ class Index:
             base.reranker,
             view.states,
             _open_mixture(folder, manifest),
+            view.learned,
         )
 
     @property

@@ -19,7 +19,8 @@ from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.search.columns import COLUMNS_FOLDER, COLUMNS_HEADER, Columns
 from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
-from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, IMPACTS_HEADER, ImpactIndex
+from glow.search.learned import open_learned
+from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, IMPACTS_HEADER, LEARNED_FOLDER, ImpactIndex
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.search.reranker_parts import open_states, open_version_reranker
 from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER, SpellingTable
@@ -73,6 +74,7 @@ class VersionParts:
     spelling: SpellingTable | None
     reranker: Reranker | None
     states: TermStates | None
+    learned: ImpactIndex | None
 
     @property
     def known(self) -> KnownFiles:
@@ -142,6 +144,8 @@ def open_parts(
     reranker = reader.reranker if reader else _open_reranker(folder, manifest, preprocessor, device, threads)
     like_part = same(f"{STATES_FOLDER}/")
     states = like_part.states if like_part else open_states(folder, manifest, len(dense))
+    like_part = same(f"{LEARNED_FOLDER}/")
+    learned = like_part.learned if like_part else open_learned(folder, manifest, documents.count)
     # One that is not open yet is better opened from this folder, which outlives the older version's.
     is_open = model is not None and model.explainer is not None and model.explainer.is_open
     explainer = _explainer(folder, manifest, preprocessor, device, threads)
@@ -160,6 +164,7 @@ def open_parts(
         spelling,
         reranker,
         states,
+        learned,
     )
 
 

@@ -18,15 +18,16 @@ from glow.search.passages import PassageMap, search_documents
 from glow.search.ranking import Ranking
 from glow.search.row_mask import RowMask
 from glow.search.spelling import Speller
-from glow.search.views import DenseView, ImpactsView
+from glow.search.views import DenseView, ImpactsView, LearnedView
 from glow.text import Preprocessor
 
 __all__ = [
-    "DEFAULT_CANDIDATES", "HybridCandidates", "Ranked", "Retriever", "Searchable", "gather_hybrid",
-    "rank_dense", "rank_hybrid", "rank_lexical",
+    "DEFAULT_CANDIDATES", "HybridCandidates", "Ranked", "Retriever", "Searchable", "Words", "gather_hybrid",
+    "rank_dense", "rank_hybrid", "rank_lexical", "words_of",
 ]  # fmt: skip
 
-Retriever = Literal["dense", "lexical", "hybrid"]
+Retriever = Literal["dense", "lexical", "learned", "hybrid"]
+Words = Literal["lexical", "learned"]
 DEFAULT_CANDIDATES = 100
 """Hits that a search gathers, of each part where there are two, unless it is asked for more."""
 DEFAULT_PARAMS = SearchParams()
@@ -42,6 +43,8 @@ class Searchable(Protocol):
     def dense(self) -> DenseView: ...  # noqa: D102
     @property
     def impacts(self) -> ImpactsView | None: ...  # noqa: D102
+    @property
+    def learned(self) -> LearnedView | None: ...  # noqa: D102
     @property
     def passages(self) -> PassageMap | None: ...  # noqa: D102
     @property
@@ -59,7 +62,7 @@ class Ranked:
     Attributes:
         scores: float32 [k], descending: what ranks.
         rows: int64 [k], rows of documents.
-        parts: `dense` or `lexical` -> float32 [k], that part's score; NaN where it is not known.
+        parts: `dense`, `lexical` or `learned` -> float32 [k], that part's score; NaN where it is not known.
         passages: document row -> row of its best passage; empty where the index has none, or only words found it.
     """
 
@@ -71,13 +74,18 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HybridCandidates:
-    """What the two parts of a hybrid search found for one query; `fuse_rankings` describes each."""
+    """What the two parts of a hybrid search found for one query; `fuse_rankings` describes each.
+
+    Attributes:
+        words: what the part `lexical` is: `lexical`, BM25; or `learned`, BM25 and learned impacts.
+    """
 
     dense: Ranking
     lexical: Ranking
     score_dense: Scorer | None
     score_lexical: Scorer
     lexical_scale: float
+    words: Words = "lexical"
 
 
 def rank_dense(
@@ -109,11 +117,20 @@ def rank_dense(
     return Ranked(scores, rows, {"dense": scores}, {})
 
 
-def rank_lexical(index: Searchable, text: str, k: int, allowed: RowMask | None = None) -> Ranked:
-    """The k documents whose words match a query's best; none that shares no word with it. Needs `index.impacts`."""
+def rank_lexical(
+    index: Searchable, text: str, k: int, allowed: RowMask | None = None, by: Words = "lexical"
+) -> Ranked:
+    """The k documents whose words match a query's best; none that shares no word with it.
+
+    Args:
+        index: with `impacts`, and `learned` where it is asked for.
+        text: of the query.
+        k, allowed: as for `rank_dense`.
+        by: BM25 alone, or with learned impacts, by which a document also counts for words that it does not hold.
+    """
     words = index.preprocessor.pieces.words(text)
-    scores, rows = _impacts(index).search(words, k, allowed, index.order)
-    return Ranked(scores, rows, {"lexical": scores}, {})
+    scores, rows = words_of(index, by).search(words, k, allowed, index.order)
+    return Ranked(scores, rows, {by: scores}, {})
 
 
 def rank_hybrid(
@@ -125,7 +142,7 @@ def rank_hybrid(
     fusion: Fusion | None = None,
     allowed: RowMask | None = None,
 ) -> Ranked:
-    """Both rankings, k documents of each, fused; the k best of them. Needs `index.impacts`.
+    """Both rankings, k documents of each, fused; the k best of them. Needs `index.impacts`; words count with learned impacts where there are any.
 
     Arguments as for `rank_dense`, and `fusion`: how to make one ranking of two; None: as the index says.
     """
@@ -139,7 +156,9 @@ def rank_hybrid(
         gathered.score_lexical,
         gathered.lexical_scale,
     )
-    parts = {name: scores[:k] for name, scores in fused.parts.items()}
+    parts = {
+        gathered.words if name == "lexical" else name: scores[:k] for name, scores in fused.parts.items()
+    }
     return Ranked(fused.scores[:k], fused.rows[:k], parts, dense.passages)
 
 
@@ -153,16 +172,20 @@ def gather_hybrid(
 ) -> tuple[Ranked, HybridCandidates]:
     """Both rankings of one query, and what fusing them takes; arguments as for `rank_hybrid`."""
     dense = rank_dense(index, vector, k, params, allowed)
-    words, impacts = index.preprocessor.pieces.words(text), _impacts(index)
+    by: Words = "lexical" if index.learned is None else "learned"
+    words, impacts = index.preprocessor.pieces.words(text), words_of(index, by)
     return dense, HybridCandidates(
         dense=(dense.scores, dense.rows),
         lexical=impacts.search(words, k, allowed, index.order),
         score_dense=dense_scorer(index.dense, index.passages, vector),
         score_lexical=lambda rows: impacts.score(words, rows),
         lexical_scale=impacts.largest,
+        words=by,
     )
 
 
-def _impacts(index: Searchable) -> ImpactsView:
-    assert index.impacts is not None  # noqa: S101 - a request for it is refused before
-    return index.impacts
+def words_of(index: Searchable, by: Words) -> ImpactsView:
+    """The inverted index that a search by words asks; the index has it, or the request was refused before."""
+    impacts = index.impacts if by == "lexical" else index.learned
+    assert impacts is not None  # noqa: S101 - a request for it is refused before
+    return impacts

@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from glow.records import Document
 from glow.search.dense import IndexKind, SearchParams
+from glow.search.learned import Expansion
 from glow.search.ranking import Ranking
 from glow.search.row_mask import RowMask
 from glow.search.states import StatesHeader
 from glow.text import Analyzer
 
-__all__ = ["DenseView", "DocumentsView", "ImpactsView", "StatesView"]
+__all__ = ["DenseView", "DocumentsView", "ImpactsView", "LearnedView", "StatesView"]
 
 
 class DenseView(Protocol):
@@ -73,6 +74,14 @@ class ImpactsView(Protocol):
     def contributions(self, words: Sequence[str], row: int) -> dict[str, float]: ...  # noqa: D102
     def holds(self, word: str) -> bool: ...  # noqa: D102
     def bound(self, words: Sequence[str]) -> float: ...  # noqa: D102
+
+
+class LearnedView(ImpactsView, Protocol):
+    """What searches ask of learned impacts with BM25's; `LearnedImpacts` describes each of it."""
+
+    @property
+    def weight(self) -> float: ...  # noqa: D102 - see the class
+    def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]: ...  # noqa: D102
 
 
 class StatesView(Protocol):

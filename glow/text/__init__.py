@@ -1,7 +1,7 @@
 """The one home of text handling: words, word pieces, term statistics, BM25 and BM25F, preprocessing."""
 
 from glow.text.analyzer import DEFAULT_ANALYZER, Analyzer, AnalyzerName, CorpusCounter, check_analyzer
-from glow.text.batch import batches_by_length, pad
+from glow.text.batch import batches_by_length, lexical_tokens, pad
 from glow.text.bm25 import bm25_impact, idf_bm25, idf_lucene
 from glow.text.highlight import Fragment, Highlighter, Highlighting, markup
 from glow.text.lexical import is_lexical, lexical_words
@@ -24,6 +24,6 @@ __all__ = [
     "Fragment", "Highlighter", "Highlighting", "PassageCutter", "PassageOptions", "Preprocessor",
     "TermCounter", "TermStats", "TermTable", "WeightedTokens", "Weighting", "WordPieces", "WordSpans",
     "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact", "body_text", "check_analyzer",
-    "field_words", "idf_bm25", "idf_lucene", "is_lexical", "is_punctuation", "lexical_words",
+    "field_words", "idf_bm25", "idf_lucene", "is_lexical", "is_punctuation", "lexical_tokens", "lexical_words",
     "load_preprocessor", "markup", "pad", "passage_document", "select_terms", "slip", "slip_in",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Batches of weighted tokens: what a tower reads, padded, and which sequences go together.
+"""Batches of weighted tokens: what a tower reads, padded, which sequences go together, and which tokens say something.
 
 B is the number of sequences in a batch, L the longest of them, in tokens.
 """
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.text.lexical import is_lexical
 from glow.text.preprocessor import WeightedTokens
 
-__all__ = ["Batch", "batches_by_length", "pad"]
+__all__ = ["Batch", "batches_by_length", "lexical_tokens", "pad"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,3 +67,9 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
         batch.append(position)
     if batch:
         yield batch
+
+
+def lexical_tokens(sequence: WeightedTokens) -> NDArray[np.int64]:
+    """Places of the tokens of words that a lexical index holds, int64, ascending."""
+    holds = np.array([*(is_lexical(word) for word in sequence.words), False])  # special tokens have place -1
+    return np.flatnonzero(holds[sequence.word_ids])

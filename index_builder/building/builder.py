@@ -15,7 +15,7 @@ from glow.artifact import (
     open_reranker,
     reranker_files,
 )
-from glow.errors import BuildError
+from glow.errors import BuildError, ConfigError
 from glow.runtime import Model
 from glow.search import (
     DENSE_FILE,
@@ -46,6 +46,7 @@ from glow_index_builder.encoding import (
     batch_tokens,
     describe_passages,
     open_cutter,
+    require_learned,
     require_runner,
     states_header,
 )
@@ -105,7 +106,7 @@ def build(options: BuildOptions, stages: Stages) -> BuildResult:
     building = _Build(options, model, stages)
     folders: list[WorkFolder] = []
     with _resumable(options, stages, folders):
-        key = work_key(options, sources, model, building.states)
+        key = work_key(options, sources, model, building.states, building.learned)
         with open_work(root.path, key, resume=options.resume) as work:
             folders.append(work)
             report = building.run(work, sources, target)
@@ -134,6 +135,9 @@ class _Build:
         if options.rerank is not None:
             self._reranker, digest = open_reranker(options.rerank)
             self.states = states_header(options.rerank, digest, options.rerank_bits)
+        self.learned = require_learned(model) if options.learned else None
+        if options.learned and not options.lexical:
+            raise ConfigError("--learned counts beside BM25: leave --no-lexical out")
         # Opened to see that it can be, and closed again: it would lie in memory while others need it.
         device = options.device
         self._dimensions = model.encoder("document", device, 1, batch_tokens(device)).dimensions
@@ -145,11 +149,13 @@ class _Build:
         corpus = steps.read(sources, self._cutter)
         kind = self._kind(corpus.vectors)
         terms = steps.terms(corpus)
+        words = steps.learned_words(corpus, terms.table)
         encoded, vectors = steps.encode(corpus, self._dimensions)
         states = steps.states(encoded)
         corpus = steps.without(corpus, encoded.poison, self._cutter)
         columns = steps.columns(corpus)
         lexical = steps.lexical(corpus, terms.table)
+        learned = steps.learned(encoded, corpus)
         index = steps.index(vectors, kind)
         recall = steps.recall(index, vectors, corpus, terms.table)
         size_bytes = (index.folder / DENSE_FILE).stat().st_size
@@ -166,12 +172,14 @@ class _Build:
             columns=columns.values["columns"],
             lexical=lexical.values["lexical"] if lexical else None,
             rerank=states.values["rerank"] if states else None,
+            learned=learned.values["learned"] if learned else None,
             passages=describe_passages(corpus.passages, self._stages.seconds) if corpus.passages else None,
             peaks=dict(self._stages.peaks),
             seconds=stage_seconds(self._stages.seconds),
             build_seconds=sum(self._stages.seconds.values()),
         )
-        parts = [part for part in (terms.step, corpus.cut, columns, lexical, index, states) if part]
+        made = (terms.step, corpus.cut, columns, lexical, words, learned, index, states)
+        parts = [part for part in made if part]
         with target.write() as writer:
             self._assemble(writer, corpus, parts)
             report = replace(report, explain=describe_explain(writer.folder))
@@ -222,6 +230,8 @@ class _Build:
         if self.states is not None:
             writer.hashes["reranker"] = self.states.model
             writer.parents["reranker"] = {"name": self._reranker.name, "hash": self.states.model}
+        if self.learned is not None:
+            writer.hashes["learned"] = self.learned
         writer.parameters = {**self._options.parameters(), "kind": kind}
         writer.counts = {
             "documents": corpus.store.count,

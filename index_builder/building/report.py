@@ -12,6 +12,8 @@ from glow.runtime import Model
 from glow.search import (
     IMPACTS_FILES,
     IMPACTS_FOLDER,
+    LEARNED_FILES,
+    LEARNED_FOLDER,
     MODEL_FOLDER,
     ColumnsHeader,
     ImpactHeader,
@@ -25,7 +27,7 @@ from glow_index_builder.encoding import Encoded
 from glow_index_builder.options import BuildOptions
 
 __all__ = [
-    "BuildReport", "describe_columns", "describe_explain", "describe_index", "describe_lexical",
+    "BuildReport", "describe_columns", "describe_explain", "describe_index", "describe_learned", "describe_lexical",
     "describe_states", "stage_seconds", "write_json",
 ]  # fmt: skip
 
@@ -50,6 +52,7 @@ class BuildReport:
         build_seconds: of the stages that make the version, those that check and publish it left out.
         explain: what explanations take; None without.
         rerank: what a re-ranker's term representations take; None without.
+        learned: what learned impacts take; None without.
         gate: the gate's verdict; None without one.
         published: whether the version was to become the live one; None before that is decided.
     """
@@ -71,6 +74,7 @@ class BuildReport:
     build_seconds: float
     explain: Section | None = None
     rerank: Section | None = None
+    learned: Section | None = None
     gate: Section | None = None
     published: bool | None = None
 
@@ -79,6 +83,7 @@ class BuildReport:
         optional = {
             "passages": self.passages,
             "rerank": self.rerank,
+            "learned": self.learned,
             "gate": self.gate,
             "published": self.published,
         }
@@ -212,6 +217,18 @@ def describe_states(header: StatesHeader, folder: Path) -> dict[str, Any]:
         "tokens": header.tokens,
         "bytes": size_bytes,
         "bytes_per_token": round(size_bytes / max(header.tokens, 1), 1),
+    }
+
+
+def describe_learned(header: ImpactHeader, folder: Path, words: int) -> dict[str, Any]:
+    """Counts, parameters and size of the learned impacts of a version's folder, made for so many words."""
+    size_bytes = sum((folder / LEARNED_FOLDER / name).stat().st_size for name in LEARNED_FILES)
+    return {
+        "words": words,
+        "postings": header.postings,
+        "postings_per_document": round(header.postings / max(header.documents, 1), 1),
+        "parameters": header.parameters,
+        "size_bytes": size_bytes,
     }
 
 

@@ -11,11 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glow.runtime import Encoder, Model
+from glow.artifact import LEARNED_HEAD
+from glow.runtime import Encoder, LearnedHead, Model
 from glow.search import (
     DENSE_FILE,
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
+    LEARNED_FOLDER,
+    LEARNED_WORDS_FOLDER,
     PASSAGES_FOLDER,
     SPELLING_FOLDER,
     STATES_FOLDER,
@@ -28,8 +31,11 @@ from glow.search import (
     PassageMap,
     StatesHeader,
     VectorRows,
+    WordScorer,
+    WordSide,
     build_columns,
     build_dense,
+    build_learned,
     build_lexical,
     build_spelling,
 )
@@ -37,16 +43,23 @@ from glow.text import Analyzer, PassageCutter, TermTable, lexical_words, select_
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
 from glow_index_builder.building.prepared import Corpus, Terms
 from glow_index_builder.building.recall import measure_recall
-from glow_index_builder.building.report import describe_columns, describe_lexical, describe_states
+from glow_index_builder.building.report import (
+    describe_columns,
+    describe_learned,
+    describe_lexical,
+    describe_states,
+)
 from glow_index_builder.building.work import Step, WorkFolder
 from glow_index_builder.encoding import (
     Encoded,
     EncodeJob,
+    LearnedJob,
     StatesJob,
     batch_tokens,
     cut_documents,
     encode_shards,
     make_runner,
+    make_word_side,
     plan_shards,
 )
 from glow_index_builder.input import REJECTS_FILE, RejectLog, Source
@@ -127,6 +140,18 @@ class Steps:
                 table.save(step.folder / TERMS_FOLDER)
         return Terms(step, TermTable.load(step.folder / TERMS_FOLDER))
 
+    def learned_words(self, corpus: Corpus, terms: TermTable) -> Step | None:
+        """The words that learned impacts are made for; None without."""
+        options = self._options
+        if not options.learned:
+            return None
+        with self._step("learned-words") as (step, _):
+            if not step.is_done:
+                table, limit, threads = corpus.stats.terms, options.learned_words, options.thread_count
+                side = make_word_side(self._model, table, terms, limit, threads)
+                side.save(step.folder / LEARNED_WORDS_FOLDER)
+        return step
+
     def encode(self, corpus: Corpus, dimensions: int) -> tuple[Encoded, VectorRows]:
         """Encodes the corpus in shards.
 
@@ -144,6 +169,9 @@ class Steps:
             device=options.device,
             threads=max(1, options.thread_count // options.workers),
             states=StatesJob(options.rerank.resolve(), options.rerank_bits) if options.rerank else None,
+            learned=LearnedJob(self._words_folder.resolve(), options.learned_budget)
+            if options.learned
+            else None,
         )
         plan = plan_shards(corpus.store.count, options.shard_documents)
         with (
@@ -152,7 +180,13 @@ class Steps:
         ):
             runner = make_runner(options, job, kills)
             encoded = encode_shards(
-                runner, plan, folder, dimensions, advance, has_states=job.states is not None
+                runner,
+                plan,
+                folder,
+                dimensions,
+                advance,
+                has_states=job.states is not None,
+                has_learned=job.learned is not None,
             )
         return encoded, encoded.vectors(folder, dimensions)
 
@@ -165,6 +199,31 @@ class Steps:
                 folder = step.folder / STATES_FOLDER
                 header = encoded.write_states(self._work.path / SHARDS_FOLDER, folder, self._states)
                 step.values = {"rerank": describe_states(header, folder)}
+        return step
+
+    @property
+    def _words_folder(self) -> Path:
+        return self._work.path / "learned-words" / LEARNED_WORDS_FOLDER
+
+    def learned(self, encoded: Encoded, corpus: Corpus) -> Step | None:
+        """The learned impacts of the documents that are left; None without."""
+        if not self._options.learned:
+            return None
+        with self._step("learned") as (step, _):
+            if not step.is_done:
+                side = WordSide.load(self._words_folder)
+                head = LearnedHead.load(self._model.folder / LEARNED_HEAD)
+                scorer = WordScorer(side, head.cut, self._options.learned_budget)
+                header = build_learned(
+                    step.folder / LEARNED_FOLDER,
+                    encoded.learned_words(self._work.path / SHARDS_FOLDER),
+                    side.words,
+                    scorer.unit,
+                    scorer.budget,
+                    scorer.best_of,
+                    corpus.passages,
+                )
+                step.values = {"learned": describe_learned(header, step.folder, len(side.words))}
         return step
 
     def without(self, corpus: Corpus, poison: dict[int, str], cutter: PassageCutter | None) -> Corpus:

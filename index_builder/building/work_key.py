@@ -20,7 +20,11 @@ KEY_CHARACTERS = 24
 
 
 def work_key(
-    options: BuildOptions, sources: Sequence[Source], model: Model, states: StatesHeader | None
+    options: BuildOptions,
+    sources: Sequence[Source],
+    model: Model,
+    states: StatesHeader | None,
+    learned: str | None = None,
 ) -> str | None:
     """Names a build's work folder: equal for a build that may go on with what another did.
 
@@ -31,6 +35,7 @@ def work_key(
         sources: its input files.
         model: the model.
         states: what is stored for a re-ranker; None: there is none.
+        learned: hash of what makes learned impacts; None: there are none.
 
     Returns:
         Hexadecimal digits; None where an input is a pipe, which cannot be read again.
@@ -40,5 +45,5 @@ def work_key(
         return None
     parameters = {key: value for key, value in options.parameters().items() if key not in NO_MATTER}
     reranker = None if states is None else states.model
-    parts = [FORMAT, __version__, model.hash, reranker, inputs, parameters]
+    parts = [FORMAT, __version__, model.hash, reranker, learned, inputs, parameters]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:KEY_CHARACTERS]

@@ -9,7 +9,7 @@ import numpy as np
 
 from glow.artifact import IndexRoot, folder_for
 from glow.errors import MismatchError
-from glow.runtime import Encoder, Model
+from glow.runtime import Model
 from glow.search import Delta, SegmentSlice, write_delta
 from glow_index_builder.building import stage_seconds
 from glow_index_builder.deltas.input import Changes, read_deletes, read_upserts
@@ -87,7 +87,7 @@ class _Change:
         with self.root.locked(options.wait_s):  # a root that cannot be written is found out at once
             first = OpenVersion.open(self.root)
         # Found out before the input is read, and before others wait.
-        encoder = self._encoder(first) if self.read is read_upserts else None
+        model = self._model(first) if self.read is read_upserts else None
         version = self.root.new_version()
         rejects_file = options.output / f"rejects-{version}.jsonl"
         with disk_errors(options.output):
@@ -99,14 +99,14 @@ class _Change:
                     raise MismatchError(
                         f"{live.folder.name} with another model or term table went live meanwhile; run the command again"
                     )
-                result = self._change(live, changes, encoder, version)
+                result = self._change(live, changes, model, version)
         result.report["counts"] |= {"rejects": rejects.count, "repeated": changes.repeated}
         result.report["seconds"] = stage_seconds(self.stages.seconds)
         return DeltaResult(
             result.version, result.report, result.warning, rejects_file if rejects.count else None
         )
 
-    def _encoder(self, live: OpenVersion) -> Encoder:
+    def _model(self, live: OpenVersion) -> Model:
         assert isinstance(self.options, UpsertOptions)  # noqa: S101 - nothing else reads documents
         model = Model.open(self.options.model_folder)
         if model.hash != live.manifest.hashes.get("model"):
@@ -114,7 +114,8 @@ class _Change:
                 f"model {model.label} did not build the live index, {live.folder.name}: expected the hash "
                 f"{live.manifest.hashes.get('model', 'none')[:8]}; give that model with --model"
             )
-        return model.encoder("document", "cpu", 1, BATCH_TOKENS)
+        live.learned_encoder(model)  # found out before others wait
+        return model
 
     def _read(
         self, sources: list[Source], live: OpenVersion, rejects: RejectLog, rejects_file: Path
@@ -131,9 +132,7 @@ class _Change:
             rejects.require_share(len(changes), options.max_reject_share, rejects_file)
         return changes
 
-    def _change(
-        self, live: OpenVersion, changes: Changes, encoder: Encoder | None, version: str
-    ) -> DeltaResult:
+    def _change(self, live: OpenVersion, changes: Changes, model: Model | None, version: str) -> DeltaResult:
         plan = plan_changes(live, changes, self.options.max_share, self.options.max_documents)
         report: dict[str, Any] = {
             "status": "unchanged",
@@ -144,17 +143,17 @@ class _Change:
         }
         if not plan.is_change:
             return DeltaResult(None, report)
-        self._derive(live, plan, encoder, version)
+        self._derive(live, plan, model, version)
         manifest = self.root.manifest(version)
         report |= {"status": "published", "version": version, "base": manifest.parents["base"]["name"]}
         report["counts"]["documents"] = manifest.counts["documents"]
         return DeltaResult(version, report, plan.warning())
 
-    def _derive(self, live: OpenVersion, plan: Plan, encoder: Encoder | None, version: str) -> None:
+    def _derive(self, live: OpenVersion, plan: Plan, model: Model | None, version: str) -> None:
         """Writes the version, opens what is new of it, and publishes it."""
         base = live.manifest.parents.get("base", {"name": live.folder.name, "hash": live.manifest.hash})
         with folder_for(self.root.path / f"{version}-work") as work:
-            segments = self._segments(live, plan, encoder, work)
+            segments = self._segments(live, plan, model, work)
             with self.stages.stage("write"):
                 derive(
                     self.root,
@@ -169,14 +168,17 @@ class _Change:
             target = VersionWriter(self.root, version)
             target.publish(lambda folder: Delta.open(folder, self.root.manifest(version).files))
 
-    def _segments(
-        self, live: OpenVersion, plan: Plan, encoder: Encoder | None, work: Path
-    ) -> list[SegmentSlice]:
+    def _segments(self, live: OpenVersion, plan: Plan, model: Model | None, work: Path) -> list[SegmentSlice]:
         """What is left of the delta before, and what is new."""
         threads = self.options.thread_count if isinstance(self.options, UpsertOptions) else 1
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:
-            states = live.states_encoder() if plan.documents else None
-            new = write_segment(plan.documents, live.rules, encoder, work / "new", advance, threads, states)
+            encoder = states = learned = None
+            if plan.documents and model is not None:
+                encoder = model.encoder("document", "cpu", 1, BATCH_TOKENS)
+                states, learned = live.states_encoder(), live.learned_encoder(model)
+            new = write_segment(
+                plan.documents, live.rules, encoder, work / "new", advance, threads, states, learned
+            )
         kept = live.slice_of_delta(plan.kept)
         return [new] if kept is None else [kept, new]
 

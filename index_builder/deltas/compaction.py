@@ -13,6 +13,7 @@ from glow.search import (
     DENSE_FILE,
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
+    LEARNED_FOLDER,
     MODEL_FOLDER,
     PASSAGES_FOLDER,
     REPORT_FILE,
@@ -63,6 +64,7 @@ MADE_ANEW = (
     REJECTS_FILE,
     f"{COLUMNS_FOLDER}/",
     f"{IMPACTS_FOLDER}/",
+    f"{LEARNED_FOLDER}/",
     f"{PASSAGES_FOLDER}/",
     f"{SPELLING_FOLDER}/",
     f"{STATES_FOLDER}/",
@@ -133,6 +135,9 @@ class _Compaction:
             with stages.stage("lexical"):
                 lexical = merge_impacts(self.segments, folder / IMPACTS_FOLDER)
                 merge_spelling(self.segments, folder)
+        if self.segments[0].learned is not None:
+            with stages.stage("learned"):
+                merge_impacts(self.segments, folder / LEARNED_FOLDER, learned=True)
         passages = None
         if self.segments[0].passages is not None:
             passages = merge_passages(self.segments, folder)

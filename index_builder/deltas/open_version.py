@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import RERANKER_FOLDER, IndexRoot, Manifest
+from glow.artifact import RERANKER_FOLDER, IndexRoot, Manifest, learned_hash
 from glow.errors import MismatchError
+from glow.runtime import Model
 from glow.search import (
     COLUMNS_FOLDER,
     COLUMNS_HEADER,
@@ -18,6 +19,7 @@ from glow.search import (
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
     IMPACTS_HEADER,
+    LEARNED_WORDS_FOLDER,
     MODEL_FOLDER,
     ORDER_FILE,
     PASSAGES_FOLDER,
@@ -38,12 +40,19 @@ from glow.search import (
     SpellingTable,
     TermStates,
     map_array,
+    open_learned,
     open_states,
     read_impacts_header,
 )
 from glow.text import Preprocessor, TermTable, load_preprocessor
 from glow_index_builder.deltas.segment import Rules
-from glow_index_builder.encoding import StatesEncoder, StatesJob
+from glow_index_builder.encoding import (
+    LearnedEncoder,
+    LearnedJob,
+    StatesEncoder,
+    StatesJob,
+    batch_tokens,
+)
 
 __all__ = ["OpenVersion"]
 
@@ -123,6 +132,7 @@ class OpenVersion:
             None if self.passages is None else self.passages.header,
             self.manifest.counts["dimensions"],
             self.states.header.model_copy(update={"documents": 0, "tokens": 0}) if self.states else None,
+            self.learned.header if self.learned else None,
         )
 
     @cached_property
@@ -134,6 +144,33 @@ class OpenVersion:
         """
         rows = self.base.count if self.passages is None else len(self.passages)
         return open_states(self.folder, self.manifest, rows)
+
+    @cached_property
+    def learned(self) -> ImpactIndex | None:
+        """Learned impacts of the base; None where it has none.
+
+        Raises:
+            ArtifactError: if they are damaged.
+        """
+        return open_learned(self.folder, self.manifest, self.base.count)
+
+    def learned_encoder(self, model: Model) -> LearnedEncoder | None:
+        """What makes learned impacts of documents, by a model with the head of the version's; None where it has none.
+
+        Raises:
+            MismatchError: if the model has another head, or none.
+        """
+        if self.learned is None:
+            return None
+        digest, expected = learned_hash(model.manifest.files), self.manifest.hashes.get("learned")
+        if digest != expected:
+            raise MismatchError(
+                f"model {model.label} makes other learned impacts than {self.folder.name} has: expected the hash "
+                f"{(expected or 'none')[:8]}, found {(digest or 'none')[:8]}; give the model that built it with --model"
+            )
+        header = self.learned.header
+        job = LearnedJob(self.folder / LEARNED_WORDS_FOLDER, int(header.parameters["budget"]), header.unit)
+        return LearnedEncoder.open(model, job, "cpu", batch_tokens("cpu"))
 
     def states_encoder(self) -> StatesEncoder | None:
         """What reads documents for the re-ranker, by the version's own copy of it; None where it has none."""
@@ -162,6 +199,7 @@ class OpenVersion:
             delta.passages,
             delta.spelling,
             delta.states,
+            delta.learned,
             mask,
         )
 
@@ -179,7 +217,9 @@ class OpenVersion:
         reader = DenseIndex.load(self.folder / DENSE_FILE).reader()
         has_spelling = f"{SPELLING_FOLDER}/{SPELLING_HEADER}" in self.manifest.files
         spelling = SpellingTable.open(self.folder / SPELLING_FOLDER) if has_spelling else None
-        return SegmentSlice(self.base, reader, impacts, self.passages, spelling, self.states, mask)
+        return SegmentSlice(
+            self.base, reader, impacts, self.passages, spelling, self.states, self.learned, mask
+        )
 
     @staticmethod
     def is_base_file(name: str) -> bool:

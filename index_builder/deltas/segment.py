@@ -16,6 +16,7 @@ from glow.runtime import Encoder, encode_documents
 from glow.search import (
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
+    LEARNED_FOLDER,
     SPELLING_FOLDER,
     STATES_FOLDER,
     VECTORS_FILE,
@@ -24,6 +25,7 @@ from glow.search import (
     DocumentWriter,
     ImpactHeader,
     ImpactIndex,
+    LearnedWords,
     PassageMap,
     PassagesHeader,
     SegmentSlice,
@@ -31,6 +33,7 @@ from glow.search import (
     StatesHeader,
     StatesWriter,
     TermStates,
+    build_learned,
     build_lexical,
     build_passages,
     build_spelling,
@@ -47,7 +50,7 @@ from glow.text import (
     field_words,
     lexical_words,
 )
-from glow_index_builder.encoding import StatesEncoder
+from glow_index_builder.encoding import LearnedEncoder, StatesEncoder
 
 __all__ = ["Rules", "encode_texts", "write_segment"]
 
@@ -68,6 +71,7 @@ class Rules:
         passages: how its bodies are cut; None: documents stay whole.
         dimensions: D.
         states: header of its term representations; None: it has none.
+        learned: header of its learned impacts, whose unit and budget hold for what is added; None: it has none.
     """
 
     preprocessor: Preprocessor
@@ -76,6 +80,7 @@ class Rules:
     passages: PassagesHeader | None
     dimensions: int
     states: StatesHeader | None = None
+    learned: ImpactHeader | None = None
 
 
 def write_segment(
@@ -86,6 +91,7 @@ def write_segment(
     advance: Advance,
     threads: int = 1,
     states: StatesEncoder | None = None,
+    learned: LearnedEncoder | None = None,
 ) -> SegmentSlice:
     """Writes documents as a segment, of which all stay.
 
@@ -97,6 +103,7 @@ def write_segment(
         advance: told the documents or passages encoded.
         threads: of encoding, >= 1.
         states: reads documents for the re-ranker; None where there is no document, or the index has none.
+        learned: makes learned impacts, likewise.
 
     Raises:
         MismatchError: if impacts that were learned, which nothing here can make.
@@ -115,10 +122,11 @@ def write_segment(
 
     count = encode_texts(texts(), rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance)
     read = _read_states(texts(), rules, states, folder / STATES_FOLDER, threads)
+    words = _learn_words(texts(), rules, learned, folder / LEARNED_FOLDER, passages, threads)
     vectors = map_vectors(folder / VECTORS_FILE, count, rules.dimensions)
     spelling = SpellingTable.open(folder / SPELLING_FOLDER) if impacts is not None else None
     every = np.ones(store.count, np.bool_)
-    return SegmentSlice(store, lambda rows: vectors[rows], impacts, passages, spelling, read, every)
+    return SegmentSlice(store, lambda rows: vectors[rows], impacts, passages, spelling, read, words, every)
 
 
 def _read_states(
@@ -144,6 +152,38 @@ def _read_states(
                 ) from error
         writer.close()
     return TermStates.open(folder)
+
+
+def _learn_words(
+    texts: Iterable[Document],
+    rules: Rules,
+    encoder: LearnedEncoder | None,
+    folder: Path,
+    passages: PassageMap | None,
+    threads: int,
+) -> ImpactIndex | None:
+    """The texts' learned impacts, written and opened; None where the index has none."""
+    if rules.learned is None:
+        return None
+    words = encoder.words if encoder is not None else ()
+    join = encoder.scorer.best_of if encoder is not None else None
+    unit, budget = rules.learned.unit, int(rules.learned.parameters["budget"])
+    rows = _score_words(texts, rules, encoder, threads) if encoder is not None else ()
+    build_learned(folder, rows, words, unit, budget, join, passages)
+    return ImpactIndex.open(folder)
+
+
+def _score_words(
+    texts: Iterable[Document], rules: Rules, encoder: LearnedEncoder, threads: int
+) -> Iterator[LearnedWords]:
+    def score(chunk: list[Document]) -> list[LearnedWords]:
+        return encoder.encode([rules.preprocessor.document(each) for each in chunk], chunk)[1]
+
+    waiting = iter(texts)
+    with ThreadPoolExecutor(threads) as pool:
+        while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
+            for words in pool.map(score, chunks):
+                yield from words
 
 
 def _cut(store: DocumentStore, rules: Rules, folder: Path) -> PassageMap | None:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glow.errors import GlowError
 from glow.records import Document
-from glow.runtime import DEFAULT_BATCH_TOKENS, Device, Encoder, Model, encode_documents
-from glow.search import CodedStates, DocumentStore, PassageMap
-from glow.text import Preprocessor, TermTable
+from glow.runtime import DEFAULT_BATCH_TOKENS, Device, Encoder, Model, preprocess_documents
+from glow.search import CodedStates, DocumentStore, LearnedWords, PassageMap
+from glow.text import Preprocessor, TermTable, WeightedTokens
+from glow_index_builder.encoding.learned import LearnedEncoder, LearnedJob
 from glow_index_builder.encoding.passages import passages_of_document
 from glow_index_builder.encoding.shards import EncodedPart, Shard, ShardReport, write_shard
 from glow_index_builder.encoding.states import StatesEncoder, StatesJob
@@ -45,6 +47,7 @@ class EncodeJob:
         device: where the tower runs.
         threads: shards that one process encodes at the same time, >= 1.
         states: what else is made of documents, for a re-ranker; None for nothing.
+        learned: what makes learned impacts of them; None for none.
     """
 
     model: Path
@@ -55,6 +58,7 @@ class EncodeJob:
     device: Device
     threads: int
     states: StatesJob | None = None
+    learned: LearnedJob | None = None
 
 
 class ShardEncoder:
@@ -67,6 +71,7 @@ class ShardEncoder:
         passages: where they are cut; None: they stay whole.
         folder: that shards are written to.
         states: makes term representations; None: there are none.
+        learned: makes vectors and learned impacts in the encoder's place; None: there are none.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class ShardEncoder:
         passages: PassageMap | None,
         folder: Path,
         states: StatesEncoder | None = None,
+        learned: LearnedEncoder | None = None,
     ) -> None:
         self._preprocessor = preprocessor
         self._encoder = encoder
@@ -84,6 +90,7 @@ class ShardEncoder:
         self._passages = passages
         self._folder = folder
         self._states = states
+        self._learned = learned
 
     @classmethod
     def open(cls, job: EncodeJob) -> Self:
@@ -94,13 +101,15 @@ class ShardEncoder:
             DeviceError: if the device is not there.
         """
         model, terms = Model.open(job.model), TermTable.load(job.terms)
+        tokens = batch_tokens(job.device)
         return cls(
             model.with_terms(terms),
-            model.encoder("document", job.device, 1, batch_tokens(job.device)),
+            model.encoder("document", job.device, 1, tokens),
             DocumentStore(job.store),
             PassageMap.open(job.passages) if job.passages else None,
             job.shards,
             StatesEncoder.open(job.states, terms, job.device) if job.states else None,
+            LearnedEncoder.open(model, job.learned, job.device, tokens) if job.learned else None,
         )
 
     def encode(self, shard: Shard) -> ShardReport | None:
@@ -120,12 +129,23 @@ class ShardEncoder:
 
     def _parts(self, shard: Shard, ids: list[str]) -> Iterator[EncodedPart]:
         for chunk in _chunks(self._texts(shard, ids)):
-            for texts, lost, vectors in encode_documents(chunk, self._preprocessor, self._encoder):
+            for texts, lost, sequences in preprocess_documents(chunk, self._preprocessor):
+                vectors, words = self._encoded(texts, sequences)
                 finite = np.isfinite(vectors).all(axis=1)
                 if not finite.all():
                     bad = texts[int(np.flatnonzero(~finite)[0])].id
                     raise EncodeError(f"the vector of document {bad!r} is not finite")
-                yield EncodedPart(lost, vectors, self._coded(texts))
+                yield EncodedPart(lost, vectors, self._coded(texts), words)
+
+    def _encoded(
+        self, texts: list[Document], sequences: list[WeightedTokens]
+    ) -> tuple[NDArray[np.float32], list[LearnedWords] | None]:
+        if self._learned is None:
+            return self._encoder.encode(sequences), None
+        try:
+            return self._learned.encode(sequences, texts)
+        except ValueError as error:
+            raise EncodeError(str(error)) from error
 
     def _coded(self, texts: list[Document]) -> CodedStates | None:
         if self._states is None:

@@ -5,14 +5,21 @@ left that fail alone; the shard is then encoded without them, whole, so its vect
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from glow.errors import BuildError
-from glow.search import StatesHeader, StatesWriter
+from glow.search import LearnedWords, StatesHeader, StatesWriter
 from glow_index_builder.encoding.runner import Outcome, Runner
-from glow_index_builder.encoding.shards import Shard, ShardReport, ShardVectors, read_report, read_states
+from glow_index_builder.encoding.shards import (
+    Shard,
+    ShardReport,
+    ShardVectors,
+    read_learned,
+    read_report,
+    read_states,
+)
 
 __all__ = ["Encoded", "encode_shards"]
 
@@ -69,6 +76,11 @@ class Encoded:
                     writer.add(states)
             return writer.close()
 
+    def learned_words(self, folder: Path) -> Iterator[LearnedWords]:
+        """The learned words of every document or passage, in order."""
+        for shard in self.shards:
+            yield from read_learned(folder, shard)
+
 
 def encode_shards(
     runner: Runner,
@@ -78,6 +90,7 @@ def encode_shards(
     advance: Callable[[int], None],
     *,
     has_states: bool = False,
+    has_learned: bool = False,
 ) -> Encoded:
     """Encodes what is not done yet.
 
@@ -87,7 +100,7 @@ def encode_shards(
         folder: of the shards.
         dimensions: D.
         advance: told the documents done, also those of earlier runs.
-        has_states: whether shards hold term representations too.
+        has_states, has_learned: whether shards hold term representations, or learned words, too.
 
     Raises:
         BuildError: if shards fail whatever is left out, or too many documents do.
@@ -97,7 +110,7 @@ def encode_shards(
     search = _Search(runner, advance)
     done: dict[int, ShardReport] = {}
     for shard in plan:
-        if report := read_report(folder, shard, dimensions, has_states=has_states):
+        if report := read_report(folder, shard, dimensions, has_states=has_states, has_learned=has_learned):
             done[shard.start] = _slim(report)
             advance(shard.documents)
     resumed = len(done)
@@ -190,4 +203,4 @@ def _halves(shard: Shard) -> tuple[Shard, Shard]:
 
 def _slim(report: ShardReport) -> ShardReport:
     """Without what belongs to each document: that of all shards would grow with the corpus."""
-    return replace(report, ids=(), tokens=())
+    return replace(report, ids=(), tokens=(), kept=())

@@ -3,7 +3,8 @@
     START-STOP.f32     vectors, float32 [rows, D], little-endian; one row for each document, or for each passage
     START-STOP.states  term representations, uint8 [tokens, s + b]: of each token its scale in s bytes (0 or 2) and its codes in b;
                        only where there is a re-ranker
-    START-STOP.json    what `ShardReport` says, with the SHA-256 of the vectors and the ids, and of the states
+    START-STOP.learned  learned words, 6 bytes each: its place (uint32), its cause (uint8), its code (uint8); only where there are any
+    START-STOP.json    what `ShardReport` says, with the SHA-256 of the vectors and the ids, of the states, and of the learned words
 
 Each is written under another name, synced and renamed, the report last: where it is and fits, the shard is done.
 """
@@ -22,8 +23,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import sync
-from glow.search import CodedStates, StateBits
+from glow.artifact import file_sha256, sync
+from glow.search import CodedStates, LearnedWords, StateBits
 from glow_index_builder.memory import peak_memory_bytes
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ShardReport",
     "ShardVectors",
     "plan_shards",
+    "read_learned",
     "read_report",
     "read_states",
     "write_shard",
@@ -39,6 +41,7 @@ __all__ = [
 
 
 _SCALE_BYTES = 2
+_LEARNED = np.dtype([("word", "<u4"), ("cause", "u1"), ("code", "u1")])
 
 
 class EncodedPart(NamedTuple):
@@ -48,11 +51,13 @@ class EncodedPart(NamedTuple):
         truncated: field -> how many lost words of it.
         vectors: float32 [m, D].
         states: of the same m; None where there is no re-ranker.
+        words: of each of the m; None where there are no learned impacts.
     """
 
     truncated: dict[str, int]
     vectors: NDArray[np.float32]
     states: CodedStates | None = None
+    words: Sequence[LearnedWords] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ class ShardReport:
         sha256: of vectors and ids.
         tokens: of the stored states of each row; none where there is no re-ranker.
         states_sha256: of the states; empty without.
+        kept: learned words of each row; none where there are no learned impacts.
+        learned_sha256: of the learned words; empty without.
     """
 
     ids: tuple[str, ...]
@@ -106,6 +113,8 @@ class ShardReport:
     sha256: str
     tokens: tuple[int, ...] = ()
     states_sha256: str = ""
+    kept: tuple[int, ...] = ()
+    learned_sha256: str = ""
 
 
 def plan_shards(documents: int, size: int) -> list[Shard]:
@@ -126,12 +135,14 @@ def write_shard(folder: Path, shard: Shard, ids: list[str], parts: Iterable[Enco
         OSError: if the disk is full or cannot be written.
     """
     start, rows = time.perf_counter(), 0
-    digest, states_digest = hashlib.sha256(), hashlib.sha256()
+    digest = hashlib.sha256()
     truncated: Counter[str] = Counter()
     tokens: list[int] = []
+    kept: list[int] = []
     with ExitStack() as stack:
         file = stack.enter_context(_replacing(folder, f"{shard.name}.f32"))
-        states_file: BinaryIO | None = None
+        states = _Extra(stack, folder, _states_name(shard))
+        learned = _Extra(stack, folder, _learned_name(shard))
         for part in parts:
             data = np.ascontiguousarray(part.vectors, "<f4").tobytes()
             digest.update(data)
@@ -139,11 +150,11 @@ def write_shard(folder: Path, shard: Shard, ids: list[str], parts: Iterable[Enco
             truncated.update(part.truncated)
             rows += len(part.vectors)
             if part.states is not None:
-                states_file = states_file or stack.enter_context(_replacing(folder, _states_name(shard)))
-                data = _records(part.states).tobytes()
-                states_digest.update(data)
-                states_file.write(data)
+                states.write(_records(part.states).tobytes())
                 tokens += part.states.lengths.tolist()
+            if part.words is not None:
+                learned.write(b"".join(_learned_records(words) for words in part.words))
+                kept += [len(words.words) for words in part.words]
     digest.update(json.dumps(ids).encode())
     report = ShardReport(
         ids=tuple(ids),
@@ -154,7 +165,9 @@ def write_shard(folder: Path, shard: Shard, ids: list[str], parts: Iterable[Enco
         peak_memory_bytes=peak_memory_bytes(),
         sha256=digest.hexdigest(),
         tokens=tuple(tokens),
-        states_sha256=states_digest.hexdigest() if tokens else "",
+        states_sha256=states.sha256,
+        kept=tuple(kept),
+        learned_sha256=learned.sha256,
     )
     with _replacing(folder, f"{shard.name}.json") as file:
         file.write(json.dumps(asdict(report)).encode())
@@ -162,22 +175,44 @@ def write_shard(folder: Path, shard: Shard, ids: list[str], parts: Iterable[Enco
     return report
 
 
+class _Extra:
+    """A file of a shard that is made when there is something to write."""
+
+    def __init__(self, stack: ExitStack, folder: Path, name: str) -> None:
+        self._stack, self._folder, self._name = stack, folder, name
+        self._file: BinaryIO | None = None
+        self._digest = hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        self._file = self._file or self._stack.enter_context(_replacing(self._folder, self._name))
+        self._file.write(data)
+        self._digest.update(data)
+
+    @property
+    def sha256(self) -> str:
+        """Of what was written; empty where nothing was."""
+        return self._digest.hexdigest() if self._file is not None else ""
+
+
 def read_report(
-    folder: Path, shard: Shard, dimensions: int, *, has_states: bool = False
+    folder: Path, shard: Shard, dimensions: int, *, has_states: bool = False, has_learned: bool = False
 ) -> ShardReport | None:
     """The report of a shard that is done; None where it is missing, or not as it was written."""
     try:
         values: dict[str, Any] = json.loads((folder / f"{shard.name}.json").read_bytes())
         skipped = tuple((int(row), str(reason)) for row, reason in values["skipped"])
-        lists = {"ids": tuple(values["ids"]), "tokens": tuple(values["tokens"]), "skipped": skipped}
+        lists = {name: tuple(values[name]) for name in ("ids", "tokens", "kept")} | {"skipped": skipped}
         report = ShardReport(**{**values, **lists})
         data = (folder / f"{shard.name}.f32").read_bytes()
         digest = hashlib.sha256(data)
         digest.update(json.dumps(values["ids"]).encode())
         fits = digest.hexdigest() == report.sha256 and len(data) == 4 * dimensions * report.rows
         if has_states and report.rows:
-            found = hashlib.sha256((folder / _states_name(shard)).read_bytes()).hexdigest()
+            found = file_sha256(folder / _states_name(shard))
             fits = fits and found == report.states_sha256 and len(report.tokens) == report.rows
+        if has_learned and report.rows:
+            found = file_sha256(folder / _learned_name(shard))
+            fits = fits and found == report.learned_sha256 and len(report.kept) == report.rows
         return report if fits and len(report.ids) + len(report.skipped) == shard.stop - shard.start else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -194,6 +229,27 @@ def read_states(folder: Path, shard: Shard, bits: StateBits) -> CodedStates | No
         return CodedStates(lengths, records, np.empty(0, np.float16))
     scales = np.ascontiguousarray(records[:, :_SCALE_BYTES]).view("<f2")[:, 0]
     return CodedStates(lengths, records[:, _SCALE_BYTES:], scales)
+
+
+def read_learned(folder: Path, shard: Shard) -> list[LearnedWords]:
+    """The learned words of each row of a shard that is done and checked."""
+    values: dict[str, Any] = json.loads((folder / f"{shard.name}.json").read_bytes())
+    if not values["kept"]:
+        return []
+    records = np.fromfile(folder / _learned_name(shard), _LEARNED)
+    ends = np.cumsum(values["kept"])
+    parts = np.split(records, ends[:-1])
+    return [LearnedWords(part["word"], part["code"], part["cause"]) for part in parts]
+
+
+def _learned_name(shard: Shard) -> str:
+    return f"{shard.name}.learned"
+
+
+def _learned_records(words: LearnedWords) -> bytes:
+    records = np.empty(len(words.words), _LEARNED)
+    records["word"], records["cause"], records["code"] = words.words, words.causes, words.codes
+    return records.tobytes()
 
 
 def _states_name(shard: Shard) -> str:

@@ -16,8 +16,8 @@ UNIT = 0.05
 def write(folder: Path) -> ImpactIndex:
     """Three documents; the second has no word."""
     with ImpactWriter(folder, WORDS, chunk_postings=2) as writer:
-        for words, codes, causes in (([1, 0], [200, 7], [0, 65_535]), ([], [], []), ([0], [255], [3])):
-            packed = pack_codes(np.array(codes, np.uint8), np.array(causes, np.uint16))
+        for words, codes, causes in (([1, 0], [200, 7], [0, 255]), ([], [], []), ([0], [255], [3])):
+            packed = pack_codes(np.array(codes, np.uint8), np.array(causes, np.uint8))
             writer.add(words, packed.tolist())
         writer.finish("learned", lambda _words, _rows, values: values, {"unit": UNIT, "budget": 2.0})
     return ImpactIndex.open(folder)
@@ -36,7 +36,7 @@ def test_codes_times_the_unit_are_impacts(tmp_path: Path) -> None:
 
 def test_each_says_where_it_comes_from(tmp_path: Path) -> None:
     index = write(tmp_path)
-    assert [index.cause("delete", row) for row in range(3)] == [65_535, None, 3]
+    assert [index.cause("delete", row) for row in range(3)] == [255, None, 3]
     assert index.cause("remove", 0) == 0
     assert index.cause("zebra", 0) is index.cause("absent", 0) is None
 

@@ -25,6 +25,7 @@ from glow.search import (
     Fusion,
     ImpactIndex,
     ImpactsView,
+    LearnedView,
     PassageMap,
     Speller,
     SpellingTable,
@@ -86,7 +87,7 @@ class CorpusIndex:
         ids: document ids, in the order of the rows.
         preprocessor: with the corpus's term table, or what `options` chose.
         encoder: the query tower.
-        dense, impacts, passages, fusion, order, speller: as for `Index`.
+        dense, impacts, learned, passages, fusion, order, speller: as for `Index`.
 
     Raises:
         GlowError: if the corpus cannot be read, the model cannot be opened, or the device is not there.
@@ -94,6 +95,7 @@ class CorpusIndex:
 
     passages: PassageMap | None = None
     fusion: Fusion = DEFAULT_FUSION
+    learned: LearnedView | None = None
 
     def __init__(
         self,

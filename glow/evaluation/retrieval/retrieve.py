@@ -19,7 +19,7 @@ __all__ = [
     "DenseOptions", "FusedRetriever", "HybridRetriever", "Retriever", "RetrieverKind", "open_retriever",
 ]  # fmt: skip
 
-RetrieverKind = Literal["dense", "lexical", "hybrid"]
+RetrieverKind = Literal["dense", "lexical", "learned", "hybrid"]
 
 
 class Retriever(Protocol):
@@ -76,6 +76,10 @@ def open_retriever(
     retriever: Retriever
     if kind == "lexical":
         retriever = LexicalRetriever(corpus, text_fields)
+    elif kind == "learned":
+        raise ConfigError(
+            "retriever 'learned' is measured over an index that was built with --learned: give --index-root"
+        )
     elif model is None:
         raise ConfigError(f"retriever {kind!r} needs a model; give --model")
     else:

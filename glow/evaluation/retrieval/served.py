@@ -73,7 +73,7 @@ class ServedRetriever:
         asked = [(query, reading) for query, reading in readings if reading.tokens.words]
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             block = asked[start : start + QUERIES_AT_ONCE]
-            if self._kind == "lexical":
+            if self._kind in ("lexical", "learned"):
                 vectors: list[Vector | None] = [None] * len(block)
             else:
                 vectors = list(self._encoder.encode([reading.tokens for _, reading in block]))
@@ -94,8 +94,9 @@ class ServedRetriever:
     def _rank(self, text: str, vector: Vector | None, k: int) -> Ranked:
         if self._reranking is not None:
             k = max(k, DEFAULT_CANDIDATES)  # as a service gathers them
-        if vector is None:
-            return rank_lexical(self._index, text, k)
+        if self._kind == "lexical" or self._kind == "learned":
+            return rank_lexical(self._index, text, k, by=self._kind)
+        assert vector is not None  # noqa: S101 - every other kind has one
         if self._kind == "dense":
             return rank_dense(self._index, vector, k)
         return rank_hybrid(self._index, text, vector, max(k, DEFAULT_CANDIDATES))
@@ -136,6 +137,8 @@ def open_version(
     """
     versions = IndexRoot(root)
     index = Index.open(versions.folder(versions.current()), device, threads)
+    if kind == "learned" and index.learned is None:
+        raise MismatchError(f"index {index.version} has no learned impacts; build it again with --learned")
     if kind != "dense" and index.impacts is None:
         raise MismatchError(
             f"version {index.version} holds no words, {kind!r} needs them; build it with --lexical"

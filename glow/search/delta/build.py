@@ -20,7 +20,7 @@ from glow.search.delta.merge import (
 from glow.search.delta.merge_postings import merge_impacts
 from glow.search.dense import build_dense
 from glow.search.documents import DocumentStore
-from glow.search.lexical import IMPACTS_FOLDER
+from glow.search.lexical import IMPACTS_FOLDER, LEARNED_FOLDER
 from glow.search.parts import DENSE_FILE, DOCUMENTS_FILE
 
 __all__ = ["DeltaBase", "joined_order", "map_vectors", "write_delta"]
@@ -68,6 +68,8 @@ def write_delta(
     if segments[0].impacts is not None:
         merge_impacts(segments, folder / IMPACTS_FOLDER)
         merge_spelling(segments, folder)
+    if segments[0].learned is not None:
+        merge_impacts(segments, folder / LEARNED_FOLDER, learned=True)
     if segments[0].passages is not None:
         merge_passages(segments, folder)
     merge_term_states(segments, folder)

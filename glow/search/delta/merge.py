@@ -42,7 +42,7 @@ class SegmentSlice:
     Attributes:
         documents: n documents.
         vectors: reads vectors by row, of passages where there are any; None where they are not stored whole.
-        impacts, passages, spelling, states: as in the segment; None where it has none.
+        impacts, learned, passages, spelling, states: as in the segment; None where it has none.
         mask: bool [n], the documents that stay.
     """
 
@@ -52,6 +52,7 @@ class SegmentSlice:
     passages: PassageMap | None
     spelling: SpellingTable | None
     states: TermStates | None
+    learned: ImpactIndex | None
     mask: Mask
 
     @property

@@ -71,7 +71,7 @@ class Block(NamedTuple):
     words: NDArray[np.int64]
     rows: NDArray[np.uint32]
     impacts: NDArray[np.float32] | NDArray[np.uint8]
-    causes: NDArray[np.uint16] | None
+    causes: NDArray[np.uint8] | None
 
 
 class _Part:
@@ -112,7 +112,7 @@ def _write(parts: Sequence[_Part], starts: NDArray[np.int64], folder: Path) -> N
     all_rows = new_array(folder / ROWS_FILE, np.uint32, int(starts[-1]))
     kind, name = (np.uint8, CODES_FILE) if is_learned else (np.float32, VALUES_FILE)
     all_impacts = new_array(folder / name, kind, int(starts[-1]))
-    all_causes = new_array(folder / CAUSES_FILE, np.uint16, int(starts[-1])) if is_learned else None
+    all_causes = new_array(folder / CAUSES_FILE, np.uint8, int(starts[-1])) if is_learned else None
     heads = starts[:-1].copy()  # where the next posting of each word goes
     maxima = np.zeros(len(heads), np.float32)
     for part in parts:

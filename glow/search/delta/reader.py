@@ -26,18 +26,20 @@ from glow.search.delta.segment_parts import (
     SegmentedDense,
     SegmentedDocuments,
     SegmentedImpacts,
+    SegmentedLearned,
     SegmentedStates,
 )
 from glow.search.delta.segments import Segments
 from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
 from glow.search.filters import FilterMasks
-from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, ImpactIndex
+from glow.search.learned import LearnedImpacts
+from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, LEARNED_FILES, LEARNED_FOLDER, ImpactIndex
 from glow.search.parts import DENSE_FILE, DOCUMENTS_FILE, VersionParts
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SpellingTable
 from glow.search.states import STATES_FILES, STATES_FOLDER, TermStates
-from glow.search.views import DenseView, DocumentsView, ImpactsView, StatesView
+from glow.search.views import DenseView, DocumentsView, ImpactsView, LearnedView, StatesView
 
 __all__ = ["Delta", "View", "join", "view_of"]
 
@@ -53,6 +55,7 @@ class View:
     passages: PassageMap | None
     masks: FilterMasks | None
     states: StatesView | None
+    learned: LearnedView | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +72,7 @@ class Delta:
     passages: PassageMap | None
     spelling: SpellingTable | None
     states: TermStates | None
+    learned: ImpactIndex | None
 
     @classmethod
     def open(cls, version: Path, files: Collection[str]) -> "Delta":
@@ -84,9 +88,16 @@ class Delta:
         header, there, folder = read_delta_header(version), in_delta(files), version / DELTA_FOLDER
         for name in (HEADER_FILE, TOMBSTONES_FILE, DENSE_FILE, DOCUMENTS_FILE):
             _require(name, there)
-        has_columns, has_impacts, has_passages, has_spelling, has_states = (
+        has_columns, has_impacts, has_passages, has_spelling, has_states, has_learned = (
             any(name.startswith(f"{part}/") for name in there)
-            for part in ("columns", IMPACTS_FOLDER, PASSAGES_FOLDER, SPELLING_FOLDER, STATES_FOLDER)
+            for part in (
+                "columns",
+                IMPACTS_FOLDER,
+                PASSAGES_FOLDER,
+                SPELLING_FOLDER,
+                STATES_FOLDER,
+                LEARNED_FOLDER,
+            )
         )
         needed = [
             *([ORDER_FILE] if has_columns else []),
@@ -94,6 +105,7 @@ class Delta:
             *(PASSAGES_FILES if has_passages else ()),
             *(f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES if has_spelling),
             *(f"{STATES_FOLDER}/{name}" for name in STATES_FILES if has_states),
+            *(f"{LEARNED_FOLDER}/{name}" for name in LEARNED_FILES if has_learned),
         ]
         for name in needed:
             _require(name, there)
@@ -108,6 +120,7 @@ class Delta:
             PassageMap.open(folder / PASSAGES_FOLDER) if has_passages else None,
             SpellingTable.open(folder / SPELLING_FOLDER) if has_spelling else None,
             TermStates.open(folder / STATES_FOLDER, header.vectors) if has_states else None,
+            ImpactIndex.open(folder / LEARNED_FOLDER) if has_learned else None,
         )
         delta._check()
         return delta
@@ -117,6 +130,8 @@ class Delta:
         documents, vectors = {self.documents.count}, {len(self.dense)}
         if self.impacts is not None:
             documents.add(len(self.impacts))
+        if self.learned is not None:
+            documents.add(len(self.learned))
         if self.passages is not None:
             documents.add(self.passages.header.documents)
         vectors.add(header.documents if self.passages is None else len(self.passages))
@@ -127,18 +142,26 @@ class Delta:
             )
 
 
-def view_of(base: VersionParts) -> View:
-    """A version without a delta: its parts as they are."""
+def _together(bm25: ImpactIndex | None, learned: ImpactIndex | None, weight: float) -> LearnedImpacts | None:
+    return LearnedImpacts(bm25, learned, weight) if bm25 is not None and learned is not None else None
+
+
+def view_of(base: VersionParts, weight: float = 1.0) -> View:
+    """A version without a delta: its parts as they are; `weight` as for `join`."""
     masks = None if base.columns is None else FilterMasks(base.columns)
-    return View(base.dense, base.documents, base.columns, base.impacts, base.passages, masks, base.states)
+    learned = _together(base.impacts, base.learned, weight)
+    return View(
+        base.dense, base.documents, base.columns, base.impacts, base.passages, masks, base.states, learned
+    )
 
 
-def join(name: str, base: VersionParts, delta: Delta) -> View:
+def join(name: str, base: VersionParts, delta: Delta, weight: float = 1.0) -> View:
     """A base and a delta as one.
 
     Args:
         name: of the version, for messages.
         base, delta: the parts of both.
+        weight: of learned impacts beside BM25's.
 
     Raises:
         MismatchError: if they do not belong together.
@@ -167,6 +190,10 @@ def join(name: str, base: VersionParts, delta: Delta) -> View:
     states = None
     if base.states is not None and delta.states is not None:
         states = SegmentedStates(base.states, delta.states)
+    learned = None
+    old, new = (_together(part.impacts, part.learned, weight) for part in (base, delta))
+    if old is not None and new is not None:
+        learned = SegmentedLearned(old, new, documents)
     return View(
         SegmentedDense(base.dense, delta.dense, vectors),
         SegmentedDocuments(base.documents, delta.documents, documents),
@@ -175,6 +202,7 @@ def join(name: str, base: VersionParts, delta: Delta) -> View:
         passages,
         masks,
         states,
+        learned,
     )
 
 
@@ -190,6 +218,7 @@ def _check_fit(name: str, base: VersionParts, delta: Delta) -> None:
         "impacts": (base.impacts, delta.impacts),
         "passages": (base.passages, delta.passages),
         "term representations": (base.states, delta.states),
+        "learned impacts": (base.learned, delta.learned),
     }
     for part, (old, new) in parts.items():
         if (old is None) != (new is None):
@@ -201,6 +230,13 @@ def _check_fit(name: str, base: VersionParts, delta: Delta) -> None:
         if names[0] != names[1]:
             raise MismatchError(
                 f"index {name}: words of its base by the analyzer {names[0]}, of its delta by {names[1]}; roll back to its base"
+            )
+    if base.learned is not None and delta.learned is not None:
+        units = base.learned.header.unit, delta.learned.header.unit
+        if units[0] != units[1]:
+            raise MismatchError(
+                f"index {name}: learned impacts of its base in the unit {units[0]:g}, of its delta in {units[1]:g}; "
+                "roll back to its base"
             )
     if base.states is not None and delta.states is not None:
         delta.states.require_like(base.states.header)

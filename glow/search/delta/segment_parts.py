@@ -12,12 +12,13 @@ from glow.records import Document
 from glow.search.delta.segments import Segments
 from glow.search.dense import DenseIndex, IndexKind, SearchParams
 from glow.search.documents import DocumentStore, not_found
+from glow.search.learned import Expansion, LearnedImpacts
 from glow.search.lexical import ImpactIndex
 from glow.search.ranking import Ranking, best
 from glow.search.row_mask import RowMask
 from glow.search.states import StatesHeader, TermStates
 
-__all__ = ["SegmentedDense", "SegmentedDocuments", "SegmentedImpacts", "SegmentedStates"]
+__all__ = ["SegmentedDense", "SegmentedDocuments", "SegmentedImpacts", "SegmentedLearned", "SegmentedStates"]
 
 
 class SegmentedDense:
@@ -140,15 +141,18 @@ class SegmentedDocuments:
         return heapq.merge(old, new, key=itemgetter(0))
 
 
+Words = ImpactIndex | LearnedImpacts
+
+
 class SegmentedImpacts:
     """Words of both. Impacts of the delta are made with the base's idf and average length, so they compare.
 
     Args:
-        base, delta: the lexical indexes.
+        base, delta: the lexical indexes, or those with learned impacts.
         segments: of documents.
     """
 
-    def __init__(self, base: ImpactIndex, delta: ImpactIndex, segments: Segments) -> None:
+    def __init__(self, base: Words, delta: Words, segments: Segments) -> None:
         self._base = base
         self._delta = delta
         self._segments = segments
@@ -194,6 +198,21 @@ class SegmentedImpacts:
     def bound(self, words: Sequence[str]) -> float:
         """What no document's score exceeds."""
         return max(self._base.bound(words), self._delta.bound(words))
+
+
+class SegmentedLearned(SegmentedImpacts):
+    """Learned impacts of both, with BM25's."""
+
+    def __init__(self, base: LearnedImpacts, delta: LearnedImpacts, segments: Segments) -> None:
+        super().__init__(base, delta, segments)
+        self._parts = base, delta
+        self.weight = base.weight
+
+    def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
+        """What each word of a query adds to one document's score, by where it comes from."""
+        base, delta = self._parts
+        first = self._segments.base
+        return base.expansions(words, row) if row < first else delta.expansions(words, row - first)
 
 
 class SegmentedStates:

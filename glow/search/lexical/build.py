@@ -154,7 +154,7 @@ class ImpactWriter:
             yield words, rows, np.frombuffer(self._spool.read(4 * size), np.float32)
 
 
-def pack_codes(codes: NDArray[np.uint8], causes: NDArray[np.uint16]) -> NDArray[np.float32]:
+def pack_codes(codes: NDArray[np.uint8], causes: NDArray[np.uint8]) -> NDArray[np.float32]:
     """A code and its cause as one number, which a float32 holds exactly: float32 [p]."""
     return (codes.astype(np.uint32) + (causes.astype(np.uint32) << np.uint32(8))).astype(np.float32)
 
@@ -163,7 +163,7 @@ def _unpack(folder: Path, postings: int, starts: NDArray[np.int64]) -> NDArray[n
     """Writes codes and causes in place of the packed values; returns each word's largest code, float32 [v]."""
     packed = np.load(folder / VALUES_FILE, mmap_mode="r")
     codes = new_array(folder / CODES_FILE, np.uint8, postings)
-    causes = new_array(folder / CAUSES_FILE, np.uint16, postings)
+    causes = new_array(folder / CAUSES_FILE, np.uint8, postings)
     for start in range(0, postings, CHUNK_POSTINGS):
         block = packed[start : start + CHUNK_POSTINGS].astype(np.uint32)
         codes[start : start + len(block)] = block & 0xFF

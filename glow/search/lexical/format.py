@@ -69,7 +69,7 @@ class Arrays(NamedTuple):
     maxima: NDArray[np.float32]
     rows: NDArray[np.uint32]
     impacts: NDArray[np.float32] | NDArray[np.uint8]
-    causes: NDArray[np.uint16] | None
+    causes: NDArray[np.uint8] | None
 
 
 def read_impacts_header(folder: Path) -> ImpactHeader:
@@ -104,7 +104,7 @@ def read_arrays(folder: Path, header: ImpactHeader, words: int) -> Arrays:
         map_array(folder / CODES_FILE, np.uint8, header.postings)
         if is_learned
         else map_array(folder / VALUES_FILE, np.float32, header.postings),
-        map_array(folder / CAUSES_FILE, np.uint16, header.postings) if is_learned else None,
+        map_array(folder / CAUSES_FILE, np.uint8, header.postings) if is_learned else None,
     )
     starts, maxima, rows, impacts, _ = arrays
     if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():

@@ -32,7 +32,7 @@ class Postings(NamedTuple):
     starts: NDArray[np.int64]
     rows: NDArray[np.uint32]
     impacts: NDArray[np.float32] | NDArray[np.uint8]
-    causes: NDArray[np.uint16] | None
+    causes: NDArray[np.uint8] | None
 
 
 class ImpactIndex:
@@ -45,7 +45,7 @@ class ImpactIndex:
         maxima: float32 [v], each word's largest impact.
         rows: uint32 [p], per word the documents that hold it, ascending.
         impacts: float32 [p], finite and > 0; or uint8 codes > 0, times the header's unit.
-        causes: uint16 [p] of learned impacts, the place of the document's word that each comes from; None where words count for
+        causes: uint8 [p] of learned impacts, the place of the document's word that each comes from; None where words count for
             themselves.
 
     Attributes:
@@ -60,7 +60,7 @@ class ImpactIndex:
         maxima: NDArray[np.float32],
         rows: NDArray[np.uint32],
         impacts: NDArray[np.float32] | NDArray[np.uint8],
-        causes: NDArray[np.uint16] | None = None,
+        causes: NDArray[np.uint8] | None = None,
     ) -> None:
         self.header = header
         self.vocabulary = vocabulary

@@ -56,6 +56,10 @@ class PostingList:
             return values  # type: ignore[return-value]
         return np.multiply(values, self.factor, dtype=np.float32)
 
+    def times(self, weight: float) -> "PostingList":
+        """The same list with every impact times a weight > 0."""
+        return PostingList(self.rows, self.values, np.float32(self.factor * weight), self.largest * weight)
+
 
 def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """The sums of some documents, float32 [m], to the bit those of `Sums.search` over the same lists.

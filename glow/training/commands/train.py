@@ -1,4 +1,4 @@
-"""`glow train`: the two towers on judged pairs, or a re-ranker on what a first search found."""
+"""`glow train`: the two towers on judged pairs; a re-ranker or learned impacts on what a first search found."""
 
 import json
 import sys
@@ -12,10 +12,12 @@ from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from glow.artifact import default_model
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import ConfigError
 from glow.nn import minilm_folder
 from glow.training.config import TrainConfig
+from glow.training.impacts import ImpactsConfig, ImpactsInputs, train_impacts
 from glow.training.job import TrainInputs, train
 from glow.training.loop import TrainingDevice
 from glow.training.progress import Progress as TrainingProgress
@@ -51,11 +53,13 @@ class TrainOptions(JsonOptions):
     )
     candidates: tuple[Path, ...] = option(
         (),
-        "TREC run of a first search over --data, for a re-ranker (a config with [cross]); one for each folder, in their order.",
+        "TREC run of a first search over --data, for a re-ranker ([cross]) or learned impacts ([impacts]); one for each folder, in order.",
         metavar="FILE",
     )
     init: Path | None = option(
-        None, "BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2.", metavar="DIR"
+        None,
+        "BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2. For learned impacts: the model they are for.",
+        metavar="DIR",
     )
     teacher: Path | None = option(
         None,
@@ -70,13 +74,13 @@ class TrainOptions(JsonOptions):
 
 @command(TrainOptions)
 def train_command(options: TrainOptions) -> None:
-    """Trains the two towers on the judged pairs of one or more folders, or a re-ranker; the same call resumes."""
+    """Trains the two towers on the judged pairs of one or more folders, a re-ranker, or learned impacts; the same call resumes."""
     if options.threads:
         torch.set_num_threads(options.threads)
     console = Console(stderr=True)
     with _bar(console) as bar:
         stage, show = _views(bar, console)
-        report = (_reranker if _is_reranker(options.config) else _towers)(options, stage, show)
+        report = _job_of(options.config)(options, stage, show)
     if not PartialState().is_main_process:
         return
     write_report(options.json_file, report)
@@ -86,7 +90,9 @@ def train_command(options: TrainOptions) -> None:
 
 def _towers(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
     if options.candidates:
-        raise ConfigError("--candidates is for re-rankers; the configuration has no table [cross]")
+        raise ConfigError(
+            "--candidates is for re-rankers and learned impacts; the configuration has no table [cross] or [impacts]"
+        )
     config = _override(TrainConfig.load_toml(options.config), options.max_steps, options.seed)
     inputs = TrainInputs(
         options.data,
@@ -104,10 +110,9 @@ def _towers(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
 
 
 def _reranker(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
-    unread = ("synthesise", "synthesis_model", "dev", "negatives")
-    if given := [name for name in unread if getattr(options, name)]:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ConfigError(f"a re-ranker (a config with [cross]) does not read {flags}; leave it out")
+    _refuse(
+        options, ("synthesise", "synthesis_model", "dev", "negatives"), "a re-ranker (a config with [cross])"
+    )
     config = _override(RerankConfig.load_toml(options.config), options.max_steps, options.seed)
     cuda = options.device == "cuda" or (options.device == "auto" and torch.cuda.is_available())
     init, device = options.init or minilm_folder(), "cuda" if cuda else "cpu"
@@ -117,12 +122,36 @@ def _reranker(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]
     return train_reranker(config, inputs, stage, show)
 
 
-def _is_reranker(path: Path) -> bool:
-    """Whether a configuration is a re-ranker's; one that cannot be read is told of by whoever loads it."""
+def _impacts(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
+    _refuse(
+        options,
+        ("synthesise", "synthesis_model", "dev", "negatives", "teacher"),
+        "learned impacts ([impacts])",
+    )
+    config = ImpactsConfig.load_toml(options.config)
+    changed = config.model_dump()
+    if options.max_steps is not None:
+        changed["optimizer"]["steps"] = options.max_steps
+    if options.seed is not None:
+        changed["seed"] = options.seed
+    model = options.init or default_model()
+    inputs = ImpactsInputs(options.data, options.candidates, options.split, options.out, model)
+    return train_impacts(ImpactsConfig.model_validate(changed), inputs, stage, show)
+
+
+def _refuse(options: TrainOptions, unread: tuple[str, ...], what: str) -> None:
+    if given := [name for name in unread if getattr(options, name)]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ConfigError(f"{what} does not read {flags}; leave it out")
+
+
+def _job_of(path: Path) -> Callable[[TrainOptions, Stage, Show], dict[str, Any]]:
+    """What a configuration trains; one that cannot be read is told of by whoever loads it."""
     try:
-        return "cross" in tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return False
+        return _towers
+    return _reranker if "cross" in tables else _impacts if "impacts" in tables else _towers
 
 
 def _override(config: Config, max_steps: int | None, seed: int | None) -> Config:

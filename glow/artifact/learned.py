@@ -1,0 +1,28 @@
+"""The files of a model that make learned impacts, and the hash that binds an index' learned impacts to them."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from glow.artifact.manifest import FileRecord
+
+__all__ = ["LEARNED_HEAD", "LEARNED_MODEL_FILES", "TERMS_TOWER", "learned_hash"]
+
+TERMS_TOWER = "document-terms.onnx"
+"""The document tower over the same weights, with a direction for every token as a second output (decision 30)."""
+LEARNED_HEAD = "learned.npz"
+"""What makes directions and gains of words, and how likely a query is to hold each of many."""
+LEARNED_MODEL_FILES = (TERMS_TOWER, LEARNED_HEAD)
+"""No part of the model hash: vectors do not depend on them, and a model may lack them."""
+
+
+def learned_hash(files: Mapping[str, FileRecord]) -> str | None:
+    """SHA-256 over the files that decide learned impacts beside the model's own; None where the model has none.
+
+    Args:
+        files: the file table of a model's manifest.
+    """
+    if any(name not in files for name in LEARNED_MODEL_FILES):
+        return None
+    parts = {name: files[name].sha256 for name in LEARNED_MODEL_FILES}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,134 @@
+"""What a word adds to a document's score, from the directions of both: the head that learned impacts come from.
+
+A word's direction is made of the vector that the query tower gives the word alone; a token's, of what the document tower makes of it in
+its place. Whatever else a query holds changes nothing (query term independence), so a search needs neither.
+
+    w(word, document) = gain(word) · relu(max over tokens of cos(word, token) - cut)
+
+    W   words       L   tokens of a document        D   dimensions of a vector      K   of a direction
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import FormatError
+from glow.runtime.encoder import Encoder
+from glow.text import Preprocessor, WeightedTokens, idf_lucene
+
+__all__ = ["TERMS", "LearnedHead", "TermsEncoder"]
+
+TERMS = "terms"
+"""Second output of `document-terms.onnx`: float32 [B, L, K], L2-normalised."""
+_SHAPES = {
+    "projection": 2, "bias": 1, "gain_weight": 1, "gain_bias": 0, "gain_idf": 0, "scale": 0, "cut": 0, "priors": 1, "words": 1,
+}  # fmt: skip
+_CHUNK_WORDS = 2048
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedHead:
+    """`learned.npz`.
+
+    Attributes:
+        projection, bias: float32 [D, K] and [K], from a word's vector to its direction.
+        gain_weight, gain_bias, gain_idf, scale: float32 [D] and three numbers, of its gain, which is in the unit of BM25's impacts:
+            scale · softplus(vector · gain_weight + gain_bias + gain_idf · idf).
+        cut: cosine below which a token says nothing of a word, > -1.
+        words, priors: words that queries hold, and float32 > 0, the share of each among all words of the queries that the head was trained on.
+    """
+
+    projection: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    gain_weight: NDArray[np.float32]
+    gain_bias: float
+    gain_idf: float
+    scale: float
+    cut: float
+    words: tuple[str, ...]
+    priors: NDArray[np.float32]
+
+    @property
+    def dimensions(self) -> int:
+        """K."""
+        return len(self.bias)
+
+    def directions(
+        self, words: Sequence[str], preprocessor: Preprocessor, encoder: Encoder
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Directions of words, float32 [W, K], L2-normalised, and their gains, float32 [W], > 0.
+
+        Args:
+            words: as `WordPieces.words` gives them.
+            preprocessor: of the index, whose table has the words' idf.
+            encoder: the query tower.
+        """
+        directions = np.empty((len(words), self.dimensions), np.float32)
+        gains = np.empty(len(words), np.float32)
+        terms = preprocessor.terms
+        for start in range(0, len(words), _CHUNK_WORDS):
+            chunk = words[start : start + _CHUNK_WORDS]
+            vectors = encoder.encode([preprocessor.query(word) for word in chunk])
+            found = vectors @ self.projection + self.bias
+            directions[start : start + len(chunk)] = found / np.linalg.norm(found, axis=1, keepdims=True)
+            dfs = np.array([min(max(terms.df(word), 1), terms.documents) for word in chunk], np.float64)
+            idf = idf_lucene(dfs, float(max(terms.documents, 1)))
+            raised = vectors @ self.gain_weight + self.gain_bias + self.gain_idf * idf
+            gains[start : start + len(chunk)] = self.scale * np.logaddexp(0.0, raised)
+        return directions, gains
+
+    def save(self, path: Path) -> None:
+        """Writes the file."""
+        arrays: dict[str, Any] = {
+            name: np.asarray(getattr(self, name), np.float32) for name in _SHAPES if name != "words"
+        }
+        arrays["words"] = np.frombuffer("\n".join(self.words).encode(), np.uint8)
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> "LearnedHead":
+        """Reads the file, which was verified before.
+
+        Raises:
+            FormatError: if it is missing, damaged, or its parts do not fit each other.
+        """
+        try:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+                arrays = {name: file[name] for name in _SHAPES}
+            words = tuple(arrays.pop("words").tobytes().decode().split("\n"))
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise FormatError(
+                f"{path.name} cannot be read: {error}; export the learned impacts again"
+            ) from error
+        ranks = {name: array.ndim for name, array in arrays.items()}
+        wrong = [
+            name for name in arrays if ranks[name] != _SHAPES[name] or not np.isfinite(arrays[name]).all()
+        ]
+        if (
+            wrong
+            or len(words) != len(arrays["priors"])
+            or arrays["projection"].shape[1:] != arrays["bias"].shape
+        ):
+            raise FormatError(
+                f"{path.name}: {', '.join(wrong) or 'its arrays'} do not fit; export the learned impacts again"
+            )
+        numbers = {name: float(arrays.pop(name)) for name in ("gain_bias", "gain_idf", "scale", "cut")}
+        parts: dict[str, Any] = {**arrays, **numbers}
+        return cls(**parts, words=words)
+
+
+class TermsEncoder(Encoder):
+    """The document tower that also gives the directions of a document's tokens."""
+
+    def run_terms(
+        self, sequences: Sequence[WeightedTokens]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Encodes sequences as one padded batch: vectors float32 [B, D] and directions float32 [B, L, K], both L2-normalised."""
+        vectors, terms = self.run_outputs(sequences, ["vector", TERMS])
+        return vectors, terms

@@ -1,0 +1,11 @@
+"""Learned impacts: the words a document counts for, also those that it does not hold."""
+
+from glow.search.learned.build import build_learned
+from glow.search.learned.impacts import Expansion, LearnedImpacts, LearnedWords, WordScorer
+from glow.search.learned.parts import LEARNED_WEIGHT_FILE, LearnedWeight, open_learned, open_learned_weight
+from glow.search.learned.words import LEARNED_WORDS_FILES, LEARNED_WORDS_FOLDER, WordSide, choose_words
+
+__all__ = [
+    "LEARNED_WEIGHT_FILE", "LEARNED_WORDS_FILES", "LEARNED_WORDS_FOLDER", "Expansion", "LearnedImpacts", "LearnedWeight",
+    "LearnedWords", "WordScorer", "WordSide", "build_learned", "choose_words", "open_learned", "open_learned_weight",
+]  # fmt: skip

@@ -1,0 +1,108 @@
+"""The words that learned impacts are made for, with direction, gain and weight in pruning of each; `learned-words/` of an index.
+
+W   words       K   dimensions of a direction
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import FormatError
+from glow.runtime import Encoder, LearnedHead
+from glow.search.lexical import Vocabulary
+from glow.storage import map_array
+from glow.text import Preprocessor, TermTable, is_lexical
+
+__all__ = ["LEARNED_WORDS_FILES", "LEARNED_WORDS_FOLDER", "WordSide", "choose_words"]
+
+LEARNED_WORDS_FOLDER = "learned-words"
+_VECTORS, _GAINS, _WEIGHTS = "directions.npy", "gains.npy", "weights.npy"
+LEARNED_WORDS_FILES = ("words.bin", "offsets.npy", _VECTORS, _GAINS, _WEIGHTS)
+WEIGHT_POWER = 0.25
+"""Of a word's share among the words of queries; between 0 and 1 it measured alike from .25 to .5 (docs/results/learned.md)."""
+_LEAST = 1e-6
+MAX_GAIN = 1e6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordSide:
+    """Words, in the order of their UTF-8 bytes.
+
+    Attributes:
+        words: W.
+        directions: float32 [W, K], L2-normalised.
+        gains: float32 [W], > 0.
+        weights: float32 [W], > 0: what an impact counts when a document's are pruned; higher where queries hold the word more often.
+    """
+
+    words: tuple[str, ...]
+    directions: NDArray[np.float32]
+    gains: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def make(
+        cls, shares: Mapping[str, float], head: LearnedHead, preprocessor: Preprocessor, encoder: Encoder
+    ) -> "WordSide":
+        """Works out what the head makes of words.
+
+        Args:
+            shares: words as `choose_words` gives them.
+            head: of the model.
+            preprocessor: with the index's own term table.
+            encoder: the model's query tower.
+        """
+        words = sorted(shares, key=str.encode)
+        directions, gains = head.directions(words, preprocessor, encoder)
+        weights = np.array([shares[word] + _LEAST for word in words], np.float64) ** WEIGHT_POWER
+        return cls(tuple(words), directions, gains, weights.astype(np.float32))
+
+    def save(self, folder: Path) -> None:
+        """Writes the folder, which is made."""
+        folder.mkdir(parents=True)
+        Vocabulary.save(folder, self.words)
+        for name, array in self._arrays():
+            np.save(folder / name, array, allow_pickle=False)
+
+    def _arrays(self) -> list[tuple[str, NDArray[np.float32]]]:
+        return [(_VECTORS, self.directions), (_GAINS, self.gains), (_WEIGHTS, self.weights)]
+
+    @classmethod
+    def load(cls, folder: Path) -> "WordSide":
+        """Reads a folder whose checksums were verified before.
+
+        Raises:
+            FormatError: if a file is missing or does not fit the others; it is named.
+        """
+        vocabulary = Vocabulary.load(folder)
+        count = len(vocabulary)
+        try:
+            directions: NDArray[np.float32] = np.load(folder / _VECTORS, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise FormatError(
+                f"{folder.name}/{_VECTORS} cannot be read: {error}; rebuild the index"
+            ) from error
+        if directions.ndim != 2 or len(directions) != count or directions.dtype != np.float32:
+            raise FormatError(
+                f"{folder.name}/{_VECTORS} does not fit {count} words: found {directions.dtype} {directions.shape}; "
+                "rebuild the index"
+            )
+        gains, weights = (map_array(folder / name, np.float32, count) for name in (_GAINS, _WEIGHTS))
+        return cls(tuple(vocabulary.word(row) for row in range(count)), directions, gains, weights)
+
+
+def choose_words(corpus: TermTable, head: LearnedHead, limit: int) -> dict[str, float]:
+    """The words that queries are likeliest to hold, at most `limit`, each with its share.
+
+    Half of a share is from the queries that the head learned from, half from how many of the index's own documents hold the word.
+    """
+    counted = [(word, df) for word, df in corpus.items() if is_lexical(word)]
+    total = sum(df for _, df in counted) or 1
+    shares = {word: 0.5 * df / total for word, df in counted}
+    for word, share in zip(head.words, head.priors.tolist(), strict=True):
+        shares[word] = shares.get(word, 0.0) + 0.5 * share
+    chosen = sorted(shares.items(), key=lambda each: (-each[1], each[0].encode()))[:limit]
+    return dict(chosen)
