@@ -90,7 +90,7 @@ class Settings(StrictModel):
         ge=1,
         le=2_048,
     )
-    default_retriever: Literal["auto", "dense", "lexical", "hybrid"] = _setting(
+    default_retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"] = _setting(
         "auto",
         "What searches where a request does not say; auto is hybrid where the index has words, else dense.",
     )

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,30 @@ def toy_model() -> Path:
 def toy_reranker() -> Path:
     """Folder of the toy re-ranker (tests/make_toy.py)."""
     return DATA / "toy-reranker"
+
+
+@pytest.fixture(scope="session")
+def learned_model(tmp_path_factory: pytest.TempPathFactory, toy_model: Path) -> Path:
+    """A copy of the toy model with an untrained head of learned impacts: words near each other in the towers' space count."""
+    from tests.learned_head import add_untrained_head
+
+    folder = tmp_path_factory.mktemp("models") / "toy-learned"
+    shutil.copytree(toy_model, folder)
+    add_untrained_head(folder, folder.parent / "checkpoint")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def learned_index(
+    tmp_path_factory: pytest.TempPathFactory, learned_model: Path, toy_corpus: Path
+) -> Path:
+    """As `toy_index`, with learned impacts."""
+    root = tmp_path_factory.mktemp("index") / "learned"
+    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--learned", "--learned-budget", "30"]
+    files = ["--model", str(learned_model), "--input", str(toy_corpus), "--output", str(root)]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return root
 
 
 @pytest.fixture(scope="session")

@@ -92,6 +92,25 @@ class AttendedTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpandedTerm:
+    """What a word of the query added to a hit: by BM25, and by learned impact.
+
+    Attributes:
+        because: the hit's word that a word counts for which the hit does not hold; empty where it holds it, or it is not known.
+    """
+
+    word: str
+    bm25: float
+    learned: float
+    because: str
+
+    @classmethod
+    def read(cls, node: Node) -> "ExpandedTerm":
+        """Reads it from an answer."""
+        return cls(node.text("word"), node.number("bm25"), node.number("learned"), node.text("because", ""))
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why: each word with its numbers; parts that were not asked for, or do not apply, are empty."""
 
@@ -99,6 +118,7 @@ class Explanation:
     lexical: tuple[LexicalTerm, ...] = ()
     leave_one_out: tuple[WordDelta, ...] = ()
     rerank: tuple[AttendedTerm, ...] = ()
+    learned: tuple[ExpandedTerm, ...] = ()
 
     @classmethod
     def read_optional(cls, owner: Node) -> "Explanation | None":
@@ -111,4 +131,5 @@ class Explanation:
             tuple(LexicalTerm(term.text("word"), term.number("impact")) for term in node.nodes("lexical")),
             tuple(WordDelta(term.text("word"), term.number("delta")) for term in node.nodes("leave_one_out")),
             tuple(AttendedTerm.read(term) for term in node.nodes("rerank")),
+            tuple(ExpandedTerm.read(term) for term in node.nodes("learned")),
         )

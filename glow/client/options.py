@@ -35,7 +35,7 @@ class PagedOptions(TypedDict, total=False):
 
     offset: int | None
     candidates: int | None
-    retriever: Literal["dense", "lexical", "hybrid"] | None
+    retriever: Literal["dense", "lexical", "learned", "hybrid"] | None
     vector: Sequence[float] | None
     like: Mapping[str, Any] | None
     typos: Literal["auto", "off"] | None

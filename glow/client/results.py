@@ -83,7 +83,7 @@ class SearchHit:
         rank: 1 is the best.
         id: the document's id.
         score: what ranks; higher is better.
-        scores: part (`dense`, `lexical`, `rerank`) -> its own score, as far as known.
+        scores: part (`dense`, `lexical`, `learned`, `rerank`) -> its own score, as far as known.
         fields: field name -> its values in order.
         metadata: every other key of the document.
         highlights: field name -> snippets as HTML: escaped text with `<em>` and `<em class="attended">`.

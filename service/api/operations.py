@@ -102,6 +102,7 @@ def _describe(index: Index) -> dict[str, Any]:
         "fusion": None if index.impacts is None else index.fusion.model_dump(),
         "analyzer": None if index.impacts is None else index.analyzer.name,
         "rerank": _rerank(index),
+        "learned": None if index.learned is None else {"weight": index.learned.weight},
         "columns": _columns(index),
     }
 
@@ -127,6 +128,7 @@ def _parts(index: Index) -> list[str]:
         "explain": index.explainer,
         "passages": index.passages,
         "rerank": index.reranker,
+        "learned": index.learned,
     }
     return [name for name, part in held.items() if part is not None]
 
@@ -146,7 +148,9 @@ def _column(field: Field) -> dict[str, Any]:
 
 
 def _retrievers(index: Index) -> list[str]:
-    return ["dense"] if index.impacts is None else ["dense", "lexical", "hybrid"]
+    if index.impacts is None:
+        return ["dense"]
+    return ["dense", "lexical", *(["learned"] if index.learned is not None else []), "hybrid"]
 
 
 def _fields(index: Index) -> list[dict[str, Any]]:

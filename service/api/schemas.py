@@ -106,6 +106,15 @@ class AttendedShape(Shape):
     attention: float
 
 
+class ExpansionShape(Shape):
+    """What a word of the query added to a hit: by BM25, by learned impact, and because of which word of the document."""
+
+    word: str
+    bm25: float
+    learned: float
+    because: str | None = None
+
+
 class HitExplanation(Shape):
     """Why a document was found."""
 
@@ -113,6 +122,7 @@ class HitExplanation(Shape):
     lexical: list[ImpactShape] | None = None
     leave_one_out: list[DeltaShape] | None = None
     rerank: list[AttendedShape] | None = None
+    learned: list[ExpansionShape] | None = None
 
 
 class QueryShape(Shape):
@@ -141,7 +151,7 @@ class HitShape(Shape):
     rank: int
     id: str
     score: float
-    scores: dict[Literal["dense", "lexical", "rerank"], float]
+    scores: dict[Literal["dense", "lexical", "learned", "rerank"], float]
     fields: dict[str, str | list[str]]
     metadata: dict[str, Any]
     truncated: list[str] | None = None

@@ -40,7 +40,7 @@ class SearchOptions(StrictModel):
         "", f"Service to ask instead, such as http://127.0.0.1:8080; its key in {KEY_VARIABLE}."
     )
     top_k: int = option(10, "Hits to show.", ge=1, le=100)
-    retriever: Literal["auto", "dense", "lexical", "hybrid"] = option(
+    retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"] = option(
         "auto", "What searches; auto is hybrid where the index holds words, else dense."
     )
     rerank: bool = option(False, "Read the first hits again by the index's re-ranker.")

@@ -46,12 +46,16 @@ function wordsOf(query, hit) {
   const row = (word) => rows.get(word) ?? rows.set(word, { word }).get(word);
   for (const term of query.explanation?.terms ?? query.terms) Object.assign(row(term.word), { attention: term.attention });
   for (const { word, impact } of hit.explanation?.lexical ?? []) row(word).impact = impact;
+  for (const { word, learned, because } of hit.explanation?.learned ?? []) {
+    if (learned) row(word).learned = learned;
+    if (because) row(word).because = because;
+  }
   for (const { word, delta } of hit.explanation?.leave_one_out ?? []) row(word).delta = delta;
   return [...rows.values()];
 }
 
 function queryColumns(words) {
-  const columns = [["Word", "word"], ["Without it", "delta"], ["In its words", "impact"], ["Attention", "attention"]];
+  const columns = [["Word", "word"], ["Without it", "delta"], ["In its words", "impact"], ["In words like it", "learned"], ["Because it says", "because"], ["Attention", "attention"]];
   return columns.filter(([, name]) => words.some((word) => word[name] !== undefined));
 }
 

@@ -23,7 +23,7 @@ export function abilitiesOf(info) {
   return {
     columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }])),
     offered: listed.length ? listed : Object.keys(columns),
-    retrievers: parts.includes("impacts") ? ["hybrid", "dense", "lexical"] : ["dense"],
+    retrievers: parts.includes("impacts") ? ["hybrid", "dense", "lexical", ...(parts.includes("learned") ? ["learned"] : [])] : ["dense"],
     canHighlight: index.parts !== undefined,
     canExplain: parts.includes("explain"),
     canRerank: parts.includes("rerank"),

@@ -4,8 +4,8 @@ import { addressOf } from "./address.js";
 import { at, clear, first, make, ms, number, safeLink, values } from "./dom.js";
 import { snippetOf, titleOf } from "./marks.js";
 
-export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words" };
-const PART_NAMES = { dense: "meaning", lexical: "words", rerank: "read again" };
+export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", learned: "Words and their like" };
+const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and their like", rerank: "read again" };
 const MOST_FACTS = 4;
 
 export const partName = (part) => PART_NAMES[part] ?? part;

@@ -1,7 +1,7 @@
 """What a search is asked for and what it answers, once a request was checked and before it is JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from glow.records import Document
@@ -107,11 +107,13 @@ class FoundDocument:
     Attributes:
         score: what ranks.
         row: of the document in the index.
-        parts: `dense` (cosine, in [-1, 1]), `lexical` (>= 0) or `rerank` (of any sign) -> that part's score, where it is known.
+        parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), or `rerank` (of any sign) -> that part's score, where it is known.
         document: as stored, with the fields and metadata that were asked for.
         passage: its best passage, where the index has passages and vectors found it.
         truncated: names of the parts of the document that were cut or left out to fit.
         highlights: field -> snippets as HTML; None where not asked for.
+        because: word of the query -> the document's word that it counts for, of those that the document does not hold; only where
+            snippets or reasons were asked for.
     """
 
     score: float
@@ -121,6 +123,7 @@ class FoundDocument:
     passage: FoundPassage | None = None
     truncated: tuple[str, ...] = ()
     highlights: Mapping[str, list[str]] | None = None
+    because: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

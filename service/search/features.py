@@ -87,6 +87,9 @@ def _require_parts(body: SearchBody, retriever: Retriever, index: Index) -> None
     if retriever != "dense" and index.impacts is None:
         detail = f"this index holds no words, {retriever!r} needs them; build it with --lexical"
         lacking.append(Fault("/retriever", detail))
+    elif retriever == "learned" and index.learned is None:
+        detail = f"this index holds no learned impacts; build it with {_BUILD} --learned"
+        lacking.append(Fault("/retriever", detail))
     if index.columns is None:
         detail = f"this index holds no metadata columns; build it again with this version ({_BUILD})"
         asked = {"filter": body.filter, "facets": body.facets}

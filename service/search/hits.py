@@ -1,6 +1,6 @@
 """A hit as it is shown: its snippets, and of its document no more than was asked for."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from glow.records import Document
@@ -9,9 +9,11 @@ from glow.text import Highlighter, markup
 from glow_service.search.calls import HighlightCall, SearchCall
 
 __all__ = [
-    "Highlight", "Place", "documents_of", "highlight_with", "page_of", "passage_document", "shown_part",
+    "Causes", "Highlight", "Place", "causes_with", "documents_of", "highlight_with", "page_of", "passage_document", "shown_part",
 ]  # fmt: skip
 
+Causes = Callable[[int, Document], Mapping[str, str]]
+"""A document's row and text -> word of the query, which it does not hold -> the word of its own that it counts for."""
 Highlight = Callable[[Document, Collection[str]], dict[str, list[str]]]
 """A document and further words to mark -> snippets by field."""
 
@@ -72,6 +74,33 @@ def shown_part(document: Document, call: SearchCall) -> Document:
     if call.metadata is not None:
         metadata = pick(metadata, frozenset(call.metadata))
     return Document(document.id, fields, metadata)
+
+
+def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
+    """What tells why documents count for words that they do not hold; nothing where that is not asked for, or cannot be.
+
+    Args:
+        index: whose learned impacts decide.
+        call: asks for snippets or reasons, of a search in which learned impacts have a part.
+        text: the query.
+    """
+    learned = index.learned
+    is_asked = (call.highlight is not None or call.explain is not None) and call.source == "text"
+    if learned is None or not is_asked or call.retriever not in ("learned", "hybrid"):
+        return lambda row, document: {}
+    words = index.preprocessor.pieces.words(text)
+
+    def causes(row: int, document: Document) -> Mapping[str, str]:
+        found = learned.expansions(words, row)
+        places = {
+            word: each.cause for word, each in found.items() if each.cause is not None and not each.bm25
+        }
+        if not places:
+            return {}
+        own = index.preprocessor.document(document).words
+        return {word: own[place] for word, place in places.items() if place < len(own)}
+
+    return causes
 
 
 def highlight_with(index: Index, text: str, asked: HighlightCall) -> Highlight:

@@ -19,4 +19,4 @@ class SearchLimits:
     max_answer_bytes: int
     max_timeout_ms: int
     default_timeout_ms: int
-    default_retriever: Literal["auto", "dense", "lexical", "hybrid"]
+    default_retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"]

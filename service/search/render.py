@@ -6,7 +6,7 @@ from typing import Any
 from glow.records import Document
 from glow.runtime import Explanation
 from glow.schema import FieldSchema
-from glow.search import FacetCounts, FoundPassage, Index
+from glow.search import Expansion, FacetCounts, FoundPassage, Index
 from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall
 from glow_service.search.explanations import Explanations
 
@@ -90,6 +90,12 @@ def _explanation(
         body["lexical"] = [
             {"word": word, "impact": _short(impact)} for word, impact in impacts.items() if impact > 0
         ]
+    if index.learned is not None and call.retriever in ("learned", "hybrid"):
+        words = index.preprocessor.pieces.words(text)
+        body["learned"] = [
+            _expansion(word, each, hit.because.get(word))
+            for word, each in index.learned.expansions(words, hit.row).items()
+        ]
     if call.explain is not None and call.explain.leave_one_out:
         left_out = explanations.left_out
         body["leave_one_out"] = [
@@ -101,6 +107,11 @@ def _explanation(
             for word in explanations.reranked[place]
         ]
     return body
+
+
+def _expansion(word: str, found: Expansion, because: str | None) -> dict[str, Any]:
+    body = {"word": word, "bm25": _short(found.bm25), "learned": _short(found.learned)}
+    return body if because is None else {**body, "because": because}
 
 
 def _words(explanation: Explanation) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from glow.search import (
     Ranked,
     Reranking,
     RowMask,
+    Words,
     arrange,
     attended_words,
     count_values,
@@ -38,6 +39,7 @@ from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain
 from glow_service.search.hits import (
     Place,
+    causes_with,
     documents_of,
     highlight_with,
     page_of,
@@ -112,7 +114,7 @@ class SearchSession:
     @property
     def needs_vector(self) -> bool:
         """Whether the query must be encoded; words are searched without."""
-        return self.call.source == "text" and self.call.retriever != "lexical"
+        return self.call.source == "text" and self.call.retriever in ("dense", "hybrid")
 
     def preprocess(self) -> WeightedTokens:
         """The query tower's input; for a search of a text.
@@ -248,19 +250,22 @@ class SearchSession:
                 explanations = self._with_attention(explanations, page, read)
             clock.lap("explain")
         highlight = None if call.highlight is None else highlight_with(index, self.text, call.highlight)
+        causes = causes_with(index, call, self.text)
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
         hits = []
         for place, (found, document, passage) in enumerate(documents_of(index, page)):
-            snippets = None
+            snippets, because = None, causes(found.row, document)
             if highlight is not None:
                 clock.switch("fetch")
                 attended = explanations.documents[place].attended_words() if explanations else ()
-                snippets = highlight(document, attended)
+                snippets = highlight(document, {*attended, *because.values()})
                 clock.switch("highlight")
                 clock.check()
             shown, truncated = size.fit(shown_part(document, call), snippets)
             hits.append(
-                FoundDocument(found.score, found.row, found.parts, shown, passage, truncated, snippets)
+                FoundDocument(
+                    found.score, found.row, found.parts, shown, passage, truncated, snippets, because
+                )
             )
         clock.switch("fetch")
         clock.check()
@@ -305,7 +310,8 @@ def _rank(
     if call.source != "text":
         return rank_without_text(index, call, allowed)
     if vector is None:
-        return rank_lexical(index, text, call.candidates, allowed)
+        by: Words = "learned" if call.retriever == "learned" else "lexical"
+        return rank_lexical(index, text, call.candidates, allowed, by)
     if call.retriever == "hybrid":
         return rank_hybrid(index, text, vector, call.candidates, call.params, call.fusion, allowed)
     # What an exact search finds first does not depend on how much more it was asked for.
@@ -328,7 +334,7 @@ def _count(
     most = index.documents.count if allowed is None else allowed.count
     if call.source == "browse":
         most = len(rows)
-    if call.retriever == "lexical" and len(rows) < call.candidates:
+    if call.retriever in ("lexical", "learned") and len(rows) < call.candidates:
         most = len(rows)  # no other document shares a word with the query
     counts = {
         facet.field: count_values(index.columns, facet.field, rows, facet.limit, most)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from glow.search import MAX_DEPTH
+from glow.search import MAX_DEPTH, Retriever
 
 __all__ = [
     "MOST_FIELDS", "ExplainBody", "FacetBody", "FusionBody", "HighlightBody", "ParamsBody", "RerankBody", "SearchBody",
@@ -145,9 +145,10 @@ class SearchBody(Shape):
     candidates: int | None = Field(
         None, ge=1, description="Hits to gather; at least offset + top_k, at most `max_candidates`."
     )
-    retriever: Literal["dense", "lexical", "hybrid"] | None = Field(
+    retriever: Retriever | None = Field(
         None,
-        description="How to find candidates; `hybrid` where absent and the index has words, else `dense`.",
+        description="How to find candidates: by vectors, by words (`learned`: also by words of like meaning), or both; `hybrid` "
+        "where absent and the index has words, else `dense`.",
     )
     fusion: FusionBody | None = Field(None, description="How `hybrid` fuses; needs that retriever.")
     filter: dict[str, Any] | None = Field(

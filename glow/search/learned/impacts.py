@@ -28,7 +28,7 @@ class LearnedWords(NamedTuple):
     Attributes:
         words: uint32 [b'], b' <= b, places in `WordSide.words`.
         codes: uint8 [b'], > 0; times the unit an impact.
-        causes: uint8 [b'], the place of the document's word that each comes from; 255 where it lies farther back.
+        causes: uint8 [b'], the place of the document's word that each comes from; 255 where it lies farther back, or in a passage.
     """
 
     words: NDArray[np.uint32]
@@ -82,7 +82,6 @@ class WordScorer:
         """The words of a document whose passages were scored each for itself: of each word its largest impact, b in all."""
         words = np.concatenate([part.words for part in parts])
         codes = np.concatenate([part.codes for part in parts])
-        causes = np.concatenate([part.causes for part in parts])
         first = np.lexsort((-codes.astype(np.int64), words))
         words, places = np.unique(words[first], return_index=True)
         rows = first[places]
@@ -90,7 +89,8 @@ class WordScorer:
         if len(rows) > self.budget:
             kept = np.sort(np.argsort(-worth, kind="stable")[: self.budget])
             words, rows = words[kept], rows[kept]
-        return LearnedWords(words.astype(np.uint32), codes[rows], causes[rows])
+        # A cause is a place in its passage, and a search may show another one.
+        return LearnedWords(words.astype(np.uint32), codes[rows], np.full(len(rows), NO_CAUSE, np.uint8))
 
 
 class Expansion(NamedTuple):
@@ -163,7 +163,8 @@ class LearnedImpacts:
             bm25 = float(self._bm25.score([word] * count, at)[0])
             learned = self.weight * float(self._learned.score([word] * count, at)[0])
             if bm25 or learned:
-                found[word] = Expansion(bm25, learned, self._learned.cause(word, row) if learned else None)
+                cause = self._learned.cause(word, row) if learned else None
+                found[word] = Expansion(bm25, learned, None if cause == NO_CAUSE else cause)
         return found
 
     def holds(self, word: str) -> bool:

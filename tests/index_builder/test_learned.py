@@ -1,0 +1,288 @@
+"""Learned impacts in an index: what every word adds to every document, pruned, added to, compacted, refused where they do not belong."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from glow.artifact import LEARNED_HEAD, IndexRoot
+from glow.errors import ArtifactError, ConfigError, MismatchError
+from glow.runtime import LearnedHead, Model, TermsEncoder
+from glow.search import LEARNED_WORDS_FOLDER, Index, LearnedImpacts, WordSide
+from glow.text import lexical_tokens
+from glow_index_builder.building.builder import build
+from glow_index_builder.deltas.change import delete, upsert
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+from glow_index_builder.versions.snapshot import export_version, import_version
+from tests.index_builder.test_rerank import made_up, opened
+from tests.learned_head import add_untrained_head
+from tests.search.test_index import remake
+
+Documents = list[dict[str, Any]]
+Make = Callable[..., IndexRoot]
+QUERY = ["bees", "bees", "river", "unheard", "winter"]
+
+
+def stages() -> Stages:
+    return Stages(io.StringIO())
+
+
+@pytest.fixture
+def make(tmp_path: Path, learned_model: Path) -> Make:
+    """Builds an index of these documents: `make("name", documents, **options)`."""
+
+    def made(name: str, documents: Documents, **options: Any) -> IndexRoot:
+        source = tmp_path / f"{name}.jsonl"
+        if not source.exists():  # a build goes on only where its input is the same file
+            source.write_text("".join(json.dumps(each) + "\n" for each in documents))
+        values = {"model": learned_model, "learned": True, "shard_documents": 16, "threads": 1, **options}
+        build(BuildOptions(source=str(source), output=tmp_path / name, **values), stages())
+        return IndexRoot(tmp_path / name)
+
+    return made
+
+
+def impacts_of(index: Index, words: Sequence[str]) -> dict[str, list[float]]:
+    """What each word alone adds to every document that can be found, BM25 left out."""
+    assert index.learned is not None
+    found = {}
+    for document in index.documents.scan():
+        row = index.documents.find(document.id)
+        assert row is not None
+        expansions = index.learned.expansions(words, row)
+        found[document.id] = [expansions[word].learned if word in expansions else 0.0 for word in words]
+    return found
+
+
+def exhaustive(index: Index, model: Path, folder: Path) -> tuple[list[str], NDArray[np.float64]]:
+    """Every word's impact in every document, worked out one by one without codes or pruning: words, and float64 [n, W]."""
+    opened_model, side = Model.open(model), WordSide.load(folder / LEARNED_WORDS_FOLDER)
+    head = LearnedHead.load(model / LEARNED_HEAD)
+    encoder = TermsEncoder(model / "document-terms.onnx", opened_model.preprocessor.pieces.pad_id)
+    rows = []
+    for document in index.documents.scan():
+        sequence = index.preprocessor.document(document)
+        _, terms = encoder.run_terms([sequence])
+        tokens = terms[0, lexical_tokens(sequence)].astype(np.float64)
+        nearest = (tokens @ side.directions.T.astype(np.float64)).max(0) if len(tokens) else -1.0
+        rows.append(side.gains * np.maximum(nearest - head.cut, 0.0))
+    return list(side.words), np.array(rows)
+
+
+def test_an_unpruned_index_ranks_as_scoring_every_word_does(make: Make, learned_model: Path) -> None:
+    root = make("one", made_up(60), learned_budget=10_000)
+    index, folder = opened(root), root.folder(root.current())
+    words, expected = exhaustive(index, learned_model, folder)
+    assert index.learned is not None and index.impacts is not None
+    unit = json.loads((folder / "learned" / "impacts.json").read_bytes())["parameters"]["unit"]
+    found = np.array(list(impacts_of(index, words).values()))
+    assert np.abs(found - expected).max() <= unit / 2 + 1e-5
+    assert (found > 0).mean() > 0.02
+    known = [word for word in QUERY if word in words]
+    every = np.arange(len(expected))
+    coded = unit * np.rint(expected / unit)
+    total = index.impacts.score(QUERY, every) + sum(coded[:, words.index(word)] for word in known)
+    scores, rows = index.learned.search(QUERY, 60)
+    np.testing.assert_allclose(scores, np.sort(total[total > 0])[::-1], rtol=1e-5)
+    assert set(rows.tolist()) == set(np.flatnonzero(total > 0).tolist())
+
+
+def test_a_budget_keeps_what_matters_most(make: Make, learned_model: Path) -> None:
+    root = make("one", made_up(40), learned_budget=5)
+    index, folder = opened(root), root.folder(root.current())
+    words, expected = exhaustive(index, learned_model, folder)
+    weights = WordSide.load(folder / LEARNED_WORDS_FOLDER).weights
+    found = np.array(list(impacts_of(index, words).values()))
+    assert (found > 0).sum(1).max() == 5
+    for kept, every in zip(found, expected * weights, strict=True):
+        least = (every[kept > 0]).min(initial=np.inf)
+        assert (every[kept == 0] <= least * 1.05 + 0.01).all()  # but for what rounding to codes changes
+    told = json.loads((folder / "report.json").read_bytes())["learned"]
+    assert told["postings_per_document"] <= 5 and told["parameters"]["budget"] == 5
+    assert told["words"] == len(words)
+
+
+def test_documents_count_for_words_they_do_not_hold(make: Make) -> None:
+    index = opened(make("one", made_up(40), learned_budget=10_000))
+    assert isinstance(index.learned, LearnedImpacts) and index.impacts is not None
+    words = [word for word in WORDS_HERE if index.impacts.holds(word)]
+    more = 0
+    for row in range(40):
+        for word, found in index.learned.expansions(words, row).items():
+            assert index.learned.contributions([word], row)[word] == pytest.approx(found.bm25 + found.learned)
+            more += found.bm25 == 0 and found.cause is not None
+    assert more > 0
+
+
+WORDS_HERE = "bees honey find way home sun dance salt water rice bread oven river stone moon night train city".split()
+
+
+def test_documents_of_no_word_one_word_and_many(make: Make) -> None:
+    documents = [
+        {"_id": "none", "text": "the of and"},
+        {"_id": "one", "text": "bees"},
+        {"_id": "many", "text": "bees " * 100_000},
+    ]
+    index = opened(make("one", documents, max_line_bytes=2_000_000))
+    found = impacts_of(index, ["bees"])
+    assert found["none"] == [0.0]
+    assert found["one"][0] > 0 and found["many"][0] > 0
+
+
+@pytest.mark.parametrize("options", [{"workers": 2}, {"threads": 3}, {"shard_documents": 7}])
+def test_workers_threads_and_shards_change_nothing(make: Make, options: dict[str, int]) -> None:
+    plain, other = make("one", made_up(50)), make("other", made_up(50), **options)
+    files = [
+        {path.name: path.read_bytes() for path in (root.folder(root.current()) / "learned").iterdir()}
+        for root in (plain, other)
+    ]
+    assert files[0] == files[1]
+
+
+def test_a_document_has_the_impacts_it_would_have_alone(make: Make) -> None:
+    """Whatever its batch mates are padded to; its idf is that of its index."""
+    long = [{"_id": f"long{number}", "text": "river stone " * 70} for number in range(3)]
+    short = made_up(20)
+    together, apart = (
+        opened(make(name, short + long, shard_documents=size)) for name, size in (("together", 32), ("apart", 1))
+    )
+    assert impacts_of(together, WORDS_HERE) == impacts_of(apart, WORDS_HERE)
+
+
+def test_a_shard_whose_learned_words_were_damaged_is_made_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = impacts_of(opened(make("whole", made_up(50))), WORDS_HERE)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("glow_index_builder.building.steps.Steps.states", stop)
+        with pytest.raises(KeyboardInterrupt):
+            make("one", made_up(50))
+    shards = sorted((tmp_path / "one" / ".work").glob("*/shards/*.learned"))
+    assert len(shards) == 4
+    shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"\xff")
+    shards[2].unlink()
+    root = make("one", made_up(50))
+    report = json.loads((root.folder(root.current()) / "report.json").read_bytes())
+    assert report["shards"]["resumed"] == 2
+    assert impacts_of(opened(root), WORDS_HERE) == whole
+
+
+def test_passages_give_a_document_the_best_of_each_word(make: Make) -> None:
+    text = " ".join(f"{word.title()} is here and there among other things." for word in WORDS_HERE * 6)
+    documents = [*made_up(20), {"_id": "long", "text": text}]
+    index = opened(make("cut", documents, passages=True, learned_budget=10_000))
+    assert index.passages is not None and len(index.passages) > len(documents)
+    assert len(impacts_of(index, WORDS_HERE)) == len(documents)
+    assert min(impacts_of(index, WORDS_HERE)["long"]) > 0
+
+
+def changed(tmp_path: Path, documents: Documents) -> str:
+    path = tmp_path / "changes.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in documents))
+    return str(path)
+
+
+@pytest.mark.parametrize("passages", [False, True])
+def test_a_delta_and_its_compaction_have_the_impacts_of_each_document(
+    make: Make, tmp_path: Path, learned_model: Path, passages: bool
+) -> None:
+    root = make("one", made_up(40), passages=passages)
+    before = impacts_of(opened(root), QUERY)
+    new = [{**each, "_id": f"new-{each['_id']}"} for each in made_up(6)] + [{**made_up(40)[7], "_id": "d3"}]
+    given = {"output": root.path, "threads": 1}
+    upsert(UpsertOptions(source=changed(tmp_path, new), model=learned_model, **given), stages())
+    (tmp_path / "gone.txt").write_text("d5\n")
+    delete(DeleteOptions(source=str(tmp_path / "gone.txt"), output=root.path), stages())
+    expected = {name: impact for name, impact in before.items() if name != "d5"}
+    expected |= {f"new-d{number}": before[f"d{number}"] for number in range(6)} | {"d3": before["d7"]}
+    joined = opened(root)
+    assert impacts_of(joined, QUERY) == expected
+    assert joined.learned is not None
+    hits = joined.learned.search(QUERY, 50)
+    compact(CompactOptions(output=root.path, model=learned_model, threads=1), stages())
+    packed = opened(root)
+    assert packed.delta is None and packed.learned is not None
+    assert impacts_of(packed, QUERY) == expected
+    names = [
+        [document.id for document in index.documents.rows(rows.tolist())]
+        for index, rows in ((joined, hits[1]), (packed, packed.learned.search(QUERY, 50)[1]))
+    ]
+    assert names[0] == names[1]
+
+
+def test_only_deletions_need_no_head(make: Make, tmp_path: Path) -> None:
+    root = make("one", made_up(20))
+    (tmp_path / "gone.txt").write_text("d5\n")
+    delete(DeleteOptions(source=str(tmp_path / "gone.txt"), output=root.path), stages())
+    assert "d5" not in impacts_of(opened(root), QUERY)
+
+
+def test_another_head_cannot_add_documents(
+    make: Make, tmp_path: Path, toy_model: Path, learned_model: Path
+) -> None:
+    root, other = make("one", made_up(20)), tmp_path / "other"
+    shutil.copytree(toy_model, other)
+    options = {"source": changed(tmp_path, made_up(3, salt=1)), "output": root.path, "threads": 1}
+    with pytest.raises(MismatchError, match="found none"):
+        upsert(UpsertOptions(model=other, **options), stages())
+    add_untrained_head(other, tmp_path / "checkpoint", seed=1)
+    with pytest.raises(MismatchError, match="makes other learned impacts"):
+        upsert(UpsertOptions(model=other, **options), stages())
+    upsert(UpsertOptions(model=learned_model, **options), stages())
+
+
+def test_a_model_without_a_head_is_refused_before_any_work(make: Make, toy_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--add-learned"):
+        make("one", made_up(3), model=toy_model)
+    with pytest.raises(ConfigError, match="--no-lexical"):
+        make("one", made_up(3), lexical=False)
+    assert not list((tmp_path / "one").glob("2*"))
+
+
+@pytest.mark.parametrize(
+    "name", ["learned/codes.npy", "learned/causes.npy", "learned/starts.npy", "learned-words/directions.npy"]
+)
+def test_a_file_that_is_lost_or_cut_off_is_named(make: Make, name: str) -> None:
+    root = make("one", made_up(10))
+    path = root.folder(root.current()) / name
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    with pytest.raises(ArtifactError, match=Path(name).name):
+        opened(root)
+    path.unlink()
+    with pytest.raises(ArtifactError, match=Path(name).name):
+        opened(root)
+
+
+def test_learned_impacts_of_other_documents_are_refused(make: Make) -> None:
+    one, other = make("one", made_up(10)), make("other", made_up(11))
+    folder = one.folder(one.current())
+    shutil.rmtree(folder / "learned")
+    shutil.copytree(other.folder(other.current()) / "learned", folder / "learned")
+    remake(folder)
+    with pytest.raises(MismatchError, match="11 documents, 10 stored"):
+        opened(one)
+
+
+def test_an_archive_carries_them(make: Make, tmp_path: Path) -> None:
+    root = make("one", made_up(10))
+    before = impacts_of(opened(root), QUERY)
+    packed = io.BytesIO()
+    export_version(root, root.current(), packed)
+    packed.seek(0)
+    other = IndexRoot(tmp_path / "other")
+    imported = import_version(other, packed)
+    assert impacts_of(Index.open(other.folder(imported.manifest.name)), QUERY) == before
