@@ -59,9 +59,7 @@ def learned_model(tmp_path_factory: pytest.TempPathFactory, toy_model: Path) -> 
 
 
 @pytest.fixture(scope="session")
-def learned_index(
-    tmp_path_factory: pytest.TempPathFactory, learned_model: Path, toy_corpus: Path
-) -> Path:
+def learned_index(tmp_path_factory: pytest.TempPathFactory, learned_model: Path, toy_corpus: Path) -> Path:
     """As `toy_index`, with learned impacts."""
     root = tmp_path_factory.mktemp("index") / "learned"
     command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--learned", "--learned-budget", "30"]

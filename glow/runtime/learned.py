@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +103,7 @@ class LearnedHead:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _SHAPES}
             words = tuple(arrays.pop("words").tobytes().decode().split("\n"))
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise FormatError(
                 f"{path.name} cannot be read: {error}; export the learned impacts again"
             ) from error

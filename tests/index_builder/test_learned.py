@@ -123,7 +123,9 @@ def test_documents_count_for_words_they_do_not_hold(make: Make) -> None:
     assert more > 0
 
 
-WORDS_HERE = "bees honey find way home sun dance salt water rice bread oven river stone moon night train city".split()
+WORDS_HERE = (
+    "bees honey find way home sun dance salt water rice bread oven river stone moon night train city".split()
+)
 
 
 def test_documents_of_no_word_one_word_and_many(make: Make) -> None:
@@ -153,7 +155,8 @@ def test_a_document_has_the_impacts_it_would_have_alone(make: Make) -> None:
     long = [{"_id": f"long{number}", "text": "river stone " * 70} for number in range(3)]
     short = made_up(20)
     together, apart = (
-        opened(make(name, short + long, shard_documents=size)) for name, size in (("together", 32), ("apart", 1))
+        opened(make(name, short + long, shard_documents=size))
+        for name, size in (("together", 32), ("apart", 1))
     )
     assert impacts_of(together, WORDS_HERE) == impacts_of(apart, WORDS_HERE)
 
@@ -244,7 +247,9 @@ def test_another_head_cannot_add_documents(
     upsert(UpsertOptions(model=learned_model, **options), stages())
 
 
-def test_a_model_without_a_head_is_refused_before_any_work(make: Make, toy_model: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_head_is_refused_before_any_work(
+    make: Make, toy_model: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="--add-learned"):
         make("one", made_up(3), model=toy_model)
     with pytest.raises(ConfigError, match="--no-lexical"):

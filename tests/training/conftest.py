@@ -5,11 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from glow.evaluation import write_run
 from glow.nn import TowerConfig, TwoTowers
+from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
 from glow.training.config import TrainConfig
 from glow.training.data.dataset import Collection, PairBatches, count_terms, read_collection
@@ -141,3 +144,23 @@ def make_trainer(
 def make_grid(tmp_path: Path) -> MakeGrid:
     """Makes a grid file beside its two variants."""
     return grid_maker(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def run_file(toy_collection: Collection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A first search: ten documents a query, the relevant one at a drawn place; one query has none."""
+    random = np.random.default_rng(0)
+    run = {}
+    for number, identifier in enumerate(toy_collection.query_ids):
+        relevant = next(iter(toy_collection.relevant[number]))
+        rows = [row for row in random.permutation(len(toy_collection.documents)).tolist() if row != relevant][
+            :9
+        ]
+        rows.insert(int(random.integers(10)), relevant if number else rows[0] + 1)
+        ids = list(
+            dict.fromkeys(toy_collection.documents[row % len(toy_collection.documents)].id for row in rows)
+        )
+        run[identifier] = [Hit(id_, 1.0 - place / 20) for place, id_ in enumerate(ids)]
+    path = tmp_path_factory.mktemp("runs") / "toy.trec"
+    write_run(path, run, "toy")
+    return path

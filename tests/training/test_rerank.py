@@ -14,9 +14,7 @@ from typer.testing import CliRunner
 from glow.cli import app
 from glow.collection import read_qrels
 from glow.errors import ConfigError, FormatError, MismatchError
-from glow.evaluation import write_run
 from glow.nn import Compressor, CrossEncoder, Side, minilm_folder
-from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
 from glow.training.data.dataset import Collection, count_terms, read_collection
 from glow.training.rerank import (
@@ -51,26 +49,6 @@ def options(**changes: Any) -> dict[str, Any]:
     for section, values in changes.items():
         made[section] = made[section] | values if isinstance(values, dict) else values
     return made
-
-
-@pytest.fixture(scope="session")
-def run_file(toy_collection: Collection, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A first search: ten documents a query, the relevant one at a drawn place; one query has none."""
-    random = np.random.default_rng(0)
-    run = {}
-    for number, identifier in enumerate(toy_collection.query_ids):
-        relevant = next(iter(toy_collection.relevant[number]))
-        rows = [row for row in random.permutation(len(toy_collection.documents)).tolist() if row != relevant][
-            :9
-        ]
-        rows.insert(int(random.integers(10)), relevant if number else rows[0] + 1)
-        ids = list(
-            dict.fromkeys(toy_collection.documents[row % len(toy_collection.documents)].id for row in rows)
-        )
-        run[identifier] = [Hit(id_, 1.0 - place / 20) for place, id_ in enumerate(ids)]
-    path = tmp_path_factory.mktemp("runs") / "toy.trec"
-    write_run(path, run, "toy")
-    return path
 
 
 @pytest.fixture

@@ -1,0 +1,119 @@
+"""`"retriever": "learned"` over HTTP: what it finds, why, and what an index without learned impacts answers."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from glow.artifact import IndexRoot
+from glow.client import GlowClient
+from glow.search import Index, rank_hybrid, rank_lexical
+from glow_service.api.schemas import SearchResult
+from glow_service.app import create_app
+from glow_service.settings import Settings
+
+QUERY = "how do bees find the way home"
+ServeApp = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+
+
+def client_of(root: Path, serve_app: ServeApp) -> Iterator[httpx.Client]:
+    app = create_app(Settings(index_root=root), on_failure=lambda: None)
+    with serve_app(app) as client:
+        end = time.monotonic() + 60
+        while client.get("/readyz").status_code != 200:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        yield client
+
+
+@pytest.fixture
+def client(learned_index: Path, serve_app: ServeApp) -> Iterator[httpx.Client]:
+    """Of the toy index with learned impacts."""
+    yield from client_of(learned_index, serve_app)
+
+
+@pytest.fixture
+def plain(toy_index: Path, serve_app: ServeApp) -> Iterator[httpx.Client]:
+    """Of one without."""
+    yield from client_of(toy_index, serve_app)
+
+
+@pytest.fixture(scope="module")
+def index(learned_index: Path) -> Index:
+    root = IndexRoot(learned_index)
+    return Index.open(root.folder(root.current()))
+
+
+def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
+    response = client.post("/search", json={"query": QUERY, **more})
+    assert response.status_code == 200, response.text
+    SearchResult.model_validate_json(response.content)
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def test_hits_are_those_of_the_library(client: httpx.Client, index: Index) -> None:
+    ranked = rank_lexical(index, QUERY, 50, by="learned")
+    hits = ask(client, retriever="learned", top_k=50)["hits"]
+    assert [hit["id"] for hit in hits] == [each.id for each in index.documents.rows(ranked.rows.tolist())]
+    assert [hit["scores"]["learned"] for hit in hits] == pytest.approx(ranked.scores.tolist(), abs=1e-5)
+    words = ask(client, retriever="lexical", top_k=50)["hits"]
+    assert len(hits) > len(words)  # documents that hold none of the query's words
+
+
+def test_hybrid_counts_words_and_their_like(client: httpx.Client, index: Index) -> None:
+    vector = index.encoder.encode([index.preprocessor.query(QUERY)])[0]
+    ranked = rank_hybrid(index, QUERY, vector, 100)
+    assert set(ranked.parts) == {"dense", "learned"}
+    hits = ask(client, retriever="hybrid", top_k=20)["hits"]
+    assert [hit["id"] for hit in hits] == [
+        each.id for each in index.documents.rows(ranked.rows[:20].tolist())
+    ]
+    assert all({"dense", "learned"} >= set(hit["scores"]) for hit in hits)
+    assert ask(client, top_k=20)["hits"] == hits  # what searches where a request does not say
+
+
+def test_reasons_name_the_word_that_a_hit_says_instead(client: httpx.Client) -> None:
+    hits = ask(client, retriever="learned", top_k=20, explain=True, highlight=True)["hits"]
+    expanded = [(hit, each) for hit in hits for each in hit["explanation"]["learned"] if "because" in each]
+    assert expanded
+    for hit, each in expanded:
+        assert each["bm25"] == 0 and each["learned"] > 0
+        said = {term["word"] for term in hit["explanation"]["terms"]}
+        assert each["because"] in said and each["because"] != each["word"]
+    for hit in hits:
+        total = sum(each["bm25"] + each["learned"] for each in hit["explanation"]["learned"])
+        assert total == pytest.approx(hit["score"], abs=1e-3)
+    marked = " ".join(text for hit, _ in expanded for texts in hit["highlights"].values() for text in texts)
+    assert '<em class="attended">' in marked
+
+
+def test_pages_are_one_ranking_and_filters_hold(client: httpx.Client) -> None:
+    every = [hit["id"] for hit in ask(client, retriever="learned", top_k=20)["hits"]]
+    pages = [ask(client, retriever="learned", top_k=5, offset=start)["hits"] for start in range(0, 20, 5)]
+    assert [hit["id"] for page in pages for hit in page] == every
+
+
+def test_the_server_says_what_it_can_do(client: httpx.Client, plain: httpx.Client) -> None:
+    told = client.get("/info").json()
+    assert told["retrievers"] == ["dense", "lexical", "learned", "hybrid"]
+    assert told["index"]["learned"] == {"weight": 1.0} and "learned" in told["index"]["parts"]
+    assert plain.get("/info").json()["index"]["learned"] is None
+
+
+def test_an_index_without_says_how_to_build_one(plain: httpx.Client) -> None:
+    response = plain.post("/search", json={"query": QUERY, "retriever": "learned"})
+    assert response.status_code == 422
+    assert response.json()["code"] == "not_available" and "glow build --learned" in response.text
+
+
+def test_the_client_reads_reasons(client: httpx.Client) -> None:
+    with GlowClient(str(client.base_url)) as glow:
+        found = glow.search(QUERY, retriever="learned", explain=True)
+    told = [each for hit in found.hits if hit.explanation for each in hit.explanation.learned]
+    assert any(each.because for each in told) and all(each.bm25 or each.learned for each in told)
