@@ -36,6 +36,8 @@ class NdrmConfig(StrictModel):
         positions: longest document, in words.
         skip_empty_windows: whether windows behind a document's end are left out of the maximum; with them (released code) a
             document's score depends on the padding of its batch.
+        contextual_queries: whether queries pass through the encoder too, so that a word's part depends on the others: what query term
+            independence gives up. Nothing can then be worked out beforehand but the documents.
     """
 
     words: int = Field(ge=1)
@@ -47,6 +49,7 @@ class NdrmConfig(StrictModel):
     stride: int = Field(default=100, ge=1)
     positions: int = Field(default=4000, ge=1)
     skip_empty_windows: bool = True
+    contextual_queries: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> "NdrmConfig":
@@ -178,9 +181,19 @@ class Ndrm(nn.Module):
             self.norm = nn.BatchNorm1d(2)
             self.combined = nn.Linear(2, 1)
 
-    def query_words(self, ids: Tensor) -> Tensor:
-        """Words of queries, each apart from the others: int64 [..., T] -> float [..., T, H], L2-normalised."""
-        return functional.normalize(self.query(self.projection(self.words(ids))), dim=-1)
+    def query_words(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Words of queries: int64 [..., T] -> float [..., T, H], L2-normalised; each apart from the others, unless they are contextual.
+
+        Args:
+            ids: int64 [..., T]; [B, T] where they are contextual.
+            mask: bool [B, T], at least one a query; only for contextual ones.
+        """
+        embedded = self.projection(self.words(ids))
+        if self.config.contextual_queries:
+            if mask is None:
+                raise ValueError("queries that are read whole need their mask")
+            embedded = self.encoder(embedded, mask)
+        return functional.normalize(self.query(embedded), dim=-1)
 
     def document(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Words of documents in their context: int64 [B, L] and bool [B, L] -> float [B, L, H], L2-normalised."""

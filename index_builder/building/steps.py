@@ -148,7 +148,7 @@ class Steps:
         with self._step("learned-words") as (step, _):
             if not step.is_done:
                 table, limit, threads = corpus.stats.terms, options.learned_words, options.thread_count
-                side = make_word_side(self._model, table, terms, limit, threads)
+                side = make_word_side(self._model, corpus.store.scan(), table, terms, limit, threads)
                 side.save(step.folder / LEARNED_WORDS_FOLDER)
         return step
 
@@ -221,7 +221,7 @@ class Steps:
                     scorer.unit,
                     scorer.budget,
                     scorer.best_of,
-                    corpus.passages,
+                    None if corpus.passages is None else corpus.passages.first,
                 )
                 step.values = {"learned": describe_learned(header, step.folder, len(side.words))}
         return step

@@ -169,7 +169,8 @@ def _learn_words(
     join = encoder.scorer.best_of if encoder is not None else None
     unit, budget = rules.learned.unit, int(rules.learned.parameters["budget"])
     rows = _score_words(texts, rules, encoder, threads) if encoder is not None else ()
-    build_learned(folder, rows, words, unit, budget, join, passages)
+    first = None if passages is None else passages.first
+    build_learned(folder, rows, words, unit, budget, join, first)
     return ImpactIndex.open(folder)
 
 

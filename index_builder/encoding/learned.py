@@ -1,6 +1,7 @@
 """Learned impacts of documents, made in the same pass of the document tower as their vectors."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -13,9 +14,12 @@ from glow.errors import ConfigError
 from glow.records import Document
 from glow.runtime import Device, LearnedHead, Model, TermsEncoder
 from glow.search import LearnedWords, WordScorer, WordSide, choose_words
-from glow.text import TermTable, WeightedTokens, batches_by_length, lexical_tokens
+from glow.text import TermTable, WeightedTokens, batches_by_length, is_lexical, lexical_tokens
 
 __all__ = ["LearnedEncoder", "LearnedJob", "make_word_side", "require_learned"]
+
+CLICKED_QUERIES = "clicked_queries"
+"""Field of the queries by which people came to a document, where the schema has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +52,30 @@ def require_learned(model: Model) -> str:
     return digest
 
 
-def make_word_side(model: Model, corpus: TermTable, terms: TermTable, limit: int, threads: int) -> WordSide:
+def make_word_side(
+    model: Model, documents: Iterable[Document], corpus: TermTable, terms: TermTable, limit: int, threads: int
+) -> WordSide:
     """The words that an index' learned impacts are made for, with what the model's head makes of them.
 
     Args:
         model: with a head.
-        corpus: the table of the documents' own words.
+        documents: of the index, whose clicked queries tell which words are asked for.
+        corpus: the table of their own words.
         terms: the index's table.
         limit: most words.
         threads: of encoding them.
     """
     head = LearnedHead.load(model.folder / LEARNED_HEAD)
     encoder = model.encoder("query", "cpu", threads)
-    return WordSide.make(choose_words(corpus, head, limit), head, model.with_terms(terms), encoder)
+    pieces = model.preprocessor.pieces
+    asked = Counter(
+        word
+        for document in documents
+        for query in document.fields.get(CLICKED_QUERIES, ())
+        for word in pieces.words(query)
+        if is_lexical(word)
+    )
+    return WordSide.make(choose_words(corpus, head, limit, asked), head, model.with_terms(terms), encoder)
 
 
 class LearnedEncoder:

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glow.search.learned.impacts import LearnedWords
 from glow.search.lexical import ImpactHeader, ImpactWriter, pack_codes
-from glow.search.passages import PassageMap
 
 __all__ = ["build_learned"]
 
@@ -18,7 +20,7 @@ def build_learned(
     unit: float,
     budget: int,
     join: Callable[[Sequence[LearnedWords]], LearnedWords] | None = None,
-    passages: PassageMap | None = None,
+    first: NDArray[np.int64] | NDArray[np.uint32] | None = None,
 ) -> ImpactHeader:
     """Writes the folder.
 
@@ -29,11 +31,11 @@ def build_learned(
         unit: impact of code 1.
         budget: most words of a document.
         join: makes a document's words of its passages', as `WordScorer.best_of`; needed where there are passages.
-        passages: which document each row is a part of; None: row i is document i.
+        first: int [n + 1], the first row of each document where rows are passages; None: row i is document i.
     """
     documents = iter(rows)
-    if passages is not None and join is not None:
-        documents = _by_document(documents, passages, join)
+    if first is not None and join is not None:
+        documents = _by_document(documents, first, join)
     with ImpactWriter(folder, words) as writer:
         for document in documents:
             writer.add(document.words.tolist(), pack_codes(document.codes, document.causes).tolist())
@@ -42,7 +44,9 @@ def build_learned(
 
 
 def _by_document(
-    rows: Iterator[LearnedWords], passages: PassageMap, join: Callable[[Sequence[LearnedWords]], LearnedWords]
+    rows: Iterator[LearnedWords],
+    first: NDArray[np.int64] | NDArray[np.uint32],
+    join: Callable[[Sequence[LearnedWords]], LearnedWords],
 ) -> Iterator[LearnedWords]:
-    for start, stop in pairwise(passages.first.tolist()):
+    for start, stop in pairwise(first.tolist()):
         yield join(list(islice(rows, stop - start)))

@@ -94,15 +94,27 @@ class WordSide:
         return cls(tuple(vocabulary.word(row) for row in range(count)), directions, gains, weights)
 
 
-def choose_words(corpus: TermTable, head: LearnedHead, limit: int) -> dict[str, float]:
+def choose_words(
+    corpus: TermTable, head: LearnedHead, limit: int, asked: Mapping[str, int] | None = None
+) -> dict[str, float]:
     """The words that queries are likeliest to hold, at most `limit`, each with its share.
 
-    Half of a share is from the queries that the head learned from, half from how many of the index's own documents hold the word.
+    A share is the mean of what is known: the queries that the head learned from, how many of the index's own documents hold the word,
+    and the queries by which people came to those documents.
+
+    Args:
+        corpus: the table of the documents' own words.
+        head: of the model.
+        limit: most words.
+        asked: how often each word stands in the documents' clicked queries; None or empty: there are none.
     """
-    counted = [(word, df) for word, df in corpus.items() if is_lexical(word)]
-    total = sum(df for _, df in counted) or 1
-    shares = {word: 0.5 * df / total for word, df in counted}
-    for word, share in zip(head.words, head.priors.tolist(), strict=True):
-        shares[word] = shares.get(word, 0.0) + 0.5 * share
+    counted = {word: df for word, df in corpus.items() if is_lexical(word)}
+    learned = dict(zip(head.words, head.priors.tolist(), strict=True))
+    shares: dict[str, float] = {}
+    known = [counts for counts in (counted, learned, dict(asked or {})) if counts]
+    for counts in known:
+        total = sum(counts.values()) * len(known)
+        for word, count in counts.items():
+            shares[word] = shares.get(word, 0.0) + count / total
     chosen = sorted(shares.items(), key=lambda each: (-each[1], each[0].encode()))[:limit]
     return dict(chosen)
