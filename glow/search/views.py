@@ -81,6 +81,7 @@ class LearnedView(ImpactsView, Protocol):
 
     @property
     def weight(self) -> float: ...  # noqa: D102 - see the class
+    def with_weight(self, weight: float) -> "LearnedView": ...  # noqa: D102
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]: ...  # noqa: D102
 
 

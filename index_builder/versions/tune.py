@@ -1,4 +1,4 @@
-"""Fitting an index's fusion, or the share of its re-ranker, to judged queries, and storing it with the index as a new version."""
+"""Fitting an index's fusion, the share of its re-ranker or the weight of its learned impacts to judged queries, and storing it with the index as a new version."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,17 @@ from glow.artifact import MIXTURE_FILE, IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
 from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation import Task, dcg, find_tasks, grades_by_query
-from glow.search import DEFAULT_CANDIDATES, FUSION_FILE, MAX_DEPTH, Index, Reranking, gather_hybrid
+from glow.options import StrictModel
+from glow.search import (
+    DEFAULT_CANDIDATES,
+    FUSION_FILE,
+    LEARNED_WEIGHT_FILE,
+    MAX_DEPTH,
+    Index,
+    Reranking,
+    gather_hybrid,
+)
+from glow_index_builder.versions.tune_learned import TunedWeight, tune_learned
 from glow_index_builder.versions.tune_share import TunedShare, tune_share
 from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune
 from glow_index_builder.versions.writer import derive
@@ -39,6 +49,7 @@ class TuneOptions(JsonOptions, IndexRootOptions):
         ge=0,
         le=MAX_DEPTH,
     )
+    learned: bool = option(False, "Fit how much learned impacts count beside BM25's, and not the fusion.")
     publish: bool = option(True, "Make the new version the live one.")
     seed: int = option(0, "Of the folds and the bootstrap.", ge=0)
 
@@ -50,12 +61,12 @@ class TuneResult:
     Attributes:
         source: the version that was tuned.
         version: the new one.
-        tuned: the fusion, or the share of the re-ranker's score, and its gain.
+        tuned: the fusion, the share of the re-ranker's score or the weight of learned impacts, and its gain.
     """
 
     source: str
     version: str
-    tuned: Tuned | TunedShare
+    tuned: Tuned | TunedShare | TunedWeight
 
     def report(self, *, published: bool) -> dict[str, Any]:
         """The result as JSON values; docs/indexing.md describes every key."""
@@ -86,8 +97,13 @@ def tune_index(options: TuneOptions) -> TuneResult:
     source = options.version or root.current()
     index = Index.open(root.folder(source))
     task = find_tasks(options.data, [options.split])[0]
-    tuned: Tuned | TunedShare
-    if options.rerank:
+    tuned: Tuned | TunedShare | TunedWeight
+    if options.rerank and options.learned:
+        raise ConfigError("--rerank and --learned are fitted one after the other; give one of them")
+    if options.learned:
+        tuned = tune_learned(index, task, options.seed)
+        setting, told = "learned_tuning", tuned.weight.model_dump()
+    elif options.rerank:
         tuned = tune_share(index, task, Reranking(options.rerank), options.seed)
         setting, told = "rerank_tuning", tuned.mixture.model_dump()
     else:
@@ -188,7 +204,13 @@ def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
     return {document: row for document, row in pairs if row is not None}
 
 
-def _store(folder: Path, tuned: Tuned | TunedShare) -> None:
-    setting, name = (tuned.fusion, FUSION_FILE) if isinstance(tuned, Tuned) else (tuned.mixture, MIXTURE_FILE)
+def _store(folder: Path, tuned: Tuned | TunedShare | TunedWeight) -> None:
+    setting: StrictModel
+    if isinstance(tuned, Tuned):
+        setting, name = tuned.fusion, FUSION_FILE
+    elif isinstance(tuned, TunedShare):
+        setting, name = tuned.mixture, MIXTURE_FILE
+    else:
+        setting, name = tuned.weight, LEARNED_WEIGHT_FILE
     (folder / name).unlink(missing_ok=True)  # a link to the older version's, which must not change
     setting.save(folder / name)

@@ -7,14 +7,14 @@ is estimated by cross-validation as for the fusion (`tuning`).
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import InputError, MismatchError
-from glow.evaluation import Task, compare, dcg, grades_by_query
+from glow.evaluation import Task, dcg, grades_by_query
 from glow.search import (
     DEFAULT_CANDIDATES,
     Index,
@@ -28,7 +28,7 @@ from glow.search import (
     rerank,
     score_unit,
 )
-from glow_index_builder.versions.tuning import DEPTH, FOLDS, best_setting
+from glow_index_builder.versions.tuning import DEPTH, Choice, choose
 
 __all__ = ["SHARES", "TunedShare", "tune_share"]
 
@@ -36,43 +36,18 @@ SHARES = (0.0, *(1 / part for part in (256, 128, 64, 48, 32, 24, 16, 12, 8, 4, 2
 
 
 @dataclass(frozen=True, slots=True)
-class TunedShare:
-    """What was chosen, and what it gains; all values are means of nDCG@10 over the queries.
-
-    Attributes:
-        mixture: the best share over all queries.
-        first: the first search alone.
-        present: the share that the index has.
-        fitted: the chosen share on the queries that chose it, which flatters it.
-        validated: each fifth of the queries under the share that the others chose.
-        gain: validated - first, with `low` and `high` its 95 % interval (bootstrap over queries).
-        queries: q.
-    """
+class TunedShare(Choice):
+    """The best share over all queries, and what it gains over the first search alone."""
 
     mixture: Mixture
-    first: float
-    present: float
-    fitted: float
-    validated: float
-    gain: float
-    low: float
-    high: float
-    queries: int
 
     def report(self) -> dict[str, Any]:
         """As JSON values."""
-        values = {name: value for name, value in asdict(self).items() if name != "mixture"}
-        return {"mixture": self.mixture.model_dump(), "nDCG@10": values}
+        return {"mixture": self.mixture.model_dump(), "nDCG@10": self.figures()}
 
     def summary(self) -> str:
         """In a few lines."""
-        return (
-            f"the re-ranker's score counts {self.mixture.share:.4g}\n"
-            f"nDCG@10 over {self.queries} queries: first search {self.first:.3f}, share as it was {self.present:.3f}, this share "
-            f"{self.fitted:.3f}\n"
-            f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the first search "
-            f"(95 % interval {self.low:+.3f} to {self.high:+.3f})"
-        )
+        return f"the re-ranker's score counts {self.mixture.share:.4g}\n{self.lines('first search', 'share')}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,24 +85,8 @@ def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> Tu
     queries = _gather(index, task, wanted)
     shares = (*SHARES, index.mixture.share)
     values = np.array([[query.ndcg(share, index.order) for query in queries] for share in shares])
-    folds = np.random.default_rng(seed).permutation(len(queries)) % FOLDS
-    validated = np.empty(len(queries))
-    for fold in np.unique(folds):
-        here = folds == fold
-        validated[here] = values[best_setting(values[:, ~here]), here]
-    chosen = best_setting(values)
-    gain = compare(values[0], validated, seed=seed)
-    return TunedShare(
-        Mixture(share=shares[chosen]),
-        float(values[0].mean()),
-        float(values[-1].mean()),
-        float(values[chosen].mean()),
-        float(validated.mean()),
-        gain.difference,
-        gain.low,
-        gain.high,
-        len(queries),
-    )
+    chosen, choice = choose(values, seed)
+    return TunedShare(**choice.figures(), mixture=Mixture(share=shares[chosen]))
 
 
 def _gather(index: Index, task: Task, wanted: Reranking) -> list[_Query]:

@@ -46,14 +46,20 @@ def tables(
     clicked: Annotated[bool, typer.Option()] = False,
     vectors: Annotated[str, typer.Option()] = "pieces",
     queries: Annotated[int, typer.Option()] = 600,
+    batch_size: Annotated[int, typer.Option()] = 32,
+    document_terms: Annotated[int, typer.Option()] = 4000,
     threads: Annotated[int, typer.Option()] = 2,
 ) -> None:
     """Trains each variant on the split `train` and measures it on another; results are added to the file as they come."""
     torch.set_num_threads(threads)
     schema, pieces = FieldSchema.preset("glow-default"), WordPieces(minilm_folder() / "vocab.txt")
-    learned = TermCollection(read_collection(data, "train", schema), pieces, clicked=clicked)
+    learned = TermCollection(
+        read_collection(data, "train", schema), pieces, clicked=clicked, longest=document_terms
+    )
     asked = _some(read_collection(data, split, schema), queries)
-    judged = TermCollection(asked, pieces, clicked=clicked, vocabulary=learned.vocabulary)
+    judged = TermCollection(
+        asked, pieces, clicked=clicked, vocabulary=learned.vocabulary, longest=document_terms
+    )
     first = first_vectors(learned.vocabulary, pieces) if vectors == "pieces" else skip_gram_vectors(learned)
     made: dict[str, Any] = {
         "queries": len(asked.queries),
@@ -71,30 +77,35 @@ def tables(
         )
     for name in variants.split(","):
         for seed in range(seeds):
-            made["rows"].append(_one(name, seed, steps, learned, judged, hundred, first, wanted))
+            made["rows"].append(
+                _one(name, Options(steps, batch_size, seed=seed), learned, judged, hundred, first, wanted)
+            )
             json_file.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
             sys.stderr.write(json.dumps(made["rows"][-1]) + "\n")
 
 
 def _one(
     name: str,
-    seed: int,
-    steps: int,
+    options: Options,
     learned: TermCollection,
     judged: TermCollection,
     hundred: list[list[Any]],
     first: torch.Tensor,
     wanted: Any,
 ) -> dict[str, Any]:
-    torch.manual_seed(seed)
+    torch.manual_seed(options.seed)
     sizes = {"words": len(learned.vocabulary), "embedding": first.shape[1]}
     model = Ndrm(NdrmConfig.model_validate(VARIANTS[name] | sizes))
     if model.config.kind != "explicit":
         with torch.no_grad():
             model.words.weight.copy_(first)
     start = time.monotonic()
-    losses = train(model, learned, hundred[0], Options(steps, seed=seed))
-    row: dict[str, Any] = {"model": name, "seed": seed, "loss": round(float(np.mean(losses[-100:])), 4)}
+    losses = train(model, learned, hundred[0], options)
+    row: dict[str, Any] = {
+        "model": name,
+        "seed": options.seed,
+        "loss": round(float(np.mean(losses[-100:])), 4),
+    }
     row["train_seconds"] = round(time.monotonic() - start, 1)
     start = time.monotonic()
     if model.config.contextual_queries:

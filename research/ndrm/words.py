@@ -51,6 +51,7 @@ class TermCollection:
         pieces: cuts words.
         clicked: whether clicked queries count as text, before the others (as ORCAS' queries in the paper).
         vocabulary: of another split of the same documents; None: made of these documents and queries.
+        longest: terms of a document that the latent part reads.
 
     Attributes:
         documents, queries: int64 numbers of each; a query has at most `QUERY_TERMS`.
@@ -65,8 +66,9 @@ class TermCollection:
         *,
         clicked: bool = False,
         vocabulary: Vocabulary | None = None,
+        longest: int = DOCUMENT_TERMS,
     ) -> None:
-        self.collection, self._pieces = collection, pieces
+        self.collection, self._pieces, self._longest = collection, pieces, longest
         self._analyzer = Analyzer(DEFAULT_ANALYZER)
         texts = [self._terms(_text(document, clicked=clicked)) for document in collection.documents]
         asked = [self._terms([query])[:QUERY_TERMS] for query in collection.queries]
@@ -91,7 +93,7 @@ class TermCollection:
 
     def padded(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Terms of documents, int64 [n, L], and which are real, bool [n, L]; a document without any has one that is not known."""
-        documents = [self.documents[row][:DOCUMENT_TERMS] for row in rows]
+        documents = [self.documents[row][: self._longest] for row in rows]
         longest = max(max(len(document) for document in documents), 1)
         ids = np.zeros((len(rows), longest), np.int64)
         mask = np.zeros((len(rows), longest), np.bool_)

@@ -22,8 +22,10 @@ from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
+from glow_index_builder.versions import TuneOptions, tune_index
 from glow_index_builder.versions.snapshot import export_version, import_version
-from tests.index_builder.test_rerank import made_up, opened
+from glow_index_builder.versions.tune_learned import WEIGHTS
+from tests.index_builder.test_rerank import judged, made_up, opened
 from tests.learned_head import add_untrained_head
 from tests.search.test_index import remake
 
@@ -291,3 +293,42 @@ def test_an_archive_carries_them(make: Make, tmp_path: Path) -> None:
     other = IndexRoot(tmp_path / "other")
     imported = import_version(other, packed)
     assert impacts_of(Index.open(other.folder(imported.manifest.name)), QUERY) == before
+
+
+def test_the_weight_is_fitted_to_judged_queries_and_kept(
+    make: Make, tmp_path: Path, learned_model: Path
+) -> None:
+    root = make("one", made_up(40))
+    data = judged(tmp_path / "data", 30)
+    done = tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True))
+    report, after = done.report(published=True), opened(root)
+    assert after.learned is not None
+    assert after.learned.weight == report["learned"]["weight"] in WEIGHTS
+    values = report["nDCG@10"]
+    assert values["fitted"] >= max(values["first"], values["present"]) - 1e-9
+    assert values["queries"] == 30 and "BM25 alone" in done.summary(published=True)
+    more = changed(tmp_path, [{"_id": "more", "text": "bees"}])
+    upsert(UpsertOptions(output=root.path, source=more, model=learned_model), stages())
+    assert weight_of(opened(root)) == after.learned.weight
+    compact(CompactOptions(output=root.path), stages())
+    assert weight_of(opened(root)) == after.learned.weight
+
+
+def weight_of(index: Index) -> float:
+    assert index.learned is not None
+    return index.learned.weight
+
+
+def test_a_weight_of_nothing_is_bm25(make: Make) -> None:
+    index = opened(make("one", made_up(40)))
+    assert index.learned is not None and index.impacts is not None
+    plain = index.learned.with_weight(0.0).search(QUERY, 40)
+    assert [part.tolist() for part in plain] == [part.tolist() for part in index.impacts.search(QUERY, 40)]
+
+
+def test_what_cannot_be_fitted_is_refused(make: Make, tmp_path: Path) -> None:
+    root, data = make("one", made_up(20), learned=False), judged(tmp_path / "data", 20)
+    with pytest.raises(MismatchError, match="holds no learned impacts"):
+        tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True))
+    with pytest.raises(ConfigError, match="one after the other"):
+        tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True, rerank=20))

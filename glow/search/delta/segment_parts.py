@@ -206,7 +206,13 @@ class SegmentedLearned(SegmentedImpacts):
     def __init__(self, base: LearnedImpacts, delta: LearnedImpacts, segments: Segments) -> None:
         super().__init__(base, delta, segments)
         self._parts = base, delta
+        self._documents = segments
         self.weight = base.weight
+
+    def with_weight(self, weight: float) -> "SegmentedLearned":
+        """The same impacts under another weight."""
+        base, delta = (part.with_weight(weight) for part in self._parts)
+        return SegmentedLearned(base, delta, self._documents)
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
         """What each word of a query adds to one document's score, by where it comes from."""

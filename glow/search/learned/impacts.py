@@ -120,6 +120,10 @@ class LearnedImpacts:
         self._bm25, self._learned, self.weight = bm25, learned, weight
         self._sums = Sums(len(bm25))
 
+    def with_weight(self, weight: float) -> "LearnedImpacts":
+        """The same impacts under another weight."""
+        return LearnedImpacts(self._bm25, self._learned, weight)
+
     @property
     def analyzer(self) -> Analyzer:
         """Of BM25; learned impacts are of words as they are."""
