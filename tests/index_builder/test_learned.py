@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.artifact import LEARNED_HEAD, IndexRoot
-from glow.errors import ArtifactError, ConfigError, MismatchError
+from glow.errors import ArtifactError, ConfigError, GateError, MismatchError
 from glow.runtime import LearnedHead, Model, TermsEncoder
 from glow.search import LEARNED_WORDS_FOLDER, Index, LearnedImpacts, WordSide
 from glow.text import lexical_tokens
@@ -332,3 +332,15 @@ def test_what_cannot_be_fitted_is_refused(make: Make, tmp_path: Path) -> None:
         tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True))
     with pytest.raises(ConfigError, match="one after the other"):
         tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True, rerank=20))
+
+
+def test_a_gate_measures_them_and_refuses_a_version_that_lost_them(make: Make, tmp_path: Path) -> None:
+    data = judged(tmp_path / "data", 20)
+    make("one", made_up(30))
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(31)))
+    root = make("one", made_up(31), gate=str(data), threshold=-1.0)
+    checks = root.manifest(root.current()).parameters["gate"]["checks"]
+    assert any(check["name"].startswith("nDCG@10 learned") for check in checks)
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(32)))
+    with pytest.raises(GateError, match=r"ways to search lost is 1\.0000"):
+        make("one", made_up(32), gate=str(data), threshold=-1.0, learned=False)

@@ -16,6 +16,7 @@ from glow.search import (
     SearchParams,
     rank_dense,
     rank_hybrid,
+    rank_lexical,
     read_query,
     rerank,
     score_unit,
@@ -23,7 +24,7 @@ from glow.search import (
 
 __all__ = ["DEPTH", "Retriever", "VersionSearch", "mean_overlap"]
 
-Retriever = Literal["dense", "hybrid", "rerank"]
+Retriever = Literal["dense", "learned", "hybrid", "rerank"]
 """`rerank`: the best of the others, whose first hits are read again."""
 
 DEPTH = 10
@@ -55,7 +56,12 @@ class VersionSearch:
         self._vectors = (
             np.concatenate(encoded) if encoded else np.empty((0, index.encoder.dimensions), np.float32)
         )
-        parts: dict[Retriever, object] = {"dense": True, "hybrid": index.impacts, "rerank": index.reranker}
+        parts: dict[Retriever, object] = {
+            "dense": True,
+            "learned": index.learned,
+            "hybrid": index.impacts,
+            "rerank": index.reranker,
+        }
         self.retrievers = tuple(name for name, part in parts.items() if part is not None)
 
     def ids(self, retriever: Retriever, k: int = DEPTH) -> list[tuple[str, ...]]:
@@ -72,6 +78,8 @@ class VersionSearch:
         index, gathered = self._index, max(k, DEFAULT_CANDIDATES)
         if retriever == "dense":
             return rank_dense(index, vector, k).rows
+        if retriever == "learned":
+            return rank_lexical(index, text, k, by="learned").rows
         if index.impacts is not None:
             ranked = rank_hybrid(index, text, vector, gathered)
         else:
