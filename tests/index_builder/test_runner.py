@@ -13,6 +13,7 @@ from glow.records import Document
 from glow.runtime import Model
 from glow.search import DocumentWriter
 from glow_index_builder.encoding.encode import EncodeJob, ShardEncoder
+from glow_index_builder.encoding.learned import LearnedJob, make_word_side
 from glow_index_builder.encoding.process_runner import ProcessRunner
 from glow_index_builder.encoding.ray_runner import RayRunner, start_ray
 from glow_index_builder.encoding.runner import Runner, ThreadRunner
@@ -21,6 +22,7 @@ from glow_index_builder.encoding.schedule import Encoded, encode_shards
 from glow_index_builder.encoding.shards import plan_shards
 from glow_index_builder.encoding.states import StatesJob
 from glow_index_builder.options import BuildOptions
+from tests.conftest import DATA
 
 SHARD = 4
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -60,7 +62,10 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> EncodeJob:
     with DocumentWriter(folder / "documents.sqlite") as writer:
         for number, identifier in enumerate(ids):
             writer.add(Document(identifier, {"title": (f"bees {number}",), "text": ("home " * number,)}))
-    Model.open(model).preprocessor.terms.save(folder / "terms")
+    opened = Model.open(model)
+    terms = opened.preprocessor.terms
+    terms.save(folder / "terms")
+    make_word_side(opened, (), terms, terms, 40, 1).save(folder / "learned-words")
     return EncodeJob(
         model=model,
         store=folder / "documents.sqlite",
@@ -69,26 +74,29 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> EncodeJob:
         shards=folder / "shards",
         device="cpu",
         threads=1,
-        states=StatesJob(model.parent / "toy-reranker", 4),
+        states=StatesJob(DATA / "toy-reranker", 4),
+        learned=LearnedJob(folder / "learned-words", 5),
     )
 
 
 def encode(runner: Runner, job: EncodeJob, count: int) -> Encoded:
-    return encode_shards(runner, plan_shards(count, SHARD), job.shards, 32, lambda _: None, has_states=True)
+    return encode_shards(
+        runner, plan_shards(count, SHARD), job.shards, 32, lambda _: None, has_states=True, has_learned=True
+    )
 
 
 def vectors(job: EncodeJob) -> dict[str, bytes]:
     """Of each shard, and its term representations."""
-    files = [*job.shards.glob("*.f32"), *job.shards.glob("*.states")]
+    files = [*job.shards.glob("*.f32"), *job.shards.glob("*.states"), *job.shards.glob("*.learned")]
     return {path.name: path.read_bytes() for path in files}
 
 
 def test_a_runner_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_where_one_ended(
-    kind: str, deadly: type[ShardEncoder], tmp_path: Path, toy_model: Path
+    kind: str, deadly: type[ShardEncoder], tmp_path: Path, learned_model: Path
 ) -> None:
     ids = [f"d{number}" for number in range(9)] + ["once"]
-    plain = job_of(tmp_path / "plain", toy_model, ids)
-    job = job_of(tmp_path / "here", toy_model, ids)
+    plain = job_of(tmp_path / "plain", learned_model, ids)
+    job = job_of(tmp_path / "here", learned_model, ids)
     expected = encode(ThreadRunner(plain), plain, len(ids))
 
     def runner() -> Runner:
@@ -99,42 +107,44 @@ def test_a_runner_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_wh
     assert (found.failures, found.poison) == (1, {})
     assert (found.rows, found.truncated) == (expected.rows, expected.truncated)
     assert vectors(job) == vectors(plain)
-    assert len(vectors(job)) == 6
+    assert len(vectors(job)) == 9
 
     names = sorted(vectors(job))
     (job.shards / names[0]).unlink()
-    damaged = bytearray((job.shards / names[3]).read_bytes())
+    damaged = bytearray((job.shards / names[5]).read_bytes())
     damaged[7] ^= 1
-    (job.shards / names[3]).write_bytes(damaged)
-    kept = (job.shards / names[5]).stat().st_mtime_ns
+    (job.shards / names[5]).write_bytes(damaged)
+    kept = (job.shards / names[8]).stat().st_mtime_ns
     found = encode(runner(), job, len(ids))
     assert (found.resumed, found.documents) == (1, 8)
     assert vectors(job) == vectors(plain)
-    assert (job.shards / names[5]).stat().st_mtime_ns == kept
+    assert (job.shards / names[8]).stat().st_mtime_ns == kept
 
 
 def test_a_document_that_kills_its_process_costs_itself_alone(
-    deadly: type[ShardEncoder], tmp_path: Path, toy_model: Path
+    deadly: type[ShardEncoder], tmp_path: Path, learned_model: Path
 ) -> None:
     ids = ["a", "poison", "c"]
-    job = job_of(tmp_path / "here", toy_model, ids)
+    job = job_of(tmp_path / "here", learned_model, ids)
     plan = plan_shards(len(ids), 2)
     found = encode_shards(ProcessRunner(job, 1, encoder=deadly), plan, job.shards, 32, lambda _: None)
     assert found.poison == {1: "the process that encoded it was ended by SIGKILL"}
     assert found.rows == [1, 1]
 
 
-def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(tmp_path: Path, toy_model: Path) -> None:
-    job = job_of(tmp_path / "here", toy_model, ["a"])
+def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(
+    tmp_path: Path, learned_model: Path
+) -> None:
+    job = job_of(tmp_path / "here", learned_model, ["a"])
     (tmp_path / "here" / "terms" / "terms.json").unlink()
     with pytest.raises(Exception, match=r"cannot read terms/terms\.json"):
         encode(ProcessRunner(job, 1), job, 1)
 
 
-def test_after_two_kills_shards_are_encoded_in_another_process(tmp_path: Path, toy_model: Path) -> None:
+def test_after_two_kills_shards_are_encoded_in_another_process(tmp_path: Path, learned_model: Path) -> None:
     options, job = (
-        BuildOptions(model=toy_model, source="-", output=tmp_path),
-        job_of(tmp_path / "here", toy_model, ["a"]),
+        BuildOptions(model=learned_model, source="-", output=tmp_path),
+        job_of(tmp_path / "here", learned_model, ["a"]),
     )
     chosen = [type(make_runner(options, job, kills)) for kills in (0, 1, 2)]
     assert chosen == [ThreadRunner, ThreadRunner, ProcessRunner]

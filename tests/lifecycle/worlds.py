@@ -2,14 +2,15 @@
 
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
 
-from glow.artifact import IndexRoot, verify
-from glow.search import Index, Reranking, SearchParams, rank_dense, rerank
+from glow.artifact import LEARNED_HEAD, IndexRoot, verify
+from glow.search import Index, Reranking, SearchParams, rank_dense, rank_lexical, rerank
 from glow_index_builder.commands.app import app
 
 __all__ = ["COMMANDS", "Command", "contents", "make_worlds", "run_command"]
@@ -47,6 +48,7 @@ COMMANDS = (
             "1",
             "--rerank",
             "{reranker}",
+            "{learned}",
             "--output",
             "{root}",
         ),
@@ -77,16 +79,35 @@ def document(number: int, salt: int) -> dict[str, Any]:
 
 
 def make_worlds(folder: Path, model: Path | None) -> None:
-    """`one`: a live version. `two`: another one, not published. `delta`: a live version with a delta."""
+    """`one`: a live version. `two`: another one, not published. `delta`: a live version with a delta.
+
+    Without a model they are of the toy model with a head of learned impacts, and have such impacts.
+    """
+    if model is None:
+        from tests.learned_head import add_untrained_head  # torch, which commands must be without
+
+        model = folder / "toy-learned"
+        shutil.copytree(TOY_MODEL, model)
+        add_untrained_head(model, folder / "checkpoint")
     for name in ("one", "two", "delta"):
         world = folder / name
         world.mkdir()
-        (world / "model").symlink_to(model or TOY_MODEL)
+        (world / "model").symlink_to(model)
         write(world / "first.jsonl", [document(number, 0) for number in range(EACH)])
         write(world / "other.jsonl", [document(number, 1) for number in range(EACH // 2, EACH * 3 // 2)])
         write(world / "upsert.jsonl", [document(number, 2) for number in range(EACH - 4, EACH + 4)])
         (world / "delete.txt").write_text("".join(f"d{number}\n" for number in range(0, EACH, 5)))
-        fixed = ("--model", "{model}", "--threads", "1", "--rerank", "{reranker}", "--output", "{root}")
+        fixed = (
+            "--model",
+            "{model}",
+            "--threads",
+            "1",
+            "--rerank",
+            "{reranker}",
+            "{learned}",
+            "--output",
+            "{root}",
+        )
         do(world, "build", "--input", "{world}/first.jsonl", *fixed)
     do(folder / "two", "build", "--no-publish", "--input", "{world}/other.jsonl", *fixed)
     do(
@@ -114,7 +135,9 @@ def do(world: Path, *arguments: str) -> None:
 
 def run_command(command: Command, root: Path, world: Path) -> dict[str, Any]:
     """Runs a command in this process: its exit status, and what it said where that is not 0."""
-    places = {"root": root, "world": world, "model": (world / "model").resolve(), "reranker": TOY_RERANKER}
+    model = (world / "model").resolve()
+    learned = "--learned" if (model / LEARNED_HEAD).is_file() else "--no-learned"
+    places = {"root": root, "world": world, "model": model, "reranker": TOY_RERANKER, "learned": learned}
     done = CliRunner().invoke(app, [argument.format(**places) for argument in command.arguments])
     return {"exit": done.exit_code} | ({"said": done.output} if done.exit_code else {})
 
@@ -144,4 +167,8 @@ def contents(path: Path) -> dict[str, Any]:
         ranked, is_whole = rerank(index, text, rank_dense(index, vector[0], 10), Reranking(10))
         assert is_whole, "a hit whose term representations are not there"
         assert sorted(ranked.rows.tolist()) == sorted(found)
+        if index.learned is not None:
+            rows = rank_lexical(index, text, 10, by="learned").rows
+            strangers += [each.id for each in index.documents.rows(rows.tolist()) if each.id not in documents]
+            assert len(rows), "no hit by learned impacts"
     return {"documents": documents, "strangers": strangers}
