@@ -104,10 +104,14 @@ class KernelPooling(nn.Module):
         length = cosines.shape[-1]
         count = 1 + max(0, -(-(length - window) // stride))
         values = kernels(cosines, self.config.kernels) * mask[..., None]  # [..., T, L, K]
-        values = functional.pad(values, (0, 0, 0, window + (count - 1) * stride - length))
-        flat = values.flatten(0, -3).transpose(1, 2)  # [..., K, L]
-        sums = functional.avg_pool1d(flat, window, stride).transpose(1, 2) * window
-        pooled = torch.log(sums.reshape(*values.shape[:-2], count, -1) + EPSILON)  # [..., T, windows, K]
+        if count == 1:  # most documents: no need to fill up a window
+            sums = values.sum(-2, keepdim=True)
+        else:
+            values = functional.pad(values, (0, 0, 0, window + (count - 1) * stride - length))
+            flat = values.flatten(0, -3).transpose(1, 2)  # [..., K, L]
+            sums = functional.avg_pool1d(flat, window, stride).transpose(1, 2) * window
+            sums = sums.reshape(*values.shape[:-2], count, -1)
+        pooled = torch.log(sums + EPSILON)  # [..., T, windows, K]
         scores = self.outer(self.dropout(functional.relu(self.inner(pooled)))).squeeze(
             -1
         )  # [..., T, windows]

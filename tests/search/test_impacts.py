@@ -18,8 +18,6 @@ from glow.search.row_mask import RowMask
 WORDS = [f"w{number:02}" for number in range(30)]
 DOCUMENTS = 400
 Matrix = NDArray[np.float32]
-EAGER = {"MIN_LEFT_OUT": 0, "POSTINGS_PER_CANDIDATE": 0, "DOCUMENTS_PER_LOOK": 10**9}
-"""So that postings are left out wherever they may be."""
 
 
 def write(
@@ -69,14 +67,12 @@ def naive(
     k=st.sampled_from([1, 2, 10, 57, DOCUMENTS, 2 * DOCUMENTS]),
     share=st.sampled_from([0.0, 0.01, 0.3, 1.0]),
     dense=st.booleans(),
-    pruned=st.booleans(),
 )
 def test_a_search_is_the_plain_sum_sorted_with_ties_by_order(
     words: list[str],
     k: int,
     share: float,
     dense: bool,
-    pruned: bool,
     matrix: Matrix,
     index: ImpactIndex,
     order: NDArray[np.uint32],
@@ -86,9 +82,6 @@ def test_a_search_is_the_plain_sum_sorted_with_ties_by_order(
     with pytest.MonkeyPatch.context() as patch:
         # Both ways to gather the candidates, whatever the size of the collection would choose.
         patch.setattr(postings_module, "DOCUMENTS_PER_POSTING", 10**9 if dense else 0)
-        if pruned:
-            for name, value in EAGER.items():
-                patch.setattr(postings_module, name, value)
         scores, rows = index.search(words, k, RowMask(allowed), order)
     assert (scores.tolist(), rows.tolist()) == expected
     assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
@@ -101,28 +94,6 @@ def test_without_mask_and_order_all_are_allowed_and_rows_break_ties(
     expected = naive(matrix, ["w00", "w20"], 25, np.ones(DOCUMENTS, np.bool_), rows)
     scores, found = index.search(["w00", "w20"], 25)
     assert (scores.tolist(), found.tolist()) == expected
-
-
-def test_long_lists_of_small_impacts_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what is found is to the bit what adding all of them finds, ties included."""
-    generator = np.random.default_rng(2)
-    matrix = np.zeros((3000, 3), np.float32)
-    matrix[generator.random(3000) < 0.02, 0] = 9.0
-    matrix[generator.random(3000) < 0.05, 1] = 5.0
-    matrix[:, 2] = generator.random(3000) / 3
-    index = write(tmp_path, matrix, WORDS[:3], chunk_postings=10_000)
-    words = ["w02", "w01", "w00"]
-    expected = index.search(words, 20)
-    for name, value in EAGER.items():
-        monkeypatch.setattr(postings_module, name, value)
-    read: list[int] = []
-    add = postings_module._add
-    monkeypatch.setattr(
-        postings_module, "_add", lambda to, each, added: (read.append(len(each.rows)), add(to, each, added))
-    )
-    found = index.search(words, 20)
-    assert [part.tolist() for part in found] == [part.tolist() for part in expected]
-    assert sum(read) < 300  # of more than 3,000
 
 
 def test_scores_of_given_rows_are_those_of_the_search_to_the_bit(tmp_path: Path) -> None:

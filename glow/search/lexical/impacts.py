@@ -175,8 +175,7 @@ class ImpactIndex:
 
     def _list(self, row: int, times: int) -> PostingList:
         held = slice(int(self._starts[row]), int(self._starts[row + 1]))
-        largest = float(self._maxima[row]) * times
-        return PostingList(self._rows[held], self._impacts[held], np.float32(self._unit * times), largest)
+        return PostingList(self._rows[held], self._impacts[held], np.float32(self._unit * times))
 
     def _counts(self, words: Sequence[str]) -> Counter[str]:
         """The terms of a query. A stop word has none, though its stem may be that of another word."""

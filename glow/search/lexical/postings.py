@@ -1,8 +1,7 @@
-"""Lists of postings added up: the k documents with the highest sums, exact, without reading what cannot matter.
+"""Lists of postings added up: the k documents with the highest sums.
 
-Where the lists are long, those of small impacts are left for later and looked up for few documents alone (MaxScore: Turtle and
-Flood 1995, https://doi.org/10.1016/0306-4573(95)00020-H): once the k-th best sum so far exceeds all that is left to add, no
-document that has not been met can be among the k best.
+Every posting is added. Leaving out those that cannot matter (MaxScore) was tried: exact, and slower at a million documents, because adding
+is one pass over memory and every test for what is left another (docs/results/learned.md).
 
     n   documents       p   postings of one list        k   hits
 """
@@ -23,14 +22,6 @@ __all__ = ["PostingList", "Sums", "look_up"]
 DOCUMENTS_PER_POSTING = 8
 # A look-up of one row in the postings of a word costs about as much as adding so many of them.
 POSTINGS_PER_LOOKUP = 32
-# The same of a document whose sum is worked out for good, over one list.
-POSTINGS_PER_CANDIDATE = 32
-# Fewer postings than these are added up before any thought of leaving some out pays.
-MIN_LEFT_OUT = 1 << 15
-# Looking at all documents for those that are still in question costs about as much as adding a posting for so many of them.
-DOCUMENTS_PER_LOOK = 2
-# Sums in another order differ in their last bits: a bound must not be missed by those.
-SLACK = 1e-4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,13 +32,11 @@ class PostingList:
         rows: uint32 [p], ascending.
         values: float32 [p], or uint8 codes.
         factor: times a value it is what the word adds; 1 leaves float32 as it is.
-        largest: of what it adds to any document.
     """
 
     rows: NDArray[np.uint32]
     values: NDArray[np.float32] | NDArray[np.uint8]
     factor: np.float32
-    largest: float
 
     def impacts(self, places: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float32]:
         """What it adds at places of the list, float32."""
@@ -58,7 +47,7 @@ class PostingList:
 
     def times(self, weight: float) -> "PostingList":
         """The same list with every impact times a weight > 0."""
-        return PostingList(self.rows, self.values, np.float32(self.factor * weight), self.largest * weight)
+        return PostingList(self.rows, self.values, np.float32(self.factor * weight))
 
 
 def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -104,64 +93,13 @@ class Sums:
         accumulator = self._accumulator()
         added: list[PostingList] = []
         try:
-            if len(lists) > 1 and postings > MIN_LEFT_OUT:
-                rows = self._add_by_impact(accumulator, lists, added, k, allowed)
-                return best(look_up(lists, rows), rows, k, order)
             for each in lists:
-                _add(accumulator, each, added)
+                added.append(each)
+                np.add.at(accumulator, each.rows, each.impacts())
             rows = self._candidates(accumulator, lists, postings, k, allowed)
             return best(accumulator[rows], rows, k, order)
         finally:
             self._clear(accumulator, added)
-
-    def _add_by_impact(
-        self,
-        accumulator: NDArray[np.float32],
-        lists: Sequence[PostingList],
-        added: list[PostingList],
-        k: int,
-        allowed: RowMask | None,
-    ) -> NDArray[np.int64]:
-        """Adds lists, those of the largest impacts first, until no other document can be among the k best.
-
-        Args:
-            added: gets the lists that were added.
-
-        Returns:
-            Rows, ascending, among which are the k best.
-        """
-        by_impact = sorted(lists, key=lambda each: -each.largest)
-        left = sum(len(each.rows) for each in lists)
-        bound = total = sum(each.largest for each in lists)
-        for each in by_impact[:-1]:
-            _add(accumulator, each, added)
-            left -= len(each.rows)
-            bound -= each.largest
-            # What is left must be less than what was added, and worth the look at all documents that the test is.
-            if total - bound > bound and left > max(MIN_LEFT_OUT, self._documents // DOCUMENTS_PER_LOOK):
-                rows = self._among_best(accumulator, k, allowed, bound)
-                if rows is not None and len(rows) * POSTINGS_PER_CANDIDATE * len(lists) < left:
-                    return rows
-        _add(accumulator, by_impact[-1], added)
-        rows = self._among_best(accumulator, k, allowed, 0.0)
-        if rows is None:  # fewer than k have any sum
-            rows = _allowed(np.flatnonzero(accumulator > 0), allowed)
-        return rows
-
-    @staticmethod
-    def _among_best(
-        accumulator: NDArray[np.float32], k: int, allowed: RowMask | None, bound: float
-    ) -> NDArray[np.int64] | None:
-        """Rows that can be among the k best where at most `bound` is left to add; None where any may be."""
-        rows = _allowed(np.flatnonzero(accumulator > bound), allowed)
-        if len(rows) < k:
-            return None
-        least = float(np.partition(accumulator[rows], -k)[-k]) * (1.0 - SLACK)
-        if least <= bound:
-            return None
-        if bound == 0.0:
-            return rows[accumulator[rows] >= least]
-        return _allowed(np.flatnonzero(accumulator >= least - bound), allowed)
 
     def _accumulator(self) -> NDArray[np.float32]:
         """This thread's float32 [n], all zeros."""
@@ -200,11 +138,6 @@ class Sums:
             scores = accumulator[held]
             held = held[scores >= np.partition(scores, -places)[-places]]
         return np.unique(held).astype(np.int64)
-
-
-def _add(accumulator: NDArray[np.float32], each: PostingList, added: list[PostingList]) -> None:
-    added.append(each)
-    np.add.at(accumulator, each.rows, each.impacts())
 
 
 def _allowed(rows: NDArray[np.int64], allowed: RowMask | None) -> NDArray[np.int64]:

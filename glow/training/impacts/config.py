@@ -27,10 +27,10 @@ class ImpactsObjective(StrictModel):
         vocabulary: words of the collection that the penalty sees beside those of the queries, a step.
     """
 
-    negatives: int = Field(default=2, ge=0)
+    negatives: int = Field(default=1, ge=0)
     depth: int = Field(default=30, ge=1)
     penalty: float = Field(default=1.0, ge=0.0)
-    vocabulary: int = Field(default=128, ge=0)
+    vocabulary: int = Field(default=0, ge=0)
 
 
 class ImpactsOptimizer(StrictModel):
@@ -45,8 +45,8 @@ class ImpactsOptimizer(StrictModel):
     """
 
     batch_size: int = Field(default=64, ge=2)
-    steps: int = Field(default=2500, ge=1)
-    learning_rate: float = Field(default=2e-3, gt=0.0)
+    steps: int = Field(default=1600, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0.0)
     warmup: int = Field(default=50, ge=1)
     balance: float = Field(default=0.75, ge=0.0, le=1.0)
 
