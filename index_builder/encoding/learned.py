@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from glow.artifact import LEARNED_HEAD, TERMS_TOWER, learned_hash
 from glow.errors import ConfigError
@@ -97,6 +98,7 @@ class LearnedEncoder:
             ArtifactError: if it is gone or damaged.
             DeviceError: if the device is not there.
         """
+        _use_one_thread()
         head = LearnedHead.load(model.folder / LEARNED_HEAD)
         pad_id = model.preprocessor.pieces.pad_id
         encoder = TermsEncoder(model.folder / TERMS_TOWER, pad_id, device, 1, batch_tokens)
@@ -122,3 +124,11 @@ class LearnedEncoder:
                     raise ValueError(f"the directions of document {documents[row].id!r} are not finite")
                 words[row] = self.scorer.score(tokens, sequences[row].word_ids[spoken])
         return vectors, [words[row] for row in range(len(sequences))]
+
+
+def _use_one_thread() -> None:
+    """NumPy's products on one thread each: as many documents as there are threads are scored at the same time.
+
+    Of NumPy alone, whose library of these is not the one that FAISS brings.
+    """
+    ThreadpoolController().select(prefix="libscipy_openblas").limit(limits=1)

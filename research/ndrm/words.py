@@ -149,7 +149,7 @@ def skip_gram_vectors(collection: TermCollection) -> Tensor:
         DependencyError: if gensim is not installed.
     """
     try:
-        from gensim.models import Word2Vec  # type: ignore[import-not-found]
+        from gensim.models import Word2Vec
     except ImportError as error:
         raise DependencyError("skip-gram vectors need gensim: pip install gensim") from error
     texts = [[str(term) for term in text if term] for text in (*collection.documents, *collection.queries)]
