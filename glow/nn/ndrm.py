@@ -21,6 +21,8 @@ __all__ = ["BatchScale", "KernelPooling", "Ndrm", "NdrmConfig", "TermStatistics"
 EPSILON = 1e-6
 DEVIATION = 0.1
 """Of every kernel."""
+CONTEXT_SHARE = 0.1
+"""What the layers add to a document's words where training begins."""
 
 
 class NdrmConfig(StrictModel):
@@ -179,11 +181,22 @@ class Ndrm(nn.Module):
             self.query = nn.Linear(hidden, hidden)
             self.encoder = ConformerEncoder(config.conformer, config.positions)
             self.pooling = KernelPooling(config)
+            self._start_from_words()
         if config.kind != "latent":
             self.explicit = Explicit()
         if config.kind == "both":
             self.norm = nn.BatchNorm1d(2)
             self.combined = nn.Linear(2, 1)
+
+    def _start_from_words(self) -> None:
+        """So that a word is nearest to itself from the first step: the released code starts from chance, and needs 100,000 steps."""
+        nn.init.eye_(self.query.weight)
+        nn.init.zeros_(self.query.bias)
+        if isinstance(self.projection, nn.Linear):
+            nn.init.orthogonal_(self.projection.weight)
+        with torch.no_grad():
+            self.encoder.mixture.weight.copy_(torch.tensor([[1.0, CONTEXT_SHARE]]))
+            self.encoder.mixture.bias.zero_()
 
     def query_words(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Words of queries: int64 [..., T] -> float [..., T, H], L2-normalised; each apart from the others, unless they are contextual.

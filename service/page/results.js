@@ -4,8 +4,8 @@ import { addressOf } from "./address.js";
 import { at, clear, first, make, ms, number, safeLink, values } from "./dom.js";
 import { snippetOf, titleOf } from "./marks.js";
 
-export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", learned: "Words and their like" };
-const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and their like", rerank: "read again" };
+export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", learned: "Synonyms" };
+const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", rerank: "read again" };
 const MOST_FACTS = 4;
 
 export const partName = (part) => PART_NAMES[part] ?? part;
@@ -46,7 +46,7 @@ function showNothing(hits, state, able) {
   at("nothing").hidden = hits.length > 0;
   const sentence = state.filters.size ? "No document passes these filters and answers the query. Take a filter off, or use other words." : "Use other words, or fewer of them.";
   const asked = state.retriever || able.retrievers[0];
-  const others = able.retrievers.filter((name) => name !== asked && !(asked === "hybrid" && name === "lexical"));
+  const others = able.retrievers.filter((name) => name !== asked && !(asked === "hybrid" && name !== "dense"));
   const links = others.map((name) => {
     const link = make("a", "", RETRIEVER_NAMES[name]);
     link.href = addressOf({ ...state, page: 1, retriever: name === able.retrievers[0] ? "" : name });
