@@ -1,0 +1,69 @@
+"""The program behind the tables of NDRM: terms, training, full retrieval and re-ranking agree."""
+
+import numpy as np
+import pytest
+import torch
+
+from glow.nn import ConformerConfig, Ndrm, NdrmConfig
+from glow.text import WordPieces
+from glow.training.data.dataset import Collection
+from research.ndrm.search import bm25, rank, rerank, term_scores, tf_idf
+from research.ndrm.train import Options, train
+from research.ndrm.words import TermCollection
+from tests.conftest import DATA
+
+
+@pytest.fixture(scope="module")
+def terms(toy_collection: Collection) -> TermCollection:
+    """The toy collection in terms."""
+    return TermCollection(toy_collection, WordPieces(DATA / "toy-model" / "vocab.txt"))
+
+
+def model(terms: TermCollection, kind: str, **changes: object) -> Ndrm:
+    torch.manual_seed(0)
+    conformer = ConformerConfig(hidden=16, heads=4, window=5, dropout=0.0)
+    options = {"words": len(terms.vocabulary), "embedding": 16, "kind": kind, "conformer": conformer}
+    return Ndrm(NdrmConfig.model_validate(options | changes))
+
+
+@pytest.mark.parametrize("kind", ["latent", "explicit", "both"])
+def test_full_retrieval_and_re_ranking_give_the_same_scores(terms: TermCollection, kind: str) -> None:
+    """Query term independence: a query's score is the sum of its words', worked out for all documents beforehand."""
+    ndrm, wanted = model(terms, kind), np.unique(np.concatenate(terms.queries))
+    hundred = [rows for rows, _ in rank(terms, wanted, bm25(terms, wanted), 10)]
+    losses = train(ndrm, terms, hundred, Options(6, batch_size=8))
+    assert len(losses) == 6 and np.isfinite(losses).all()
+    found = rank(terms, wanted, term_scores(ndrm, terms, wanted), among=hundred)
+    for query, (_, scores) in rerank(ndrm, terms, hundred).items():
+        np.testing.assert_allclose(found[query][1], scores, rtol=1e-4, atol=1e-4)
+
+
+def test_training_lowers_the_loss(terms: TermCollection) -> None:
+    wanted = np.unique(np.concatenate(terms.queries))
+    hundred = [rows for rows, _ in rank(terms, wanted, bm25(terms, wanted), 10)]
+    losses = train(model(terms, "latent"), terms, hundred, Options(60, batch_size=16, rate=3e-3))
+    assert np.mean(losses[-10:]) < 0.9 * np.mean(losses[:10])
+
+
+def test_queries_that_are_read_whole_depend_on_their_other_words(terms: TermCollection) -> None:
+    ndrm = model(terms, "latent", contextual_queries=True).eval()
+    ids, mask = torch.tensor([[1, 2, 3]]), torch.ones(1, 3, dtype=torch.bool)
+    with torch.inference_mode():
+        together, alone = ndrm.query_words(ids, mask), ndrm.query_words(ids[:, :1], mask[:, :1])
+    assert not torch.allclose(together[:, :1], alone, atol=1e-4)
+    with pytest.raises(ValueError, match="need their mask"):
+        ndrm.query_words(ids)
+
+
+def test_baselines_know_what_counts(terms: TermCollection) -> None:
+    wanted = np.unique(np.concatenate(terms.queries))
+    for scores in (bm25(terms, wanted), tf_idf(terms, wanted)):
+        hits = [
+            rows[0] in relevant
+            for (rows, _), relevant in zip(
+                rank(terms, wanted, scores), terms.collection.relevant, strict=True
+            )
+        ]
+        assert np.mean(hits) > 0.6
+    clicked = TermCollection(terms.collection, WordPieces(DATA / "toy-model" / "vocab.txt"), clicked=True)
+    assert clicked.lengths.sum() >= terms.lengths.sum()
