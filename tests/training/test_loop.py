@@ -13,6 +13,7 @@ from glow.text import Preprocessor
 from glow.training.checkpoint import load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
 from glow.training.data.dataset import Collection, read_collection
+from glow.training.impacts import ImpactsConfig
 from glow.training.loop import Trainer
 from glow.training.rerank import RerankConfig
 from research.grid.grid import GridConfig
@@ -189,5 +190,7 @@ def test_shipped_configurations_are_valid() -> None:
     files = {path.name: path for path in folder.glob("*.toml") if path.name != "grid.toml"}
     assert variants < files.keys()
     for file in files.values():
-        kind = RerankConfig if "[cross]" in file.read_text() else TrainConfig
+        text = file.read_text()
+        kinds = {"[cross]": RerankConfig, "[impacts]": ImpactsConfig}
+        kind = next((kind for table, kind in kinds.items() if table in text), TrainConfig)
         assert kind.load_toml(file).name == file.stem
