@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from glow.errors import ConfigError, InputError, MismatchError
+from glow.options import StrictModel
 from glow.text import Preprocessor
 from glow.training.checkpoint import load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
@@ -191,6 +192,6 @@ def test_shipped_configurations_are_valid() -> None:
     assert variants < files.keys()
     for file in files.values():
         text = file.read_text()
-        kinds = {"[cross]": RerankConfig, "[impacts]": ImpactsConfig}
+        kinds: dict[str, type[StrictModel]] = {"[cross]": RerankConfig, "[impacts]": ImpactsConfig}
         kind = next((kind for table, kind in kinds.items() if table in text), TrainConfig)
-        assert kind.load_toml(file).name == file.stem
+        assert kind.load_toml(file).model_dump()["name"] == file.stem
