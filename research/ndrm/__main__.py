@@ -30,7 +30,7 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
     "NDRM1": {"kind": "latent"},
     "NDRM2": {"kind": "explicit"},
     "NDRM3": {"kind": "both"},
-    "NDRM1, queries read whole": {"kind": "latent", "contextual_queries": True},
+    "NDRM1 whole": {"kind": "latent", "contextual_queries": True},
 }
 Rankings = Mapping[int, tuple[Any, Any]]
 
