@@ -131,6 +131,7 @@ class ConformerEncoder(nn.Module):
 
     def __init__(self, config: ConformerConfig, positions: int) -> None:
         super().__init__()
+        self.positions: Tensor
         self.register_buffer("positions", _sinusoids(positions, config.hidden), persistent=False)
         self.layers = nn.ModuleList(ConformerLayer(config) for _ in range(config.layers))
         self.dropout = nn.Dropout(config.dropout)
@@ -138,8 +139,7 @@ class ConformerEncoder(nn.Module):
 
     def forward(self, embedded: Tensor, mask: Tensor) -> Tensor:
         """Float [B, L, H] -> float [B, L, H]; mask as `ConformerLayer`, L at most `positions`."""
-        table: Tensor = self.positions  # type: ignore[assignment]
-        x = self.dropout(embedded + table[: embedded.shape[1]])
+        x = self.dropout(embedded + self.positions[: embedded.shape[1]])
         for layer in self.layers:
             x = layer(x, mask)
         return self.mixture(torch.stack([embedded, x], -1)).squeeze(-1)  # type: ignore[no-any-return]

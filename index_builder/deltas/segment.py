@@ -1,6 +1,6 @@
 """New documents as a segment: stored, cut, tokenised and encoded by the rules that their index was built with."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glow.errors import BuildError, MismatchError
 from glow.records import Document
-from glow.runtime import Encoder, encode_documents
+from glow.runtime import Encoder, preprocess_documents
 from glow.search import (
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
@@ -47,6 +47,7 @@ from glow.text import (
     Preprocessor,
     TermCounter,
     TermTable,
+    WeightedTokens,
     field_words,
     lexical_words,
 )
@@ -120,13 +121,18 @@ def write_segment(
     def texts() -> Iterator[Document]:
         return passages_of(store.scan(), passages) if passages else store.scan()
 
-    count = encode_texts(texts(), rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance)
+    words: list[LearnedWords] = []
+    count = encode_texts(
+        texts(), rules.preprocessor, encoder, threads, folder / VECTORS_FILE, advance, learned, words
+    )
     read = _read_states(texts(), rules, states, folder / STATES_FOLDER, threads)
-    words = _learn_words(texts(), rules, learned, folder / LEARNED_FOLDER, passages, threads)
+    impacts_learned = _index_learned(words, rules, learned, folder / LEARNED_FOLDER, passages)
     vectors = map_vectors(folder / VECTORS_FILE, count, rules.dimensions)
     spelling = SpellingTable.open(folder / SPELLING_FOLDER) if impacts is not None else None
     every = np.ones(store.count, np.bool_)
-    return SegmentSlice(store, lambda rows: vectors[rows], impacts, passages, spelling, read, words, every)
+    return SegmentSlice(
+        store, lambda rows: vectors[rows], impacts, passages, spelling, read, impacts_learned, every
+    )
 
 
 def _read_states(
@@ -154,13 +160,12 @@ def _read_states(
     return TermStates.open(folder)
 
 
-def _learn_words(
-    texts: Iterable[Document],
+def _index_learned(
+    rows: Iterable[LearnedWords],
     rules: Rules,
     encoder: LearnedEncoder | None,
     folder: Path,
     passages: PassageMap | None,
-    threads: int,
 ) -> ImpactIndex | None:
     """The texts' learned impacts, written and opened; None where the index has none."""
     if rules.learned is None:
@@ -168,23 +173,8 @@ def _learn_words(
     words = encoder.words if encoder is not None else ()
     join = encoder.scorer.best_of if encoder is not None else None
     unit, budget = rules.learned.unit, int(rules.learned.parameters["budget"])
-    rows = _score_words(texts, rules, encoder, threads) if encoder is not None else ()
-    first = None if passages is None else passages.first
-    build_learned(folder, rows, words, unit, budget, join, first)
+    build_learned(folder, rows, words, unit, budget, join, None if passages is None else passages.first)
     return ImpactIndex.open(folder)
-
-
-def _score_words(
-    texts: Iterable[Document], rules: Rules, encoder: LearnedEncoder, threads: int
-) -> Iterator[LearnedWords]:
-    def score(chunk: list[Document]) -> list[LearnedWords]:
-        return encoder.encode([rules.preprocessor.document(each) for each in chunk], chunk)[1]
-
-    waiting = iter(texts)
-    with ThreadPoolExecutor(threads) as pool:
-        while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
-            for words in pool.map(score, chunks):
-                yield from words
 
 
 def _cut(store: DocumentStore, rules: Rules, folder: Path) -> PassageMap | None:
@@ -230,6 +220,8 @@ def encode_texts(
     threads: int,
     path: Path,
     advance: Advance,
+    learned: LearnedEncoder | None = None,
+    words: list[LearnedWords] | None = None,
 ) -> int:
     """Encodes documents or passages into a new file of plain float32, row after row.
 
@@ -240,30 +232,46 @@ def encode_texts(
         threads: chunks that are encoded at the same time, >= 1.
         path: file to make.
         advance: told those encoded.
+        learned: makes learned impacts in the same pass, in the encoder's place; None: there are none.
+        words: gets the learned words of each.
 
     Returns:
         How many they are.
 
     Raises:
-        BuildError: if a vector is not finite, so the model is broken.
+        BuildError: if a vector or a direction is not finite, so the model is broken.
     """
 
-    def encode(chunk: list[Document]) -> list[NDArray[np.float32]]:
-        return (
-            [_finite(*blocks) for blocks in encode_documents(chunk, preprocessor, encoder)] if encoder else []
-        )
+    def encode(chunk: list[Document]) -> list[tuple[NDArray[np.float32], list[LearnedWords]]]:
+        found = []
+        for each, _, sequences in preprocess_documents(chunk, preprocessor):
+            try:
+                vectors, kept = (
+                    learned.encode(sequences, each) if learned else (_encode(encoder, sequences), [])
+                )
+            except ValueError as error:
+                raise BuildError(f"{error}; export the learned impacts again") from error
+            found.append((_finite(each, vectors), kept))
+        return found
 
     count, waiting = 0, iter(texts)
     with path.open("wb") as file, ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
         while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
-            for vectors in (each for blocks in pool.map(encode, chunks) for each in blocks):
+            for vectors, kept in (each for blocks in pool.map(encode, chunks) for each in blocks):
+                if words is not None:
+                    words.extend(kept)
                 file.write(vectors.tobytes())
                 count += len(vectors)
                 advance(len(vectors))
     return count
 
 
-def _finite(chunk: list[Document], lost: dict[str, int], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _encode(encoder: Encoder | None, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
+    assert encoder is not None  # noqa: S101 - where there is a text
+    return encoder.encode(sequences)
+
+
+def _finite(chunk: list[Document], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         bad = chunk[int(np.flatnonzero(~finite)[0])].id

@@ -19,7 +19,6 @@ from glow.text import Analyzer
 __all__ = ["Expansion", "LearnedImpacts", "LearnedWords", "WordScorer"]
 
 LARGEST_CODE, NO_CAUSE = 255, 255
-_TOKENS_AT_ONCE = 512
 
 
 class LearnedWords(NamedTuple):

@@ -22,9 +22,8 @@ LEARNED_WORDS_FOLDER = "learned-words"
 _VECTORS, _GAINS, _WEIGHTS = "directions.npy", "gains.npy", "weights.npy"
 LEARNED_WORDS_FILES = ("words.bin", "offsets.npy", _VECTORS, _GAINS, _WEIGHTS)
 WEIGHT_POWER = 0.25
-"""Of a word's share among the words of queries; between 0 and 1 it measured alike from .25 to .5 (docs/results/learned.md)."""
+"""Of a word's share among the words of queries; alike from .25 to .5 where it was measured (docs/results/learned.md)."""
 _LEAST = 1e-6
-MAX_GAIN = 1e6
 
 
 @dataclass(frozen=True, slots=True, eq=False)

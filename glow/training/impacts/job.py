@@ -3,8 +3,7 @@
 import hashlib
 import json
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,13 +73,7 @@ def train_impacts(
     model, run_folder = Model.open(inputs.model), inputs.out.with_name(inputs.out.name + ".run")
     own = model.preprocessor
     on_stage("reading data")
-    collections = []
-    for number, (folder, run) in enumerate(zip(inputs.data, inputs.candidates, strict=True)):
-        collection = read_collection(folder, inputs.split, own.schema)
-        found = read_candidates(run, collection, config.objective.depth)
-        terms = count_terms([collection], own.schema, own.pieces)
-        place = run_folder / f"{number}-{collection.name}"
-        collections.append(ImpactsCollection(found, model.with_terms(terms), place))
+    collections = list(_collections(inputs, model, run_folder, config.objective.depth))
     on_stage("encoding documents")
     tower = read_towers(model).document
     for each in collections:
@@ -117,12 +110,23 @@ def train_impacts(
     return report
 
 
+def _collections(
+    inputs: ImpactsInputs, model: Model, run_folder: Path, depth: int
+) -> Iterator[ImpactsCollection]:
+    own = model.preprocessor
+    for number, (folder, run) in enumerate(zip(inputs.data, inputs.candidates, strict=True)):
+        collection = read_collection(folder, inputs.split, own.schema)
+        found = read_candidates(run, collection, depth)
+        terms = count_terms([collection], own.schema, own.pieces)
+        yield ImpactsCollection(found, model.with_terms(terms), run_folder / f"{number}-{collection.name}")
+
+
 def _priors(collections: Sequence[ImpactsCollection]) -> dict[str, float]:
     """Each word's share among the words of queries, every collection counting alike."""
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = {}
     for each in collections:
         counts = each.word_counts()
-        total = counts.total() or 1
+        total = (counts.total() or 1) * len(collections)
         for word, count in counts.items():
-            shares[word] += count / total / len(collections)  # type: ignore[assignment]
-    return dict(shares.most_common(MAX_PRIORS))
+            shares[word] = shares.get(word, 0.0) + count / total
+    return dict(sorted(shares.items(), key=lambda share: -share[1])[:MAX_PRIORS])
