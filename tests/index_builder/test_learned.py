@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glow.artifact import LEARNED_HEAD, IndexRoot
+from glow.artifact import LEARNED_HEAD, TERMS_TOWER, IndexRoot
 from glow.errors import ArtifactError, ConfigError, GateError, MismatchError
 from glow.runtime import LearnedHead, Model, TermsEncoder
 from glow.search import LEARNED_WORDS_FOLDER, Index, LearnedImpacts, WordSide
@@ -69,7 +69,7 @@ def exhaustive(index: Index, model: Path, folder: Path) -> tuple[list[str], NDAr
     """Every word's impact in every document, worked out one by one without codes or pruning: words, and float64 [n, W]."""
     opened_model, side = Model.open(model), WordSide.load(folder / LEARNED_WORDS_FOLDER)
     head = LearnedHead.load(model / LEARNED_HEAD)
-    encoder = TermsEncoder(model / "document-terms.onnx", opened_model.preprocessor.pieces.pad_id)
+    encoder = TermsEncoder(model / TERMS_TOWER, opened_model.preprocessor.pieces.pad_id)
     rows = []
     for document in index.documents.scan():
         sequence = index.preprocessor.document(document)
@@ -96,6 +96,25 @@ def test_an_unpruned_index_ranks_as_scoring_every_word_does(make: Make, learned_
     scores, rows = index.learned.search(QUERY, 60)
     np.testing.assert_allclose(scores, np.sort(total[total > 0])[::-1], rtol=1e-5)
     assert set(rows.tolist()) == set(np.flatnonzero(total > 0).tolist())
+
+
+def test_a_cause_is_the_word_that_is_nearest(make: Make, learned_model: Path) -> None:
+    root = make("one", made_up(20), learned_budget=10_000)
+    index, folder = opened(root), root.folder(root.current())
+    side, model = WordSide.load(folder / LEARNED_WORDS_FOLDER), Model.open(learned_model)
+    encoder = TermsEncoder(learned_model / TERMS_TOWER, model.preprocessor.pieces.pad_id)
+    assert index.learned is not None
+    checked = 0
+    for row, document in enumerate(index.documents.scan()):
+        sequence = index.preprocessor.document(document)
+        spoken = lexical_tokens(sequence)
+        cosines = encoder.run_terms([sequence])[1][0, spoken] @ side.directions.T
+        for word, found in index.learned.expansions(side.words, row).items():
+            if found.cause is not None:
+                here = cosines[:, side.words.index(word)]
+                assert here[sequence.word_ids[spoken] == found.cause].max() >= here.max() - 1e-5
+                checked += 1
+    assert checked > 100
 
 
 def test_a_budget_keeps_what_matters_most(make: Make, learned_model: Path) -> None:

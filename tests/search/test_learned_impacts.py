@@ -1,5 +1,6 @@
 """Impacts of eight bits with their causes: written, read, damaged."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,15 @@ import pytest
 
 from glow.errors import FormatError
 from glow.search import ImpactIndex
-from glow.search.lexical import CAUSES_FILE, CODES_FILE, LEARNED_FILES, VALUES_FILE, ImpactWriter, pack_codes
+from glow.search.lexical import (
+    CAUSES_FILE,
+    CODES_FILE,
+    IMPACTS_HEADER,
+    LEARNED_FILES,
+    VALUES_FILE,
+    ImpactWriter,
+    pack_codes,
+)
 
 WORDS = ["delete", "remove", "zebra"]
 UNIT = 0.05
@@ -58,3 +67,14 @@ def test_a_code_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=CODES_FILE):
         ImpactIndex.open(tmp_path)
     assert not (tmp_path / VALUES_FILE).exists()
+
+
+@pytest.mark.parametrize("parameters", [{"budget": 2.0}, {"unit": 0.05}, {"unit": 0.0, "budget": 2.0}])
+def test_a_header_that_does_not_say_what_a_code_is_worth_is_refused(
+    tmp_path: Path, parameters: dict[str, float]
+) -> None:
+    write(tmp_path)
+    path = tmp_path / IMPACTS_HEADER
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": parameters}))
+    with pytest.raises(FormatError, match="unit"):
+        ImpactIndex.open(tmp_path)

@@ -97,6 +97,11 @@ def test_pages_are_one_ranking_and_filters_hold(client: httpx.Client) -> None:
     every = [hit["id"] for hit in ask(client, retriever="learned", top_k=20)["hits"]]
     pages = [ask(client, retriever="learned", top_k=5, offset=start)["hits"] for start in range(0, 20, 5)]
     assert [hit["id"] for page in pages for hit in page] == every
+    some = ask(client, retriever="learned", top_k=50, filter={"field": "year", "lt": 2010})["hits"]
+    assert some and all(hit["metadata"]["year"] < 2010 for hit in some)
+    whole = ask(client, retriever="learned", top_k=50)["hits"]
+    assert [hit["id"] for hit in some] == [hit["id"] for hit in whole if hit["metadata"]["year"] < 2010]
+    assert len(some) < len(whole)
 
 
 def test_the_server_says_what_it_can_do(client: httpx.Client, plain: httpx.Client) -> None:

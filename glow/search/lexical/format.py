@@ -5,11 +5,11 @@ format, read without pickle.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from glow.errors import FormatError
 from glow.options import StrictModel
@@ -55,6 +55,12 @@ class ImpactHeader(StrictModel):
     words: int = Field(ge=0)
     postings: int = Field(ge=0)
     parameters: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kind == "learned" and (self.unit <= 0.0 or not {"unit", "budget"} <= self.parameters.keys()):
+            raise ValueError("learned impacts need the parameters unit, above 0, and budget")
+        return self
 
     @property
     def unit(self) -> float:
