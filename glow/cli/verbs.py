@@ -94,6 +94,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
     ),
     "Models": (
         Verb("train", f"{_TRAINING}.train:train_command", "Trains the two towers on judged pairs."),
+        Verb("pretrain", f"{_TRAINING}.pretrain:pretrain_command", "Pre-trains an encoder on text alone."),
         Verb("average", f"{_TRAINING}.average:average_command", "Averages two checkpoints, tower by tower."),
         Verb("mine", f"{_TRAINING}.data:mine_command", "Finds hard negatives for judged queries."),
         Verb(

@@ -1,9 +1,11 @@
-"""Torch modules: weighted attention, the two towers, the cross-encoder, NDRM; they take plain arguments."""
+"""Torch modules: weighted attention, the two towers, the cross-encoder, NDRM, pre-training; they take plain arguments."""
 
 from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention, WeightForm, WeightSide, weighted_attention
 from glow.nn.bert import (
     bert_config,
+    bert_tensors,
     init_cross_encoder,
+    init_encoder,
     init_from_bert,
     init_tower,
     init_words,
@@ -13,16 +15,20 @@ from glow.nn.bert import (
 from glow.nn.compressor import Compressor
 from glow.nn.conformer import ConformerConfig, ConformerEncoder, plain_attention, separable_attention
 from glow.nn.cross_encoder import CrossConfig, CrossEncoder, Side
+from glow.nn.cross_thought import CrossThought, PairClassifier, attention_shares, ranking_loss
 from glow.nn.late import LateInteraction
 from glow.nn.ndrm import BatchScale, Ndrm, NdrmConfig, TermStatistics, kernels
+from glow.nn.pretraining import Pretrainer, PretrainingBatch, PretrainingKind
+from glow.nn.sentence_encoder import SentenceConfig, SentenceEncoder
 from glow.nn.term_impacts import MEAN_IDF, TermImpacts
 from glow.nn.towers import EncoderLayer, Pooling, Tower, TowerConfig, TwoTowers
 
 __all__ = [
     "MASKED_LOGIT", "MEAN_IDF", "BatchScale", "Compressor", "ConformerConfig", "ConformerEncoder", "CrossConfig",
-    "CrossEncoder", "EncoderLayer", "LateInteraction", "Ndrm", "NdrmConfig", "Pooling", "Side",
+    "CrossEncoder", "CrossThought", "EncoderLayer", "LateInteraction", "Ndrm", "NdrmConfig", "PairClassifier",
+    "Pooling", "Pretrainer", "PretrainingBatch", "PretrainingKind", "SentenceConfig", "SentenceEncoder", "Side",
     "TermImpacts", "TermStatistics", "Tower", "TowerConfig", "TwoTowers", "WeightForm", "WeightSide",
-    "WeightedSelfAttention", "bert_config", "init_cross_encoder", "init_from_bert", "init_tower",
-    "init_words", "kernels", "load_weights", "minilm_folder", "plain_attention", "separable_attention",
-    "weighted_attention",
+    "WeightedSelfAttention", "attention_shares", "bert_config", "bert_tensors", "init_cross_encoder", "init_encoder",
+    "init_from_bert", "init_tower", "init_words", "kernels", "load_weights", "minilm_folder", "plain_attention",
+    "ranking_loss", "separable_attention", "weighted_attention",
 ]  # fmt: skip

@@ -16,12 +16,15 @@ from torch import Tensor
 
 from glow.errors import ConfigError, DependencyError, IntegrityError
 from glow.nn.cross_encoder import CrossEncoder
+from glow.nn.sentence_encoder import SentenceEncoder
 from glow.nn.towers import EncoderLayer, Tower, TowerConfig, TwoTowers
 
 __all__ = [
     "MINILM_SHA256",
     "bert_config",
+    "bert_tensors",
     "init_cross_encoder",
+    "init_encoder",
     "init_from_bert",
     "init_tower",
     "minilm_folder",
@@ -128,6 +131,62 @@ def init_cross_encoder(model: CrossEncoder, folder: Path, layers: Sequence[int])
     for target, source in zip(model.layers, layers, strict=True):
         if isinstance(target, EncoderLayer):
             _init_layer(target, weights, f"encoder.layer.{source}")
+
+
+def init_encoder(encoder: SentenceEncoder, folder: Path, layers: Sequence[int]) -> None:
+    """Fills an encoder for pre-training but its special tokens; without `layers`, its word table alone.
+
+    Raises:
+        ConfigError: if shapes or layer numbers do not fit.
+    """
+    weights = load_weights(folder)
+    _copy(encoder.words.weight, weights, "embeddings.word_embeddings.weight")
+    if not layers:
+        return
+    with torch.no_grad():
+        encoder.set_positions(weights["embeddings.position_embeddings.weight"])
+        encoder.segment.copy_(weights["embeddings.token_type_embeddings.weight"][0])
+    _copy_affine(encoder.embedding_norm, weights, "embeddings.LayerNorm")
+    for target, source in zip(encoder.layers, layers, strict=True):
+        if isinstance(target, EncoderLayer):
+            _init_layer(target, weights, f"encoder.layer.{source}")
+
+
+def bert_tensors(encoder: SentenceEncoder, cls_id: int) -> dict[str, Tensor]:
+    """An encoder in BERT's names, as `init_encoder` and `init_from_bert` read it; [CLS] is its first special token, and words follow it."""
+    words = encoder.words.weight.detach().clone()
+    words[cls_id] = encoder.specials.weight[0].detach()
+    embeddings = {
+        "word_embeddings.weight": words,
+        "position_embeddings.weight": encoder.positions_of_one(),
+        "token_type_embeddings.weight": encoder.segment.expand(2, -1),
+        "LayerNorm.weight": encoder.embedding_norm.weight,
+        "LayerNorm.bias": encoder.embedding_norm.bias,
+    }
+    found = {f"embeddings.{name}": value for name, value in embeddings.items()}
+    for number, layer in enumerate(encoder.layers):
+        found |= _layer_tensors(layer, f"encoder.layer.{number}")  # type: ignore[arg-type]
+    return {name: value.detach().contiguous() for name, value in found.items()}
+
+
+def _layer_tensors(layer: EncoderLayer, prefix: str) -> dict[str, Tensor]:
+    parts = {
+        "attention.output.dense": layer.attention.output,
+        "attention.output.LayerNorm": layer.attention_norm,
+        "intermediate.dense": layer.inner,
+        "output.dense": layer.outer,
+        "output.LayerNorm": layer.output_norm,
+    }
+    found = {
+        f"{prefix}.{name}.{kind}": getattr(part, kind)
+        for name, part in parts.items()
+        for kind in ("weight", "bias")
+    }
+    for kind in ("weight", "bias"):
+        thirds = getattr(layer.attention.qkv, kind).chunk(3)
+        names = (f"{prefix}.attention.self.{part}.{kind}" for part in ("query", "key", "value"))
+        found |= dict(zip(names, thirds, strict=True))
+    return found
 
 
 def init_words(towers: TwoTowers, folder: Path) -> None:

@@ -38,6 +38,7 @@ class WordPieces:
 
     Attributes:
         cls_id, sep_id, pad_id: ids of the special pieces.
+        mask_id: of [MASK]; of [UNK] in a vocabulary without one.
         size: number of pieces.
 
     Raises:
@@ -57,6 +58,7 @@ class WordPieces:
         self.vocabulary = vocabulary
         self.size = len(pieces)
         self.pad_id, self.cls_id, self.sep_id = ids["[PAD]"], ids["[CLS]"], ids["[SEP]"]
+        self.mask_id = ids.get("[MASK]", ids["[UNK]"])
         self._normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
         self._splitter = pre_tokenizers.BertPreTokenizer()
         self._model = models.WordPiece(vocab=ids, unk_token="[UNK]")  # noqa: S106 - a piece, no password

@@ -28,11 +28,12 @@ from glow.training.data import (
     read_msmarco,
     topics_of,
 )
+from glow.training.device import TrainingDevice
 from glow.training.encode import EncodeOptions
 from glow.training.fingerprint import collection_hash
 from glow.training.from_model import read_towers
 from glow.training.lexical import lexical_part
-from glow.training.loop import Trainer, TrainingDevice
+from glow.training.loop import Trainer
 from glow.training.negatives import match_negatives
 from glow.training.objective import Targets
 from glow.training.progress import Progress

@@ -6,15 +6,13 @@ are averaged, as the released code does with Horovod; negatives come from a proc
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
-from accelerate.utils import broadcast, broadcast_object_list
+from accelerate.utils import broadcast_object_list
 from torch import nn
 
 from glow.errors import ConfigError
@@ -22,26 +20,25 @@ from glow.nn import Tower, TwoTowers
 from glow.text import WeightedTokens
 from glow.training.config import OptimizerConfig, Side, TrainConfig
 from glow.training.data import PairBatch, PairBatches
+from glow.training.device import (
+    TrainingDevice,
+    autocast,
+    average_gradients,
+    open_accelerator,
+    share_parameters,
+)
 from glow.training.fingerprint import fingerprint, parameters_hash
 from glow.training.objective import Objective, Targets
 from glow.training.progress import Position, Progress
 from glow.training.run_folder import RunFolder
+from glow.training.schedule import learning_rate
 from glow.training.state import load_state, save_state
 from glow.training.step import CachedBatch, Encoding, encode
 from glow.training.watch import Watch
 
-__all__ = ["Trainer", "TrainingDevice", "learning_rate"]
+__all__ = ["Trainer"]
 
 METRICS_STEPS = 10
-TrainingDevice = Literal["auto", "cpu", "cuda"]
-
-
-def learning_rate(step: int, steps: int, peak: float, warmup: float) -> float:
-    """Rate of a step: linear rise over the first `warmup` share, then linear fall to 0 at `steps` (G6)."""
-    rise = warmup * steps
-    if step < rise:
-        return peak * step / rise
-    return peak * max(steps - step, 0) / max(steps - rise, 1.0)
 
 
 class Trainer:
@@ -88,7 +85,7 @@ class Trainer:
         self.position = Position()
         self.fingerprint = ""
         self._origins = (*origins, parameters_hash(towers))
-        self.accelerator = _accelerator(config.optimizer, device)
+        self.accelerator = open_accelerator(config.optimizer.precision, device)
         self.device = self.accelerator.device
         self.towers = towers.to(self.device)
         learns = config.towers.learns
@@ -121,7 +118,7 @@ class Trainer:
         self.fingerprint = self._shared_fingerprint()
         position = load_state(self.run_folder.path, self.model, self.optimizer, self.fingerprint)
         self.position = position
-        self._share_parameters()
+        share_parameters(self.model)
         self.run_folder.open(self.config, position.step)
         losses: list[float] = []
         start = time.monotonic()
@@ -206,7 +203,7 @@ class Trainer:
             group["lr"] = self._rate(step) * group["factor"]
         self._stepper.zero_grad(set_to_none=True)
         loss, figures = self._backward(step, batch)
-        self._average_gradients()
+        average_gradients(self.accelerator, self.model.parameters())
         self.accelerator.clip_grad_norm_(self.model.parameters(), self.config.optimizer.clip_norm)
         self._stepper.step()
         return float(loss), figures
@@ -250,22 +247,10 @@ class Trainer:
         return Encoding(
             self.batches.pad_id,
             self.device,
-            _autocast(options.precision, self.device),
+            autocast(options.precision, self.device),
             min(step / rise, 1.0) if rise else 1.0,
             options.chunk_size,
         )
-
-    def _share_parameters(self) -> None:
-        """Every process starts from the first one's parameters, which may be drawn at random."""
-        for parameter in self.model.parameters():
-            parameter.data = broadcast(parameter.data)
-
-    def _average_gradients(self) -> None:
-        if self.accelerator.num_processes == 1:
-            return
-        for parameter in self.model.parameters():
-            if parameter.grad is not None:
-                parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
 
     def _shared_fingerprint(self) -> str:
         """The first process's, whose parameters and state all go by."""
@@ -275,24 +260,6 @@ class Trainer:
             shared = [fingerprint(self.config, processes, collections, self._origins)]
         broadcast_object_list(shared)
         return shared[0]
-
-
-def _autocast(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    kind = torch.float16 if precision == "fp16" else torch.bfloat16
-    return lambda: torch.autocast(device.type, kind, enabled=precision != "fp32")
-
-
-def _accelerator(options: OptimizerConfig, device: TrainingDevice) -> Accelerator:
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("no GPU is there for --device cuda; give --device cpu or auto")
-    # Of the precisions fp16 alone needs help, a loss scale; accelerate fixes one for the whole process.
-    fp16 = options.precision == "fp16" and torch.cuda.is_available()
-    # Without a GPU accelerate must be told of the CPU, or processes do not find each other.
-    on_cpu = device == "cpu" or not torch.cuda.is_available()
-    accelerator = Accelerator(mixed_precision="fp16" if fp16 else None, cpu=on_cpu)
-    if options.precision == "fp16" and accelerator.device.type != "cuda":
-        raise ConfigError("precision 'fp16' needs a GPU; on a CPU use 'bf16' or 'fp32'")
-    return accelerator
 
 
 def _optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:

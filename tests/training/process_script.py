@@ -16,6 +16,7 @@ from glow.nn import TwoTowers, bert_config
 from glow.text import Preprocessor, WordPieces
 from glow.training.config import TrainConfig
 from glow.training.data.dataset import PairBatches, count_terms, read_collection
+from glow.training.device import average_gradients, share_parameters
 from glow.training.loop import Trainer
 from glow.training.watch import Watch
 
@@ -43,11 +44,11 @@ def digest(trainer: Trainer) -> int:
 
 def save_gradients(trainer: Trainer, out: Path, rank: int) -> None:
     """Writes the parameters that a run starts from, and the averaged gradients of its first step."""
-    trainer._share_parameters()
+    share_parameters(trainer.model)
     parameters = dict(trainer.model.named_parameters())
     save_file({name: p.detach().clone() for name, p in parameters.items()}, out / f"start{rank}.safetensors")
     trainer._backward(*next(iter(trainer._batches(0))))
-    trainer._average_gradients()
+    average_gradients(trainer.accelerator, trainer.model.parameters())
     gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
     save_file(gradients, out / f"gradients{rank}.safetensors")
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from glow.training.loop import learning_rate
 from glow.training.losses import (
     BceObjective,
     blocked_negatives,
@@ -14,6 +13,7 @@ from glow.training.losses import (
     sample_negatives,
     softmax_loss,
 )
+from glow.training.schedule import learning_rate
 
 NOTHING = torch.zeros(2, 2, dtype=torch.bool)
 

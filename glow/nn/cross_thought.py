@@ -1,0 +1,158 @@
+"""Cross-Thought: masked words are recovered with the help of neighbouring sequences' embeddings, chosen by attention.
+
+Source: Cross-Thought section 3, Eq. 3-11; released code as in docs/papers.md 4. After the encoder, a cross-sequence layer attends, for each
+of the N special tokens apart, over that token's states in all M sequences of a sample; its weights are one for all N (the code). A merge
+layer reads the results in the place of the special states, and what it says of a masked piece is compared with the piece.
+
+    B   samples     M   sequences of a sample       S   B · M       N   special tokens      L   pieces of a sequence
+    n   heads       d   size of a head              H   hidden size Q, D    sequences that ask, that are ranked
+"""
+
+import torch
+from torch import Tensor, nn
+
+from glow.nn.attention import MASKED_LOGIT
+from glow.nn.sentence_encoder import SentenceConfig, SentenceEncoder, masked_bias
+from glow.nn.towers import EncoderLayer
+
+__all__ = ["CrossThought", "PairClassifier", "attention_shares", "ranking_loss"]
+
+
+class CrossThought(nn.Module):
+    """An encoder with the two layers that pre-training adds.
+
+    Args:
+        config: shape of the encoder; both layers are of its kind.
+    """
+
+    def __init__(self, config: SentenceConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = SentenceEncoder(config)
+        self.cross = EncoderLayer(config.layer)
+        self.merge = EncoderLayer(config.layer)
+
+    def forward(self, ids: Tensor, mask: Tensor, sequences: int, offset: int = 1) -> tuple[Tensor, Tensor]:
+        """States of every piece, after what the other sequences of its sample say.
+
+        Args:
+            ids: int64 [S, L], samples one after another.
+            mask: bool [S, L]; a sequence of padding alone is seen by no other.
+            sequences: M, which divides S.
+            offset: as `SentenceEncoder`.
+
+        Returns:
+            float [S, L, H], and the encoder's special states, float [S, N, H].
+        """
+        count = self.config.specials
+        states = self.encoder(ids, mask, offset)
+        specials = states[:, :count]
+        crossed = self.crossed(specials, mask.any(1), sequences).to(states.dtype)
+        merged = torch.cat([crossed, states[:, count:]], 1)
+        plain = torch.ones(merged.shape[:2], device=ids.device)
+        merged = self.merge(merged, plain, masked_bias(mask, count))
+        return merged[:, count:], specials
+
+    def crossed(self, specials: Tensor, there: Tensor, sequences: int) -> Tensor:
+        """The cross-sequence layer (Eq. 3-4) over special states float [S, N, H], `there` bool [S]; float32 [S, N, H].
+
+        In float32, where the fused kernel's memory grows with M and not with its square; the layer is small.
+        """
+        count, hidden = specials.shape[1:]
+        with torch.autocast(specials.device.type, enabled=False):
+            columns = specials.float().reshape(-1, sequences, count, hidden).transpose(1, 2)  # [B, N, M, H]
+            rows = columns.reshape(-1, sequences, hidden)
+            bias = (~there.reshape(-1, 1, sequences)) * MASKED_LOGIT  # [B, 1, M]
+            bias = bias.expand(-1, count, -1).reshape(-1, 1, 1, sequences)
+            plain = torch.ones(rows.shape[:2], device=rows.device)
+            crossed = self.cross(rows, plain, bias)
+        back = crossed.reshape(-1, count, sequences, hidden).transpose(1, 2)
+        return back.reshape(-1, count, hidden)  # type: ignore[no-any-return]
+
+    def embed(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Sentence embeddings (Eq. 2): the encoder's special states, float32 [S, N, H]."""
+        return self.encoder(ids, mask)[:, : self.config.specials].float()  # type: ignore[no-any-return]
+
+    def ranking_vectors(self, specials: Tensor, side: str) -> Tensor:
+        """Vectors whose inner product is the mean of the attention logits over special tokens and heads (Eq. 7, row 33).
+
+        Args:
+            specials: float [S, N, H], as `embed` makes them.
+            side: `query` (of the sequences that ask) or `document`.
+
+        Returns:
+            float32 [S, N · H]; one inner product, so any vector index serves it.
+        """
+        hidden = specials.shape[-1]
+        begin = 0 if side == "query" else hidden
+        weight, shift = self.cross.attention.qkv.weight, self.cross.attention.qkv.bias
+        rows = slice(begin, begin + hidden)
+        projected = nn.functional.linear(specials.float(), weight[rows].float(), shift[rows].float()).flatten(
+            1
+        )
+        if side != "query":
+            return projected
+        heads = self.config.heads
+        return projected * ((hidden // heads) ** -0.5 / (heads * self.config.specials))
+
+    def logits(self, queries: Tensor, documents: Tensor) -> Tensor:
+        """Attention logits before any mean (Eq. 7), float32 [N · n, Q, D], of special states [Q, N, H] and [D, N, H].
+
+        The scale is a head's size, as released; the paper writes the whole hidden size.
+        """
+        parts = self.config.specials * self.config.heads
+        asked = self.ranking_vectors(queries, "query") * parts
+        ranked = self.ranking_vectors(documents, "document")
+        split = [vectors.reshape(len(vectors), parts, -1).transpose(0, 1) for vectors in (asked, ranked)]
+        return split[0] @ split[1].transpose(1, 2)
+
+
+def attention_shares(logits: Tensor, own: Tensor | None = None) -> Tensor:
+    """How a query's attention is shared out over candidates, the mean of all heads and special tokens (Eq. 7).
+
+    Args:
+        logits: float [heads, Q, D].
+        own: float [heads, Q], the query's logits with itself, which then takes a share of its own, as in pre-training; None masks it,
+            since a query is no answer to itself (row 32).
+
+    Returns:
+        float [Q, D]; rows sum to 1 without `own`, to less with it.
+    """
+    if own is None:
+        return logits.softmax(-1).mean(0)
+    return torch.cat([own[..., None], logits], -1).softmax(-1)[..., 1:].mean(0)
+
+
+def ranking_loss(logits: Tensor, relevant: Tensor, own: Tensor | None = None) -> Tensor:
+    """-log of the relevant candidate's mean share (Eq. 10), mean over queries: a scalar.
+
+    Args:
+        logits: float [heads, Q, D]; -inf where a candidate does not count.
+        relevant: int64 [Q].
+        own: as `attention_shares`.
+    """
+    shares = attention_shares(logits, own)
+    return -shares.gather(1, relevant[:, None]).log().mean()
+
+
+class PairClassifier(nn.Module):
+    """Relation of two sequences, from the cross-sequence layer over the two (Eq. 11).
+
+    Both sequences' states lie side by side, as the paper writes; the released code takes their mean, which cannot tell (a, b) from
+    (b, a) (row 35).
+
+    Args:
+        model: a pre-trained model, trained further with the head.
+        classes: how many relations there are.
+    """
+
+    def __init__(self, model: CrossThought, classes: int) -> None:
+        super().__init__()
+        self.model = model
+        self.head = nn.Linear(2 * model.config.specials * model.config.hidden, classes)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Ids int64 and mask bool [2 B, L], the sequences of a pair one after the other -> logits float [B, classes]."""
+        specials = self.model.encoder(ids, mask)[:, : self.model.config.specials]
+        crossed = self.model.crossed(specials, mask.any(1), 2)
+        return self.head(crossed.reshape(len(ids) // 2, -1))  # type: ignore[no-any-return]

@@ -1,0 +1,139 @@
+"""What an encoder is pre-trained by: four objectives over the same batches of contiguous text, one interface.
+
+S   sequences       L   pieces of a sequence        N   special tokens      H   hidden size     T   masked pieces
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glow.nn.cross_thought import CrossThought
+from glow.nn.sentence_encoder import MaskedWordHead, SentenceConfig, SentenceEncoder, masked_bias
+from glow.nn.towers import EncoderLayer
+
+__all__ = ["Pretrainer", "PretrainingBatch", "PretrainingKind", "crop_loss"]
+
+PretrainingKind = Literal["cross-thought", "mlm", "retro", "crops"]
+CROP_TEMPERATURE = 0.05
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PretrainingBatch:
+    """One step's text.
+
+    Attributes:
+        ids: int64 [S, L], as they stand in the text.
+        mask: bool [S, L], True for pieces.
+        masked: int64 [S, L], what the encoder reads: some pieces masked, or others in their place.
+        targets: bool [S, L], the pieces that it is to recover.
+        decoded: int64 [S, L], what a decoder reads, masked more heavily; as `masked` where there is none.
+        decoder_targets: bool [S, L].
+        crops: int64 [2, S], where a sequence's two crops begin.
+        sequences: M, of a sample.
+        offset: of the pieces' positions.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    masked: Tensor
+    targets: Tensor
+    decoded: Tensor
+    decoder_targets: Tensor
+    crops: Tensor
+    sequences: int
+    offset: int
+
+    def to(self, device: torch.device) -> "PretrainingBatch":
+        """The batch on another device."""
+        names = ("ids", "mask", "masked", "targets", "decoded", "decoder_targets", "crops")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+class Pretrainer(nn.Module):
+    """An encoder with what one objective needs beside it.
+
+    - `cross-thought`: masked words by neighbours' embeddings (`glow.nn.cross_thought`).
+    - `mlm`: masked words by their own sequence (BERT, RoBERTa).
+    - `retro`: that, and a decoder of one layer that recovers half of the sequence from the first special state and what little else
+      it is given (RetroMAE, Xiao et al. 2022, its basic form).
+    - `crops`: no masked words; two crops of a sequence are to find each other among those of the batch (Contriever, Izacard et al.
+      2022; with dropout alone between them, SimCSE).
+
+    Args:
+        kind: the objective.
+        config: shape of the encoder.
+    """
+
+    def __init__(self, kind: PretrainingKind, config: SentenceConfig) -> None:
+        super().__init__()
+        self.kind = kind
+        self.config = config
+        self.crossed = CrossThought(config) if kind == "cross-thought" else None
+        self.alone = SentenceEncoder(config) if self.crossed is None else None
+        self.decoder = EncoderLayer(config.layer) if kind == "retro" else None
+        self.head = MaskedWordHead(self.encoder.words, config.layer_norm_eps) if kind != "crops" else None
+        self.apply(_initialise)
+
+    @property
+    def encoder(self) -> SentenceEncoder:
+        """What becomes a tower."""
+        found = self.alone if self.crossed is None else self.crossed.encoder
+        assert found is not None  # noqa: S101 - one of the two is always there
+        return found
+
+    def forward(self, batch: PretrainingBatch) -> Tensor:
+        """The loss of a batch, a scalar: mean over masked pieces, or over crops."""
+        if self.kind == "crops":
+            return self._crops(batch)
+        if self.crossed is not None:
+            states, _ = self.crossed(batch.masked, batch.mask, batch.sequences, batch.offset)
+            return self._recovered(states, batch.ids, batch.targets)
+        states = self.encoder(batch.masked, batch.mask, batch.offset)
+        pieces = states[:, self.config.specials :]
+        loss = self._recovered(pieces, batch.ids, batch.targets)
+        if self.decoder is None:
+            return loss
+        return loss + self._recovered(self._decoded(states[:, 0], batch), batch.ids, batch.decoder_targets)
+
+    def _recovered(self, states: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
+        assert self.head is not None  # noqa: S101 - every objective but crops has one
+        return functional.cross_entropy(self.head(states[targets]).float(), ids[targets])
+
+    def _decoded(self, embedding: Tensor, batch: PretrainingBatch) -> Tensor:
+        """States float [S, L, H] of a weak decoder: the sequence's embedding stands where the special tokens stood."""
+        count = self.config.specials
+        given = self.encoder.embed(batch.decoded, batch.offset)
+        given = torch.cat([embedding[:, None].to(given.dtype), given[:, count:]], 1)
+        plain = torch.ones(given.shape[:2], device=given.device)
+        assert self.decoder is not None  # noqa: S101 - only called where there is one
+        return self.decoder(given, plain, masked_bias(batch.mask, 1))[:, 1:]  # type: ignore[no-any-return]
+
+    def _crops(self, batch: PretrainingBatch) -> Tensor:
+        half = batch.ids.shape[1] // 2
+        steps = torch.arange(half, device=batch.ids.device)
+        vectors = []
+        for starts in batch.crops:
+            places = starts[:, None] + steps
+            mask = batch.mask.gather(1, places)
+            states = self.encoder(batch.ids.gather(1, places), mask, 1).float()
+            share = functional.pad(mask, (self.config.specials, 0), value=True)[..., None].float()
+            vectors.append(functional.normalize((states * share).sum(1) / share.sum(1), dim=-1))
+        return crop_loss(*vectors)
+
+
+def crop_loss(first: Tensor, second: Tensor) -> Tensor:
+    """Cross-entropy of each crop's other half among those of the batch, both ways; float [S, H] each, L2-normalised -> a scalar."""
+    logits = first @ second.T / CROP_TEMPERATURE
+    own = torch.arange(len(logits), device=logits.device)
+    return (functional.cross_entropy(logits, own) + functional.cross_entropy(logits.T, own)) / 2
+
+
+def _initialise(module: nn.Module) -> None:
+    """As the towers: normal(0, 0.02) cut at two deviations, zero biases."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

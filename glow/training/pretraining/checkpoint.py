@@ -1,0 +1,111 @@
+"""Checkpoints of pre-training: a BERT-layout folder, as `glow train --init` and other tools read it, with what pre-training adds."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from glow.artifact import verify, write_artifact
+from glow.errors import FormatError
+from glow.nn import Pretrainer, SentenceConfig, bert_tensors, init_encoder
+from glow.text import WordPieces
+from glow.training.checkpoint import REPORT_FILE, WEIGHTS_FILE
+
+__all__ = ["PRETRAINED_FILE", "Pretrained", "load_pretrained", "save_pretrained"]
+
+PRETRAINED_FILE = "pretrained.json"
+SPECIALS = ("specials.weight", "specials.positions")
+_OWN_ENCODER = ("crossed.encoder.", "alone.", "head.words.")
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """A pre-trained model, open, in evaluation mode, with its vocabulary and the report of its training."""
+
+    model: Pretrainer
+    pieces: WordPieces
+    report: Mapping[str, Any]
+
+
+def save_pretrained(out: Path, model: Pretrainer, pieces: WordPieces, report: Mapping[str, Any]) -> None:
+    """Writes a checkpoint whole or not at all; one that is there is replaced.
+
+    Raises:
+        GlowError: if it cannot be written.
+    """
+    with write_artifact(out, "checkpoint", replace=True) as writer:
+        folder = writer.folder
+        shutil.copyfile(pieces.vocabulary, folder / "vocab.txt")
+        save_file(_tensors(model, pieces.cls_id), folder / WEIGHTS_FILE)
+        (folder / "config.json").write_text(_json(_bert_config(model.config)), encoding="utf-8")
+        shape = {"kind": model.kind, "encoder": model.config.model_dump()}
+        (folder / PRETRAINED_FILE).write_text(_json(shape), encoding="utf-8")
+        (folder / REPORT_FILE).write_text(_json(report), encoding="utf-8")
+
+
+def load_pretrained(folder: Path) -> Pretrained:
+    """Opens a checkpoint after checking every file.
+
+    Raises:
+        ArtifactError: if it is missing, damaged, or not a checkpoint.
+        FormatError: if it holds something else, or weights of another shape.
+    """
+    verify(folder, "checkpoint")
+    try:
+        shape = json.loads((folder / PRETRAINED_FILE).read_bytes())
+        config = SentenceConfig.model_validate(shape["encoder"])
+        model = Pretrainer(shape["kind"], config)
+        tensors = load_file(folder / WEIGHTS_FILE)
+        report = json.loads((folder / REPORT_FILE).read_bytes())
+        init_encoder(model.encoder, folder, range(config.layers))
+        _put_specials(model, tensors)
+        own = {
+            name: value
+            for name, value in tensors.items()
+            if not name.startswith(("embeddings.", "encoder.", "specials."))
+        }
+        missing = model.load_state_dict(own, strict=False).missing_keys
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise FormatError(f"{folder.name} is no checkpoint of pre-training: {error}") from error
+    if absent := [name for name in missing if not name.startswith(_OWN_ENCODER)]:
+        raise FormatError(f"{folder.name}/{WEIGHTS_FILE} lacks {absent[0]} of a {shape['kind']} model")
+    return Pretrained(model.eval(), WordPieces(folder / "vocab.txt"), report)
+
+
+def _put_specials(model: Pretrainer, tensors: Mapping[str, Tensor]) -> None:
+    count = model.config.specials
+    model.encoder.specials.weight.data.copy_(tensors[SPECIALS[0]])
+    model.encoder.positions.weight.data[:count].copy_(tensors[SPECIALS[1]])
+
+
+def _tensors(model: Pretrainer, cls_id: int) -> dict[str, Tensor]:
+    """The encoder in BERT's names, the rest in its own."""
+    encoder = model.encoder
+    own = {name: value for name, value in model.state_dict().items() if not name.startswith(_OWN_ENCODER)}
+    specials = (encoder.specials.weight, encoder.positions.weight[: model.config.specials])
+    found = {**bert_tensors(encoder, cls_id), **own, **dict(zip(SPECIALS, specials, strict=True))}
+    return {name: value.detach().cpu().contiguous() for name, value in found.items()}
+
+
+def _bert_config(config: SentenceConfig) -> dict[str, Any]:
+    return {
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "vocab_size": config.vocabulary,
+        "hidden_size": config.hidden,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.intermediate,
+        "max_position_embeddings": config.positions - config.specials + 1,
+        "type_vocab_size": 2,
+        "layer_norm_eps": config.layer_norm_eps,
+    }
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2) + "\n"

@@ -1,0 +1,114 @@
+"""One job of pre-training, from corpora to checkpoint: `glow pretrain`."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glow.errors import ConfigError, GlowError
+from glow.text import WordPieces
+from glow.training.data import one_at_a_time
+from glow.training.device import TrainingDevice
+from glow.training.fingerprint import parameters_hash
+from glow.training.pretraining.checkpoint import load_pretrained, save_pretrained
+from glow.training.pretraining.config import PretrainConfig
+from glow.training.pretraining.initial import initial_pretrainer
+from glow.training.pretraining.samples import Samples
+from glow.training.pretraining.stream import make_stream
+from glow.training.pretraining.trainer import PretrainProgress, PretrainTrainer
+
+__all__ = ["PretrainInputs", "pretrain"]
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainInputs:
+    """What a run reads and where it writes.
+
+    Attributes:
+        corpora: JSON lines of documents (`.jsonl`, `.ndjson`), or plain text.
+        out: the checkpoint folder to write; text, state and metrics go to `OUT.run/` beside it.
+        init: initial weights and vocabulary: a BERT-layout folder, a checkpoint, or a model.
+        device: `auto`, `cpu` or `cuda`.
+        minutes: how long training may take; 0: as many steps as the configuration says.
+    """
+
+    corpora: Sequence[Path]
+    out: Path
+    init: Path
+    device: TrainingDevice = "auto"
+    minutes: float = 0.0
+
+
+def pretrain(
+    config: PretrainConfig,
+    inputs: PretrainInputs,
+    on_stage: Callable[[str], None] = lambda stage: None,
+    on_progress: Callable[[PretrainProgress], None] = lambda progress: None,
+) -> dict[str, Any]:
+    """Pre-trains an encoder on text and writes a checkpoint; the same call goes on where a stopped one was.
+
+    Args:
+        config: the run.
+        inputs: text, initial weights, output.
+        on_stage: told what is being done.
+        on_progress: told of every step.
+
+    Returns:
+        The training report, as it is stored with the checkpoint; of a run that was finished before, the one that is there.
+
+    Raises:
+        ConfigError: if there is no text, or configuration and initial weights do not fit.
+        GlowError: if a corpus cannot be used.
+    """
+    start = time.monotonic()
+    if not inputs.corpora:
+        raise ConfigError("there is nothing to read; give --corpus")
+    run_folder = inputs.out.with_name(inputs.out.name + ".run")
+    pieces = WordPieces(inputs.init / "vocab.txt")
+    model = initial_pretrainer(config, inputs.init, pieces.cls_id)
+    wanted = config.pretraining
+    least = wanted.length * (wanted.sequences if wanted.kind == "cross-thought" else 1)
+    on_stage("reading text")
+    with one_at_a_time(run_folder / "text.lock"):
+        stream = make_stream(
+            inputs.corpora, pieces, run_folder, least, lambda texts: on_stage(f"reading text: {texts:,}")
+        )
+    parts = [config.model_dump_json(), stream.digest, parameters_hash(model)]
+    fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    samples = Samples(config, stream, model.config, pieces)
+    on_stage("training")
+    trainer = PretrainTrainer(
+        config, model, samples, run_folder, fingerprint, inputs.device, inputs.minutes, on_progress
+    )
+    losses = trainer.run()
+    if not losses and (known := _known_report(inputs.out, fingerprint)) is not None:
+        return known
+    report = {
+        "config": config.model_dump(),
+        "corpora": [path.name for path in inputs.corpora],
+        "pieces": len(stream),
+        "steps": trainer.position.step,
+        "passes": round(trainer.position.step * config.samples / samples.per_pass, 3),
+        "processes": trainer.accelerator.num_processes,
+        "final_loss": sum(losses[-50:]) / max(len(losses[-50:]), 1),
+        "parameters": sum(parameter.numel() for parameter in model.encoder.parameters()),
+        "fingerprint": fingerprint,
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    if trainer.accelerator.is_main_process:
+        save_pretrained(inputs.out, model.to(torch.device("cpu")), pieces, report)
+    return report
+
+
+def _known_report(out: Path, fingerprint: str) -> dict[str, Any] | None:
+    """The report of a whole checkpoint of the same run, None where there is none."""
+    try:
+        report = dict(load_pretrained(out).report)
+    except GlowError:
+        return None
+    return report if report.get("fingerprint") == fingerprint else None

@@ -1,0 +1,139 @@
+"""Pre-training compared: `python -m research.pretraining run --data DIR --out FILE` and `… report --results FILE`."""
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from benchmarks.machine import machine
+from glow.nn import minilm_folder
+from glow.schema import FieldSchema
+from glow.text import WordPieces
+from glow.training import read_collection
+from glow.training.pretraining import (
+    PretrainInputs,
+    initial_pretrainer,
+    load_pretrained,
+    pretrain,
+    save_pretrained,
+)
+from research.grid.results import append
+from research.pretraining.ranking import SentenceTexts, measures, rank_without_labels
+from research.pretraining.report import report
+from research.pretraining.tuned import tuned_attention, tuned_pairs, tuned_towers
+from research.pretraining.variants import VARIANTS, config_of
+
+app = typer.Typer(add_completion=False)
+LAYERS = 3
+TUNED_RATES = {"chance": 5e-4, "minilm": 1e-4}
+
+
+@app.command()
+def run(
+    data: Annotated[
+        Path, typer.Option(help="Folder whose documents are read, and whose split dev is ranked.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Results, a JSON line a run; runs that stand there are not made again.")
+    ],
+    work: Annotated[Path, typer.Option(help="Folder for checkpoints.")],
+    corpus: Annotated[list[Path] | None, typer.Option(help="Texts beside the folder's own.")] = None,
+    variants: Annotated[str, typer.Option()] = "none," + ",".join(VARIANTS),
+    seeds: Annotated[str, typer.Option()] = "0,1,2,3,4",
+    start: Annotated[str, typer.Option(help="chance or minilm")] = "chance",
+    tokens: Annotated[int, typer.Option()] = 2_000_000,
+    steps: Annotated[int, typer.Option(help="Of fine-tuning; 0 leaves it out.")] = 250,
+    threads: Annotated[int, typer.Option()] = 1,
+) -> None:
+    """Pre-trains every variant with every seed, ranks without labels, trains further, ranks again."""
+    torch.set_num_threads(threads)
+    schema, pieces = FieldSchema.preset("glow-default"), WordPieces(minilm_folder() / "vocab.txt")
+    learned, dev = (SentenceTexts(read_collection(data, split, schema), pieces) for split in ("train", "dev"))
+    done = (
+        {json.dumps(_key(json.loads(line))) for line in out.read_text().splitlines()}
+        if out.is_file()
+        else set()
+    )
+    for seed in map(int, seeds.split(",")):
+        for variant in variants.split(","):
+            row: dict[str, Any] = {
+                "data": data.name,
+                "start": start,
+                "variant": variant,
+                "seed": seed,
+                "tokens": tokens,
+            }
+            row["texts"] = [data.name, *(path.parent.name for path in corpus or ())]
+            if json.dumps(_key(row)) in done:
+                continue
+            begun = time.monotonic()
+            folder = work / f"{data.name}-{start}-{variant}-{seed}"
+            row |= _pretrained(folder, variant, start, seed, tokens, [data / "corpus.jsonl", *(corpus or ())])
+            row["unsupervised"] = _means(dev, rank_without_labels(load_pretrained(folder).model, dev))
+            if steps:
+                row["tuned"] = _tuned(folder, variant, start, data, learned, dev, steps, seed)
+            row["seconds"] = round(time.monotonic() - begun, 1)
+            row["machine"] = machine()
+            append(out, row)
+            sys.stderr.write(f"{variant} seed {seed}: {row['unsupervised']['mean']} {row['seconds']} s\n")
+            shutil.rmtree(folder.with_name(folder.name + ".tuned"), ignore_errors=True)
+            shutil.rmtree(folder.with_name(folder.name + ".run"), ignore_errors=True)
+
+
+def _key(row: dict[str, Any]) -> list[Any]:
+    return [row[name] for name in ("data", "start", "variant", "seed", "tokens", "texts")]
+
+
+def _means(texts: SentenceTexts, found: dict[str, Any]) -> dict[str, dict[str, float]]:
+    return {name: measures(texts.collection, ranked) for name, ranked in found.items()}
+
+
+def _pretrained(
+    folder: Path, variant: str, start: str, seed: int, tokens: int, corpora: list[Path]
+) -> dict[str, Any]:
+    config, init = config_of(variant, start, seed, tokens), minilm_folder()
+    if variant != "none":
+        made = pretrain(config, PretrainInputs(corpora, folder, init, "cpu"))
+        return {
+            "loss": round(made["final_loss"], 4),
+            "passes": made["passes"],
+            "pretrain_seconds": made["seconds"],
+        }
+    pieces = WordPieces(init / "vocab.txt")
+    save_pretrained(folder, initial_pretrainer(config, init, pieces.cls_id), pieces, {})
+    return {"loss": None, "passes": 0, "pretrain_seconds": 0}
+
+
+def _tuned(
+    folder: Path,
+    variant: str,
+    start: str,
+    data: Path,
+    learned: SentenceTexts,
+    dev: SentenceTexts,
+    steps: int,
+    seed: int,
+) -> dict[str, Any]:
+    out, rate, found = folder.with_name(folder.name + ".tuned"), TUNED_RATES[start], {}
+    for pooling in ("mean", "cls") if variant.startswith("cross") else ("mean",):
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.rmtree(out.with_name(out.name + ".run"), ignore_errors=True)
+        ranked = tuned_towers(folder, LAYERS, data, dev.collection, out, steps, seed, rate, pooling)
+        found[pooling] = measures(dev.collection, ranked)
+    shutil.rmtree(out.with_name(out.name + ".run"), ignore_errors=True)
+    if variant.startswith("cross"):
+        found |= _means(dev, tuned_attention(folder, learned, dev, steps, seed, rate))
+        found["pairs"] = round(tuned_pairs(folder, learned, steps, seed, rate, symmetric=False), 4)
+        found["pairs, symmetric"] = round(tuned_pairs(folder, learned, steps, seed, rate, symmetric=True), 4)
+    return found
+
+
+app.command(name="report")(report)
+
+if __name__ == "__main__":
+    app()
