@@ -48,6 +48,9 @@ def run(
     start: Annotated[str, typer.Option(help="chance or minilm")] = "chance",
     tokens: Annotated[int, typer.Option()] = 2_000_000,
     steps: Annotated[int, typer.Option(help="Of fine-tuning; 0 leaves it out.")] = 250,
+    ways: Annotated[
+        str, typer.Option(help="Of fine-tuning, by commas: mean, cls, attention (Eq. 10), pairs (Eq. 11).")
+    ] = "mean",
     threads: Annotated[int, typer.Option()] = 1,
 ) -> None:
     """Pre-trains every variant with every seed, ranks without labels, trains further, ranks again."""
@@ -76,7 +79,7 @@ def run(
             row |= _pretrained(folder, variant, start, seed, tokens, [data / "corpus.jsonl", *(corpus or ())])
             row["unsupervised"] = _means(dev, rank_without_labels(load_pretrained(folder).model, dev))
             if steps:
-                row["tuned"] = _tuned(folder, variant, start, data, learned, dev, steps, seed)
+                row["tuned"] = _tuned(folder, ways.split(","), start, data, learned, dev, steps, seed)
             row["seconds"] = round(time.monotonic() - begun, 1)
             row["machine"] = machine()
             append(out, row)
@@ -111,7 +114,7 @@ def _pretrained(
 
 def _tuned(
     folder: Path,
-    variant: str,
+    ways: list[str],
     start: str,
     data: Path,
     learned: SentenceTexts,
@@ -119,17 +122,19 @@ def _tuned(
     steps: int,
     seed: int,
 ) -> dict[str, Any]:
-    out, rate, found = folder.with_name(folder.name + ".tuned"), TUNED_RATES[start], {}
-    for pooling in ("mean", "cls") if variant.startswith("cross") else ("mean",):
+    out, rate = folder.with_name(folder.name + ".tuned"), TUNED_RATES[start]
+    found: dict[str, Any] = {}
+    for pooling in [way for way in ways if way in ("mean", "cls")]:
         shutil.rmtree(out, ignore_errors=True)
-        shutil.rmtree(out.with_name(out.name + ".run"), ignore_errors=True)
         ranked = tuned_towers(folder, LAYERS, data, dev.collection, out, steps, seed, rate, pooling)
         found[pooling] = measures(dev.collection, ranked)
-    shutil.rmtree(out.with_name(out.name + ".run"), ignore_errors=True)
-    if variant.startswith("cross"):
+        shutil.rmtree(out.with_name(out.name + ".run"), ignore_errors=True)
+    crossed = load_pretrained(folder).model.crossed is not None
+    if crossed and "attention" in ways:
         found |= _means(dev, tuned_attention(folder, learned, dev, steps, seed, rate))
-        found["pairs"] = round(tuned_pairs(folder, learned, steps, seed, rate, symmetric=False), 4)
-        found["pairs, symmetric"] = round(tuned_pairs(folder, learned, steps, seed, rate, symmetric=True), 4)
+    if crossed and "pairs" in ways:
+        for name, symmetric in (("pairs", False), ("pairs, symmetric", True)):
+            found[name] = round(tuned_pairs(folder, learned, steps, seed, rate, symmetric=symmetric), 4)
     return found
 
 

@@ -70,7 +70,7 @@ def load_pretrained(folder: Path) -> Pretrained:
             if not name.startswith(("embeddings.", "encoder.", "specials."))
         }
         missing = model.load_state_dict(own, strict=False).missing_keys
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise FormatError(f"{folder.name} is no checkpoint of pre-training: {error}") from error
     if absent := [name for name in missing if not name.startswith(_OWN_ENCODER)]:
         raise FormatError(f"{folder.name}/{WEIGHTS_FILE} lacks {absent[0]} of a {shape['kind']} model")

@@ -1,6 +1,5 @@
 """What an encoder starts from, and what a tower takes of one."""
 
-import json
 from pathlib import Path
 
 import torch
@@ -13,8 +12,10 @@ from glow.nn import (
     SentenceConfig,
     SentenceEncoder,
     Tower,
+    TowerConfig,
     bert_config,
     init_encoder,
+    load_weights,
 )
 from glow.runtime import Model
 from glow.training.checkpoint import TOWERS_FILE, load_checkpoint
@@ -49,7 +50,7 @@ def initial_pretrainer(config: PretrainConfig, init: Path, cls_id: int) -> Pretr
         vocabulary=shape.vocabulary if shape else tower.words.num_embeddings,  # type: ignore[union-attr]
         hidden=hidden,
         heads=heads,
-        intermediate=4 * hidden,
+        intermediate=_inner(shape, tower) if wanted.init == "layers" else 4 * hidden,
         layers=len(wanted.init_layers),
         specials=text.specials,
         positions=rows + text.specials - 1,
@@ -113,7 +114,13 @@ def _tower(init: Path) -> Tower | None:
     return load_checkpoint(init).towers.document if (init / TOWERS_FILE).is_file() else None
 
 
+def _inner(shape: TowerConfig | None, tower: Tower | None) -> int:
+    if shape is not None:
+        return shape.intermediate
+    return tower.layers[0].inner.out_features  # type: ignore[union-attr, return-value]
+
+
 def _rows(init: Path, tower: Tower | None) -> int:
     if tower is not None:
         return tower.positions.num_embeddings
-    return int(json.loads((init / "config.json").read_bytes())["max_position_embeddings"])
+    return len(load_weights(init)["embeddings.position_embeddings.weight"])

@@ -89,7 +89,7 @@ def pretrain(
     if not losses and (known := _known_report(inputs.out, fingerprint)) is not None:
         return known
     report = {
-        "config": config.model_dump(),
+        "config": config.model_dump(mode="json"),
         "corpora": [path.name for path in inputs.corpora],
         "pieces": len(stream),
         "steps": trainer.position.step,

@@ -29,6 +29,8 @@ __all__ = ["PretrainProgress", "PretrainTrainer", "attention_entropy"]
 
 METRICS_FILE, METRICS_STEPS = "metrics.jsonl", 10
 PLAN_FILE = "steps.json"
+ENTROPY_ROWS = 32
+"""Sequences of a sample whose attention is looked at: few, or memory would grow with the square of a sample's length."""
 TIMED_STEPS, UNTIMED_STEPS = 5, 2
 """Steps that are timed where a run is bounded by minutes, after some that warm up."""
 
@@ -199,7 +201,7 @@ def attention_entropy(model: Pretrainer, batch: PretrainingBatch) -> float:
     sequences = batch.sequences
     with torch.no_grad():
         specials = model.crossed.embed(batch.masked[:sequences], batch.mask[:sequences])
-        shares = model.crossed.logits(specials, specials).softmax(-1)
+        shares = model.crossed.logits(specials[:ENTROPY_ROWS], specials).softmax(-1)
     entropy = torch.special.entr(shares).sum(-1).mean()
     return float(entropy / np.log(sequences))
 

@@ -1,0 +1,186 @@
+"""Cross-Thought: golden attention, positions, what a masked word sees, and vectors that an index serves."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from glow.nn import (
+    CrossThought,
+    PairClassifier,
+    Pretrainer,
+    PretrainingBatch,
+    SentenceConfig,
+    SentenceEncoder,
+    attention_shares,
+    ranking_loss,
+)
+from glow.search import SearchParams, build_dense
+
+CONFIG = SentenceConfig(
+    vocabulary=50, hidden=16, layers=1, heads=2, intermediate=32, specials=3, positions=40, dropout=0.0
+)
+
+
+@pytest.fixture
+def model() -> CrossThought:
+    torch.manual_seed(0)
+    made = Pretrainer("cross-thought", CONFIG)
+    assert made.crossed is not None
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made.crossed.eval()
+
+
+def sequences(count: int, length: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and mask of random pieces."""
+    ids = torch.randint(5, 50, (count, length), generator=torch.Generator().manual_seed(1))
+    return ids, torch.ones(count, length, dtype=torch.bool)
+
+
+# G8: two heads, one query that sees itself and two candidates.
+OWN = torch.tensor([[2.0], [0.0]])
+CANDIDATES = torch.tensor([[[1.0, 0.0]], [[2.0, 1.0]]])
+
+
+def test_golden_shares_with_the_query_itself_and_without() -> None:
+    """Golden G8: mean attention, and the loss for the first candidate (Eq. 10)."""
+    first = torch.tensor([0])
+    assert attention_shares(CANDIDATES, OWN).numpy() == pytest.approx(
+        np.array([[0.454985, 0.167380]]), abs=1e-6
+    )
+    assert float(ranking_loss(CANDIDATES, first, OWN)) == pytest.approx(0.787491, abs=1e-6)
+    assert attention_shares(CANDIDATES).numpy() == pytest.approx(np.array([[0.731059, 0.268941]]), abs=1e-6)
+    assert float(ranking_loss(CANDIDATES, first)) == pytest.approx(0.313262, abs=1e-6)
+    assert CANDIDATES.mean(0).numpy() == pytest.approx(np.array([[1.5, 0.5]]))
+
+
+@pytest.mark.parametrize(("offset", "first", "last"), [(1, 5, 68), (442, 446, 509)])
+def test_golden_positions(offset: int, first: int, last: int) -> None:
+    """Golden G8: five special tokens at 0 to 4, 64 pieces behind them, wherever the draw puts them (row 34)."""
+    config = SentenceConfig(
+        vocabulary=5, hidden=1, layers=1, heads=1, intermediate=1, specials=5, positions=512, dropout=0.0
+    )
+    encoder = SentenceEncoder(config)
+    encoder.words.weight.data.zero_()
+    encoder.specials.weight.data.zero_()
+    encoder.positions.weight.data[:, 0] = torch.arange(512.0)
+    encoder.embedding_norm = torch.nn.Identity()  # type: ignore[assignment]
+    found = encoder.embed(torch.zeros(1, 64, dtype=torch.int64), offset)[0, :, 0].tolist()
+    assert found[:5] == [0, 1, 2, 3, 4] and found[5] == first and found[-1] == last
+    assert config.most_offset(64) == 444 and 442 <= config.most_offset(64)
+
+
+def test_special_tokens_differ(model: CrossThought) -> None:
+    """Row 36: N embeddings, so N states."""
+    ids, mask = sequences(2)
+    found = model.embed(ids, mask)
+    assert (found[:, 0] - found[:, 1]).abs().max() > 1e-3 and (found[:, 1] - found[:, 2]).abs().max() > 1e-3
+
+
+def test_a_piece_sees_its_neighbours_special_states_alone(model: CrossThought) -> None:
+    """A changed neighbour of the same sample changes a sequence's states; one of another sample does not, and nor does its own padding."""
+    ids, mask = sequences(6)
+    states, specials = model(ids, mask, 3)
+    other = ids.clone()
+    other[1] = (other[1] + 7) % 50
+    changed, _ = model(other, mask, 3)
+    assert (changed[0] - states[0]).abs().max() > 1e-4 and torch.allclose(changed[3:], states[3:], atol=1e-6)
+    # All that a neighbour says goes through its special states: the cross-sequence layer over changed ones says as much.
+    swapped = specials.clone()
+    swapped[1] = model.encoder(other, mask)[1, :3]
+    there = mask.any(1)
+    ways = [model.crossed(each, there, 3)[0] for each in (model.encoder(other, mask)[:, :3], swapped)]
+    assert torch.allclose(*ways, atol=1e-6)
+
+
+def test_padding_says_nothing(model: CrossThought) -> None:
+    ids, mask = sequences(3)
+    states, _ = model(ids, mask, 3)
+    longer = torch.cat([ids, torch.randint(0, 50, (3, 4))], 1)
+    with_padding, _ = model(longer, torch.cat([mask, torch.zeros(3, 4, dtype=torch.bool)], 1), 3)
+    assert torch.allclose(with_padding[:, :8], states, atol=1e-5)
+    # A sequence of padding alone, as the end of a corpus has, is seen by no other.
+    ids4, mask4 = torch.cat([ids, ids[:1]]), torch.cat([mask, torch.zeros(1, 8, dtype=torch.bool)])
+    assert torch.allclose(model(ids4, mask4, 4)[0][:3], states, atol=1e-5)
+
+
+def test_one_inner_product_of_an_index_is_the_mean_of_the_logits(model: CrossThought) -> None:
+    """Row 33, and the index that the builder writes serves it."""
+    ids, mask = sequences(20)
+    specials = model.embed(ids, mask).detach()
+    logits = model.logits(specials[:4], specials).detach()
+    assert logits.shape == (6, 4, 20)
+    asked, ranked = (model.ranking_vectors(specials, side).detach() for side in ("query", "document"))
+    assert torch.allclose(asked[:4] @ ranked.T, logits.mean(0), atol=1e-5)
+    scores, rows = build_dense(ranked.numpy(), "flat").search(asked[:4].numpy(), 5, SearchParams())
+    assert np.array_equal(rows, logits.mean(0).topk(5).indices.numpy())
+    assert scores == pytest.approx(logits.mean(0).topk(5).values.numpy(), abs=1e-5)
+    # The logits are those of the layer that was trained.
+    attention = model.cross.attention
+    over = attention.probabilities(specials[None, :, 1], torch.ones(1, 20), torch.zeros(1, 1, 1, 20))[0]
+    assert torch.allclose(over[:, :4], logits[2:4].softmax(-1), atol=1e-5)
+
+
+def test_the_order_of_a_pair_counts(model: CrossThought) -> None:
+    """Row 35: the released mean of both sequences could not tell (a, b) from (b, a)."""
+    classifier = PairClassifier(model, 3).eval()
+    ids, mask = sequences(2)
+    assert (classifier(ids, mask) - classifier(ids.flip(0), mask)).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("kind", ["cross-thought", "mlm", "retro", "crops"])
+def test_every_objective_learns(kind: str) -> None:
+    """Thirty steps over one batch of text that repeats itself."""
+    torch.manual_seed(0)
+    model = Pretrainer(kind, CONFIG)  # type: ignore[arg-type]
+    ids, mask = sequences(8, 12)
+    targets = torch.zeros_like(mask)
+    targets[:, 3::4] = True
+    masked = ids.masked_fill(targets, 4)
+    crops = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 0], [6, 5, 4, 3, 2, 1, 0, 6]])
+    batch = PretrainingBatch(ids, mask, masked, targets, masked, targets, crops, 4, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    losses = []
+    for _ in range(30):
+        loss = model(batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.8 * losses[0] and np.isfinite(losses).all()
+
+
+def test_memory_of_the_cross_sequence_layer_grows_with_the_sequences_not_their_square(
+    model: CrossThought,
+) -> None:
+    """No tensor of its step is M × M, though M is larger than any other size of it."""
+    largest = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal largest
+            made = function(*args, **(kwargs or {}))
+            for each in made if isinstance(made, tuple | list) else (made,):
+                if isinstance(each, torch.Tensor):
+                    largest = max(largest, each.numel())
+            return made
+
+    sizes = []
+    for count in (128, 256):
+        largest = 0
+        with Watch():
+            model.crossed(
+                torch.randn(count, 3, 16), torch.ones(count, dtype=torch.bool), count
+            ).sum().backward()
+        sizes.append(largest)
+    assert sizes[1] <= 2.1 * sizes[0]
+
+
+def test_a_shape_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="no multiple of heads"):
+        SentenceConfig(vocabulary=5, hidden=10, heads=3)
+    with pytest.raises(ValueError, match="no position for words"):
+        SentenceConfig(vocabulary=5, specials=5, positions=5)

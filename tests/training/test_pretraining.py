@@ -1,0 +1,363 @@
+"""Pre-training as a job: text in order, masks, resumed = uninterrupted, two processes, and what `train --init` makes of it."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from glow.artifact import default_model, write_artifact
+from glow.cli import app
+from glow.errors import ConfigError, FormatError, InputError, IntegrityError, MismatchError, RecordError
+from glow.nn import PretrainingBatch, SentenceConfig, SentenceEncoder, TwoTowers, bert_config, init_from_bert
+from glow.runtime import Model
+from glow.schema import FieldSchema
+from glow.text import WordPieces
+from glow.training import TrainConfig, TrainInputs, read_towers, train
+from glow.training.pretraining import (
+    PretrainConfig,
+    PretrainInputs,
+    PretrainProgress,
+    attention_entropy,
+    initial_pretrainer,
+    load_pretrained,
+    mask_pieces,
+    pretrain,
+    read_texts,
+    return_to_tower,
+    start_from_tower,
+)
+from glow.training.pretraining.samples import Samples
+from glow.training.pretraining.stream import PieceStream, make_stream
+
+ROOT = Path(__file__).parents[2]
+
+
+def config(**changes: Any) -> PretrainConfig:
+    """A small run in float32."""
+    made: dict[str, Any] = {
+        "name": "toy",
+        "checkpoint_steps": 2,
+        "pretraining": {"length": 16, "sequences": 4, "specials": 2},
+        "encoder": {"init_layers": [0, 1], "dropout": 0.1},
+        "optimizer": {"batch_tokens": 128, "steps": 5, "learning_rate": 3e-3, "precision": "fp32"},
+    }
+    for section, values in changes.items():
+        made[section] = made[section] | values if isinstance(values, dict) else values
+    return PretrainConfig.model_validate(made)
+
+
+@pytest.fixture
+def inputs(toy_corpus: Path, bert_folder: Path, tmp_path: Path) -> PretrainInputs:
+    return PretrainInputs([toy_corpus], tmp_path / "encoder", bert_folder, "cpu")
+
+
+def test_texts_come_in_order_from_documents_and_from_plain_files(tmp_path: Path) -> None:
+    documents, plain = tmp_path / "a.jsonl", tmp_path / "b.txt"
+    first = {
+        "_id": "1",
+        "title": "Bees",
+        "text": "They fly.",
+        "url": "http://x",
+        "clicked_queries": ["how do bees fly"],
+    }
+    documents.write_text(
+        json.dumps(first) + "\n" + json.dumps({"_id": "2", "text": "Owls.", "anchor": ["owl", "bird"]}) + "\n"
+    )
+    plain.write_text("One line\nand its second.\n\n\nAnother paragraph.", encoding="utf-8")
+    # What people asked is left out, and so are addresses.
+    assert list(read_texts([documents, plain])) == [
+        "Bees. They fly.",
+        "owl. bird. Owls.",
+        "One line and its second.",
+        "Another paragraph.",
+    ]
+    documents.write_text("{not json\n")
+    with pytest.raises(RecordError, match=r"a\.jsonl line 1"):
+        list(read_texts([documents]))
+    with pytest.raises(InputError, match="cannot read"):
+        list(read_texts([tmp_path / "none.txt"]))
+
+
+def test_a_stream_is_the_texts_pieces_and_is_kept(tmp_path: Path, bert_folder: Path) -> None:
+    plain, pieces = tmp_path / "b.txt", WordPieces(bert_folder / "vocab.txt")
+    plain.write_text("the bees\n\nthe owls", encoding="utf-8")
+    stream = make_stream([plain], pieces, tmp_path / "run", 4)
+    wanted = [
+        number
+        for text in ("the bees", "the owls")
+        for word in pieces.words(text)
+        for number in pieces.pieces(word)
+    ]
+    assert [number for number in stream.pieces.tolist() if number != pieces.sep_id] == wanted
+    (path,) = (tmp_path / "run").glob("pieces-*.i32")
+    before = path.stat().st_mtime_ns
+    assert (
+        make_stream([plain], pieces, tmp_path / "run", 4).digest == stream.digest
+        and path.stat().st_mtime_ns == before
+    )
+    with pytest.raises(InputError, match="one sample takes 4,000"):
+        make_stream([plain], pieces, tmp_path / "run", 4000)
+
+
+@pytest.fixture
+def samples(tmp_path: Path, bert_folder: Path) -> Samples:
+    numbers = np.arange(1000, dtype=np.int32) % 90 + 5
+    numbers.tofile(tmp_path / "stream.i32")
+    shape = SentenceConfig(
+        vocabulary=100, hidden=4, heads=2, layers=1, intermediate=4, specials=2, positions=64
+    )
+    return Samples(
+        config(), PieceStream(tmp_path / "stream.i32", "x"), shape, WordPieces(bert_folder / "vocab.txt")
+    )
+
+
+def test_a_pass_reads_everything_once_in_contiguous_samples(samples: Samples) -> None:
+    """64 pieces a sample, 15 of them in 1,000 pieces; two a step."""
+    assert samples.per_pass == 15
+    seen = []
+    for step in range(8):
+        batch = samples.batch(step, 0, 1)
+        assert batch.ids.shape == (8, 16) and batch.sequences == 4
+        for sample in batch.ids.reshape(2, 64):
+            steps = np.diff(sample.numpy()) % 90
+            assert (steps == 1).all()  # in the text's order, also from one sequence to the next
+            seen.append(int(sample[0]))
+    first, again = samples.batch(3, 0, 1), samples.batch(3, 0, 1)
+    assert torch.equal(first.masked, again.masked) and first.offset == again.offset
+    assert len({(value - seen[0]) % 90 for value in seen[:15]}) > 10
+    # Of two processes each has its own half.
+    halves = [samples.batch(0, process, 2).ids for process in (0, 1)]
+    assert torch.equal(torch.cat(halves), torch.cat([samples.batch(step, 0, 1).ids for step in (0, 1)]))
+
+
+def test_masks_are_of_fifteen_in_a_hundred_and_never_of_special_pieces() -> None:
+    ids = np.random.default_rng(0).integers(5, 1000, (200, 64))
+    special = np.zeros_like(ids, bool)
+    special[:, 0] = True
+    read, targets = mask_pieces(ids, special, 0.15, 4, 1000, np.random.default_rng(1))
+    assert targets.sum() == pytest.approx(0.15 * 200 * 63, abs=1.0) and not targets[:, 0].any()
+    masked, same = (read[targets] == 4).mean(), (read[targets] == ids[targets]).mean()
+    assert masked == pytest.approx(0.8, abs=0.03) and same == pytest.approx(0.1, abs=0.03)
+    assert (read[~targets] == ids[~targets]).all()
+
+
+def test_a_run_learns_and_says_what_it_did(inputs: PretrainInputs) -> None:
+    told: list[PretrainProgress] = []
+    report = pretrain(config(optimizer={"steps": 60}), inputs, on_progress=told.append)
+    assert told[-1].loss < told[9].loss - 0.1 and told[-1].tokens_per_second > 0
+    assert 0.0 < told[-1].entropy <= 1.0
+    trained = load_pretrained(inputs.out)
+    assert trained.report["fingerprint"] == report["fingerprint"] and report["steps"] == 60
+    lines = (inputs.out.with_name("encoder.run") / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["step"] == 60 and "entropy" in json.loads(lines[-1])
+    assert pretrain(config(optimizer={"steps": 60}), inputs) == dict(trained.report)  # nothing is left to do
+
+
+@pytest.mark.parametrize("kind", ["cross-thought", "mlm", "retro", "crops"])
+def test_a_stopped_run_goes_on_bit_for_bit(inputs: PretrainInputs, tmp_path: Path, kind: str) -> None:
+    small = config(pretraining={"kind": kind})
+    pretrain(small, inputs)
+    whole = load_pretrained(inputs.out).model.state_dict()
+    other = replace(inputs, out=tmp_path / "again")
+
+    def stop(progress: PretrainProgress) -> None:
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(small, other, on_progress=stop)
+    pretrain(small, other)
+    resumed = load_pretrained(other.out).model.state_dict()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    with pytest.raises(MismatchError, match="other configuration"):
+        pretrain(config(pretraining={"kind": kind}, seed=1), other)
+
+
+def test_minutes_become_steps_that_a_resumed_run_keeps(inputs: PretrainInputs) -> None:
+    timed = replace(inputs, minutes=0.002)
+    report = pretrain(config(), timed)
+    plan = json.loads((inputs.out.with_name("encoder.run") / "steps.json").read_bytes())
+    assert report["steps"] == plan["steps"] >= 1
+    assert pretrain(config(), timed) == report
+
+
+def test_towers_start_from_the_encoder(
+    inputs: PretrainInputs, collection_folder: Path, tmp_path: Path
+) -> None:
+    """`train --init`: both towers read what the encoder read, [CLS] as its first special token, words behind it."""
+    pretrain(config(), inputs)
+    trained = load_pretrained(inputs.out)
+    schema = FieldSchema.preset("glow-default")
+    towers = TwoTowers(bert_config(inputs.out, weight_form="plain"), schema)
+    init_from_bert(towers, inputs.out, (0, 1))
+    pieces = trained.pieces
+    ids = [number for word in pieces.words("the bees find their home") for number in pieces.pieces(word)]
+    batch = torch.tensor([[pieces.cls_id, *ids]])
+    ones = torch.ones_like(batch)
+    states = towers.eval().document.states(batch, ones, torch.zeros_like(batch), ones.float())
+    alone = SentenceEncoder(trained.model.config.model_copy(update={"specials": 1, "positions": 511}))
+    encoder = trained.model.encoder
+    alone.words, alone.layers, alone.embedding_norm = encoder.words, encoder.layers, encoder.embedding_norm
+    alone.segment = encoder.segment
+    with torch.no_grad():
+        alone.specials.weight.copy_(encoder.specials.weight[:1])
+        alone.positions.weight.copy_(encoder.positions_of_one()[:511])
+    assert torch.allclose(states, alone.eval()(batch[:, 1:], ones[:, 1:].bool()), atol=1e-5)
+    made = TrainConfig.model_validate(
+        {
+            "name": "on",
+            "towers": {"init_layers": [0, 1]},
+            "optimizer": {"batch_size": 8, "max_steps": 1, "precision": "fp32"},
+        }
+    )
+    report = train(
+        made,
+        TrainInputs([collection_folder], "train", tmp_path / "towers", inputs.out, inputs.out, device="cpu"),
+    )
+    assert report["steps"] == 1
+
+
+def test_a_checkpoint_gives_back_what_was_trained(inputs: PretrainInputs) -> None:
+    pretrain(config(), inputs)
+    first = load_pretrained(inputs.out).model
+    again = initial_pretrainer(
+        config(encoder={"init_layers": [0, 1]}), inputs.out, load_pretrained(inputs.out).pieces.cls_id
+    )
+    assert torch.equal(first.encoder.layers[1].inner.weight, again.encoder.layers[1].inner.weight)
+    assert first.config.positions == again.config.positions
+    assert first.crossed is not None and 0.0 < attention_entropy(first, _one_batch(first.config)) <= 1.0
+
+
+def _one_batch(shape: SentenceConfig) -> Any:
+    ids = torch.randint(5, shape.vocabulary, (4, 16))
+    there = torch.ones_like(ids, dtype=torch.bool)
+    return PretrainingBatch(ids, there, ids, there, ids, there, torch.zeros(2, 4, dtype=torch.int64), 4, 1)
+
+
+def test_a_damaged_checkpoint_is_refused(inputs: PretrainInputs) -> None:
+    pretrain(config(), inputs)
+    (inputs.out / "pretrained.json").write_text("{}")
+    with pytest.raises(IntegrityError):
+        load_pretrained(inputs.out)
+    with pytest.raises(FormatError, match="no checkpoint of pre-training"):
+        towers = inputs.out.with_name("towers")
+        with write_artifact(towers, "checkpoint") as writer:
+            (writer.folder / "pretrained.json").write_text("[]")
+        load_pretrained(towers)
+
+
+def test_a_tower_goes_through_pre_training_and_back() -> None:
+    """The default model's document tower: its layers are taken over and given back; gains and fields stay."""
+    tower = read_towers(Model.open(default_model())).document
+    hidden = tower.words.embedding_dim
+    shape = SentenceConfig(
+        vocabulary=tower.words.num_embeddings,
+        hidden=hidden,
+        layers=len(tower.layers),
+        specials=1,
+        positions=tower.positions.num_embeddings,
+        intermediate=4 * hidden,
+        dropout=0.0,
+    )
+    encoder = SentenceEncoder(shape).eval()
+    encoder.words = tower.words
+    start_from_tower(encoder, tower)
+    with torch.no_grad():
+        encoder.specials.weight[0] = tower.words.weight[101]
+    ids = torch.randint(1000, 2000, (2, 12))
+    plain = torch.ones(2, 13)
+    fields = torch.full((2, 13), tower.fields.num_embeddings - 1)
+    batch = torch.cat([torch.full((2, 1), 101), ids], 1)
+    wanted = tower.eval().states(batch, plain.long(), fields, plain)
+    assert torch.allclose(encoder(ids, torch.ones(2, 12, dtype=torch.bool)), wanted, atol=1e-4)
+    with torch.no_grad():
+        encoder.layers[0].inner.weight.add_(1.0)  # type: ignore[union-attr, operator]
+    gains = [layer.attention.gain.clone() for layer in tower.layers]  # type: ignore[union-attr, operator]
+    return_to_tower(encoder, tower)
+    assert torch.equal(tower.layers[0].inner.weight, encoder.layers[0].inner.weight)  # type: ignore[union-attr, arg-type]
+    assert all(
+        torch.equal(layer.attention.gain, gain) for layer, gain in zip(tower.layers, gains, strict=True)
+    )  # type: ignore[union-attr, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pretraining": {"length": 600}}, "do not fit"),
+        ({"encoder": {"init_layers": [0, 9]}}, "no encoder.layer.9"),
+    ],
+)
+def test_what_does_not_fit_is_refused(inputs: PretrainInputs, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        pretrain(config(**changes), inputs)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"pretraining": {"sequences": 1}}, "no neighbours"),
+        ({"encoder": {"init": "none", "train_words": False}}, "must be trained"),
+        ({"encoder": {"hidden": 64}}, "leave them out"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_refused(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        config(**section)
+
+
+def test_two_processes_average_and_end_alike(toy_corpus: Path, bert_folder: Path, tmp_path: Path) -> None:
+    """One checkpoint, of half as many passes' worth of steps a process; another number of processes is another run."""
+    path = tmp_path / "two.toml"
+    path.write_text(
+        'name = "two"\n[pretraining]\nlength = 16\nsequences = 4\nspecials = 2\n[encoder]\ninit_layers = [0, 1]\n'
+        '[optimizer]\nbatch_tokens = 128\nsteps = 4\nprecision = "fp32"\n'
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "glow",
+        "pretrain",
+    ]
+    command += [
+        "--config",
+        str(path),
+        "--corpus",
+        str(toy_corpus),
+        "--init",
+        str(bert_folder),
+        "--out",
+        str(tmp_path / "two"),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "--device", "cpu", "--json", str(tmp_path / "report.json")],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    assert report["processes"] == 2 and report["steps"] == 4
+    assert load_pretrained(tmp_path / "two").report["fingerprint"] == report["fingerprint"]
+    alone = CliRunner().invoke(app, ["pretrain", *command[9:], "--device", "cpu"])
+    assert alone.exit_code == MismatchError.exit_code, alone.output
+
+
+def test_the_command_overrides_and_needs_text(toy_corpus: Path, bert_folder: Path, tmp_path: Path) -> None:
+    given = ["pretrain", "--config", str(ROOT / "configs" / "cross-thought.toml"), "--init", str(bert_folder)]
+    given += ["--out", str(tmp_path / "out"), "--device", "cpu", "--steps", "1"]
+    refused = CliRunner().invoke(app, given)
+    assert refused.exit_code == ConfigError.exit_code and "give --corpus" in refused.output
+    refused = CliRunner().invoke(app, [*given, "--corpus", str(toy_corpus)])
+    assert refused.exit_code == ConfigError.exit_code and "encoder.layer.4" in refused.output
