@@ -87,9 +87,9 @@ class CrossThought(nn.Module):
         begin = 0 if side == "query" else hidden
         weight, shift = self.cross.attention.qkv.weight, self.cross.attention.qkv.bias
         rows = slice(begin, begin + hidden)
-        projected = nn.functional.linear(specials.float(), weight[rows].float(), shift[rows].float()).flatten(
-            1
-        )
+        projected: Tensor = nn.functional.linear(
+            specials.float(), weight[rows].float(), shift[rows].float()
+        ).flatten(1)
         if side != "query":
             return projected
         heads = self.config.heads

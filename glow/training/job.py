@@ -39,7 +39,7 @@ from glow.training.objective import Targets
 from glow.training.progress import Progress
 from glow.training.run_folder import read_metrics
 from glow.training.synthesis import SynthesisOptions, synthesise
-from glow.training.teacher import joined_text, teacher_hash, teacher_vectors
+from glow.training.teacher import is_model, joined_text, model_vectors, teacher_hash, teacher_vectors
 from glow.training.watch import Watch
 
 __all__ = ["TrainInputs", "train"]
@@ -54,7 +54,7 @@ class TrainInputs:
         split: of their judgements.
         out: the checkpoint folder to write; state, metrics and pictures go to `OUT.run/` beside it.
         init: initial weights and vocabulary: a BERT-layout folder, a checkpoint, or a model to go on from.
-        teacher: BERT-layout folder of the encoder to distil, where the objective looks at one.
+        teacher: BERT-layout folder of the encoder to distil, or a model or checkpoint, where the objective looks at one.
         negatives: files of mined hard negatives; each names the folder it was mined from.
         dev: data folders whose split `dev` is watched.
         synthesise: JSON lines of documents to make training pairs from, under the run folder.
@@ -294,9 +294,13 @@ def _targets(
     collection: Collection, inputs: TrainInputs, pieces: WordPieces, sides: Sequence[Side]
 ) -> Targets:
     """The teacher's vectors of the sides that steps encode."""
+    cache = inputs.out.parent / "teacher"
+    if is_model(inputs.teacher):
+        queries, documents = model_vectors(collection.queries, collection.documents, inputs.teacher, cache)
+        return Targets(queries if "query" in sides else None, documents if "document" in sides else None)
 
     def vectors(texts: Sequence[str]) -> NDArray[np.float32]:
-        return teacher_vectors(texts, inputs.teacher, pieces, inputs.out.parent / "teacher")
+        return teacher_vectors(texts, inputs.teacher, pieces, cache)
 
     return Targets(
         vectors(collection.queries) if "query" in sides else None,

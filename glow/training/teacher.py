@@ -10,13 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from glow.artifact import file_sha256
+from glow.artifact import QUERY_TOWER, file_sha256
 from glow.errors import ConfigError
 from glow.nn import Tower, bert_config, init_tower, load_weights
 from glow.records import Document
 from glow.text import WordPieces, batches_by_length
+from glow.training.checkpoint import TOWERS_FILE
+from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
 
-__all__ = ["joined_text", "teacher_hash", "teacher_vectors"]
+__all__ = ["is_model", "joined_text", "model_vectors", "teacher_hash", "teacher_vectors"]
 
 MAX_TOKENS = 128
 _FILES = ("model.safetensors", "config.json")
@@ -29,12 +31,48 @@ def joined_text(document: Document) -> str:
     return ". ".join(parts)
 
 
+def is_model(folder: Path) -> bool:
+    """Whether a teacher is a pair of towers, a model or a checkpoint, and not a BERT-layout folder."""
+    return (folder / QUERY_TOWER).is_file() or (folder / TOWERS_FILE).is_file()
+
+
+def model_vectors(
+    queries: Sequence[str], documents: Sequence[Document], folder: Path, cache: Path | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """What two towers say of a collection, with the term table that an index of these documents has.
+
+    Args:
+        queries, documents: of the collection.
+        folder: model or checkpoint.
+        cache: folder where vectors are kept between runs, under a hash of texts and teacher.
+
+    Returns:
+        float32 [queries, H] and [documents, H], L2-normalised.
+
+    Raises:
+        ArtifactError: if the teacher cannot be used.
+    """
+    source = open_source(folder, EncodeOptions(threads=torch.get_num_threads()))
+    key = _key([*queries, *(repr(document.fields) for document in documents)], source.hash)
+    file = cache / f"{key}.npy" if cache else None
+    if file and file.exists():
+        both: NDArray[np.float32] = np.load(file, allow_pickle=False)
+    else:
+        corpus = EncodedCorpus(source, documents)
+        both = np.concatenate([corpus.encode(queries)[0], corpus.vectors])
+        if file:
+            _keep(file, both)
+    return both[: len(queries)], both[len(queries) :]
+
+
 def teacher_hash(folder: Path, pieces: WordPieces) -> str:
-    """SHA-256, as hexadecimal digits, of all that decides a text's vector: weights, shape, vocabulary, length.
+    """SHA-256, as hexadecimal digits, of all that decides a text's vector: of a BERT-layout folder weights, shape, vocabulary, length.
 
     Raises:
         ConfigError: if a file cannot be read.
     """
+    if is_model(folder):
+        return open_source(folder, EncodeOptions()).hash
     digest = hashlib.sha256(str(MAX_TOKENS).encode())
     for path in (*(folder / name for name in _FILES), pieces.vocabulary):
         try:
@@ -78,11 +116,15 @@ def teacher_vectors(
     init_tower(tower, weights, range(config.layers))
     vectors = _encode(tower.eval(), [_ids(text, pieces) for text in texts], config.hidden, progress)
     if file:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(f".{os.getpid()}.npy")  # other processes may encode the same
-        np.save(temporary, vectors, allow_pickle=False)
-        temporary.replace(file)
+        _keep(file, vectors)
     return vectors
+
+
+def _keep(file: Path, vectors: NDArray[np.float32]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_suffix(f".{os.getpid()}.npy")  # other processes may encode the same
+    np.save(temporary, vectors, allow_pickle=False)
+    temporary.replace(file)
 
 
 def _encode(

@@ -40,21 +40,21 @@ def initial_pretrainer(config: PretrainConfig, init: Path, cls_id: int) -> Pretr
         ConfigError: if it lacks layers that are asked for, or its positions do not hold a sequence.
     """
     torch.manual_seed(config.seed)
-    tower = _tower(init)
+    shape, tower = _found(init)
     wanted, text = config.encoder, config.pretraining
-    shape = bert_config(init) if tower is None else None
-    rows = _rows(init, tower) if wanted.init == "layers" else wanted.positions
-    hidden = wanted.hidden or (shape.hidden if shape else tower.words.embedding_dim)  # type: ignore[union-attr]
-    heads = wanted.heads or (shape.heads if shape else tower.layers[0].attention.heads)  # type: ignore[union-attr]
+    is_taken = wanted.init == "layers"
+    rows = _rows(init, tower) if is_taken else wanted.positions
+    hidden = wanted.hidden or shape.hidden
     sentence = SentenceConfig(
-        vocabulary=shape.vocabulary if shape else tower.words.num_embeddings,  # type: ignore[union-attr]
+        vocabulary=shape.vocabulary,
         hidden=hidden,
-        heads=heads,
-        intermediate=_inner(shape, tower) if wanted.init == "layers" else 4 * hidden,
+        heads=wanted.heads or shape.heads,
+        intermediate=shape.intermediate if is_taken else 4 * hidden,
         layers=len(wanted.init_layers),
         specials=text.specials,
         positions=rows + text.specials - 1,
         dropout=wanted.dropout,
+        layer_norm_eps=shape.layer_norm_eps,
     )
     if sentence.most_offset(text.length) < 1:
         raise ConfigError(
@@ -107,17 +107,15 @@ def _shared(tower: Tower, encoder: SentenceEncoder) -> dict[str, Tensor]:
     return {name: value for name, value in tower.layers.state_dict().items() if name in names}
 
 
-def _tower(init: Path) -> Tower | None:
-    """The document tower of a model or checkpoint; None of a BERT-layout folder."""
+def _found(init: Path) -> tuple[TowerConfig, Tower | None]:
+    """Shape and document tower of a model or checkpoint; of a BERT-layout folder its shape alone."""
     if (init / QUERY_TOWER).is_file():
-        return read_towers(Model.open(init)).document
-    return load_checkpoint(init).towers.document if (init / TOWERS_FILE).is_file() else None
-
-
-def _inner(shape: TowerConfig | None, tower: Tower | None) -> int:
-    if shape is not None:
-        return shape.intermediate
-    return tower.layers[0].inner.out_features  # type: ignore[union-attr, return-value]
+        towers = read_towers(Model.open(init))
+    elif (init / TOWERS_FILE).is_file():
+        towers = load_checkpoint(init).towers
+    else:
+        return bert_config(init), None
+    return towers.config.document, towers.document
 
 
 def _rows(init: Path, tower: Tower | None) -> int:

@@ -59,8 +59,17 @@ class Samples:
             decoded, decoder_targets = self._masked(ids, wanted.decoder_masked, random)
         crops = random.integers(0, wanted.length - wanted.length // 2 + 1, (2, len(ids)))
         offset = int(random.integers(1, self._offsets + 1))
-        arrays = (ids, ids != self._pad_id, masked, targets, decoded, decoder_targets, crops)
-        return PretrainingBatch(*map(torch.from_numpy, arrays), self._sequences, offset)
+        arrays = {
+            "ids": ids,
+            "mask": ids != self._pad_id,
+            "masked": masked,
+            "targets": targets,
+            "decoded": decoded,
+            "decoder_targets": decoder_targets,
+            "crops": crops,
+        }
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return PretrainingBatch(**tensors, sequences=self._sequences, offset=offset)
 
     def _masked(self, ids: Ints, share: float, random: np.random.Generator) -> tuple[Ints, NDArray[np.bool_]]:
         return mask_pieces(ids, np.isin(ids, self._special), share, self._mask_id, self._vocabulary, random)
