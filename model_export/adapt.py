@@ -1,12 +1,13 @@
 """`glow adapt`: a model fitted to documents of one's own; no query and no judgement is needed.
 
 Training pairs are made from the documents (`glow.training.synthesis`), the model that one has is trained further on them, held near its teacher,
-and exported. The same call goes on where a stopped one was.
+exported, and compared with the model before by queries that it was not trained on. The same call goes on where a stopped one was.
 """
 
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,16 @@ from rich.console import Console
 from glow.artifact import default_model
 from glow.collection import read_documents
 from glow.commands import JsonOptions, command, option, write_report
-from glow.errors import BuildError, ExportError, InputError
-from glow.nn import TowerConfig, minilm_folder
+from glow.errors import BuildError, ExportError, GateError, InputError
+from glow.nn import PretrainingKind, minilm_folder
 from glow.records import Document
 from glow.runtime import Model
 from glow.text import body_text
-from glow.training import (
-    Progress,
-    TrainConfig,
-    TrainingDevice,
-    TrainInputs,
-    load_checkpoint,
-    train,
-)
+from glow.training import EncodeOptions, Progress, TrainingDevice, TrainInputs, load_checkpoint, train
+from glow.training.pretraining import PretrainProgress
+from glow.training.synthesis import SynthesisOptions, synthesise
+from glow_model_export.adapt_gate import AdaptVerdict, judge_adapted, judging_folder
+from glow_model_export.adapt_recipe import HELD_OUT, adapt_config, pretrained_start
 from glow_model_export.package import Source, export_model
 from glow_model_export.quantize import Quantization
 
@@ -39,6 +37,9 @@ PARITY_TEXTS = 200
 """Documents that the exported towers are compared by."""
 SHOWN_STEPS = 25
 QUERY_WORDS = 8
+NOT_JUDGED = (
+    "there are too few documents to hold queries of some out: nothing says whether the model is better"
+)
 
 
 class AdaptOptions(JsonOptions):
@@ -59,6 +60,20 @@ class AdaptOptions(JsonOptions):
     teacher: Path | None = option(
         None, "BERT-layout folder that the model stays near; default: all-MiniLM-L6-v2.", metavar="DIR"
     )
+    pretraining: PretrainingKind = option(
+        "cross-thought", "What the document tower is pre-trained by, where --pretrain-minutes says so."
+    )
+    pretrain_minutes: float = option(
+        0.0, "Minutes of pre-training on the documents before anything else.", ge=0.0
+    )
+    judged: Path | None = option(
+        None,
+        "Data folder of judged queries (queries.jsonl, qrels) that decide whether the new model is better; default: queries made of "
+        "documents that are held out.",
+        metavar="DIR",
+    )
+    split: str = option("dev", "Split of those judgements.")
+    force: bool = option(False, "Write the model even where it is clearly worse.")
     device: TrainingDevice = option("auto", "`auto` takes a GPU where there is one.")
     threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
     replace: bool = option(False, "Replace an existing model.")
@@ -82,82 +97,122 @@ def adapt_command(options: AdaptOptions) -> None:
 def _adapt(options: AdaptOptions, model: Model, texts: list[Document]) -> dict[str, Any]:
     work = options.out.with_name(f"{options.out.name}.adapting")
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    inputs = TrainInputs(
-        (),
-        "train",
-        work / "checkpoint",
-        model.folder,
-        options.teacher or minilm_folder(),
-        synthesise=(options.source,),
-        synthesis_model=model.folder,
-        device=options.device,
-    )
 
-    def tell(progress: Progress) -> None:
-        if progress.step % SHOWN_STEPS == 0 or progress.step == progress.steps:
-            console.print(f"step {progress.step} of {progress.steps}: loss {progress.loss:.4f}", markup=False)
+    def say(stage: str) -> None:
+        console.print(stage, markup=False)
 
     work.mkdir(parents=True, exist_ok=True)
-    training = train(_config(model, options), inputs, lambda stage: console.print(stage, markup=False), tell)
+    pairs = _pairs(options, model, work, say)
+    start, pretraining = model.folder, None
+    if options.pretrain_minutes:
+        start, pretraining = _pretrained(options, model, work, say)
+    inputs = TrainInputs(
+        (work / "pairs",),
+        "train",
+        work / "checkpoint",
+        start,
+        options.teacher or minilm_folder(),
+        device=options.device,
+    )
+    training = train(adapt_config(model, options.max_steps, options.seed), inputs, say, _teller(say))
     trained = load_checkpoint(inputs.out)
     parent = {"model": model.manifest.name, "hash": model.hash}
     source = Source(trained.towers, trained.preprocessor, trained.report, parent)
-    console.print("exporting", markup=False)
-    queries = [
-        " ".join(body_text(document, model.preprocessor.schema.body).split()[:QUERY_WORDS])
-        for document in texts
-    ]
+    exported = _exported(source, options, work / "model" / options.out.name, texts, inputs.out, say)
+    say("comparing")
+    made = work / "model" / options.out.name
+    verdict = _verdict(options, model, made, work) if options.judged or pairs["held_out"] else None
+    say(verdict.says if verdict else NOT_JUDGED)
+    report = {
+        "model": options.out.name,
+        "adapted_from": model.label,
+        "pairs": pairs,
+        "pretraining": pretraining,
+        "training": training,
+        "verdict": verdict.record() if verdict else {"publish": False, "says": NOT_JUDGED},
+        **exported,
+    }
+    if verdict and verdict.worse and not options.force:
+        raise GateError(
+            f"{verdict.says}; it lies in {made}, and --force writes it to {options.out}", verdict.record()
+        )
+    if options.out.exists():
+        shutil.rmtree(options.out)
+    made.rename(options.out)
+    _clear(work)
+    return report
+
+
+def _pairs(options: AdaptOptions, model: Model, work: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    say(f"making pairs from {options.source.name}")
+    making = SynthesisOptions(seed=options.seed, held_out=0.0 if options.judged else HELD_OUT)
+    encode = EncodeOptions(threads=torch.get_num_threads())
+    schema = model.preprocessor.schema
+    made = synthesise(options.source, work / "pairs", schema, making, model.folder, encode)
+    return {name: made[name] for name in ("documents", "pairs", "held_out")}
+
+
+def _pretrained(
+    options: AdaptOptions, model: Model, work: Path, say: Callable[[str], None]
+) -> tuple[Path, dict[str, Any]]:
+    def tell(progress: PretrainProgress) -> None:
+        if progress.step % SHOWN_STEPS == 0 or progress.step == progress.steps:
+            say(f"pre-training: step {progress.step} of {progress.steps}: loss {progress.loss:.4f}")
+
+    return pretrained_start(
+        model,
+        options.source,
+        work,
+        options.pretraining,
+        options.pretrain_minutes,
+        options.seed,
+        options.device,
+        say,
+        tell,
+    )
+
+
+def _teller(say: Callable[[str], None]) -> Callable[[Progress], None]:
+    def tell(progress: Progress) -> None:
+        if progress.step % SHOWN_STEPS == 0 or progress.step == progress.steps:
+            say(f"step {progress.step} of {progress.steps}: loss {progress.loss:.4f}")
+
+    return tell
+
+
+def _exported(
+    source: Source,
+    options: AdaptOptions,
+    out: Path,
+    texts: list[Document],
+    checkpoint: Path,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    say("exporting")
+    body = source.preprocessor.schema.body
+    queries = [" ".join(body_text(document, body).split()[:QUERY_WORDS]) for document in texts]
     try:
-        exported = _export(source, options, options.quantize, queries, texts)
+        return export_model(source, out, options.quantize, queries, texts, replace=True)
     except ExportError as error:
         if options.quantize == "none":
-            raise ExportError(f"{error}; nothing is lost: the trained towers are in {inputs.out}") from error
+            raise ExportError(f"{error}; nothing is lost: the trained towers are in {checkpoint}") from error
         # Training moves weights where 8 bits a column no longer hold them closely enough. Minutes of training are worth more.
-        console.print(f"{error}; writing float weights instead, which take more room and time", markup=False)
-        exported = _export(source, options, "none", queries, texts)
-    _clear(work)
-    return {"model": options.out.name, "adapted_from": model.label, "training": training, **exported}
+        say(f"{error}; writing float weights instead, which take more room and time")
+        return export_model(source, out, "none", queries, texts, replace=True)
 
 
-def _export(
-    source: Source, options: AdaptOptions, how: Quantization, queries: list[str], texts: list[Document]
-) -> dict[str, Any]:
-    return export_model(source, options.out, how, queries, texts, replace=options.replace)
+def _verdict(options: AdaptOptions, model: Model, adapted: Path, work: Path) -> AdaptVerdict:
+    """By judged queries over the documents as they are, or by held-out ones over the documents that they were made of."""
+    threads = torch.get_num_threads()
+    folder, split, source = work / "pairs", "dev", "queries made of held-out documents"
+    if options.judged is not None:
+        folder, split, source = options.judged, options.split, f"judged queries of {options.judged.name}"
+    judging = judging_folder(folder, split, work / "judged", options.seed)
+    return judge_adapted(model, Model.open(adapted), judging, split, source, threads)
 
 
 def _clear(work: Path) -> None:
     shutil.rmtree(work)
-
-
-def _config(model: Model, options: AdaptOptions) -> TrainConfig:
-    """The recipe of configs/adapt.toml, for towers of the model's own shape."""
-    schema, shape = model.preprocessor.schema, TowerConfig.load(model.folder / "towers.json")
-    towers = shape.model_dump(include={"weight_side", "weight_form", "gain", "pooling_gain", "pooling"})
-    return TrainConfig.model_validate(
-        {
-            "name": "adapt",
-            "seed": options.seed,
-            "fields": schema.name,
-            "document_tokens": schema.document_tokens,
-            "one_field_id": schema.one_field_id,
-            "weighting": model.preprocessor.weighting.model_dump(),
-            "towers": {
-                **towers,
-                "init_layers": tuple(range(shape.layers)),
-                "document_layers": tuple(range(shape.document.layers)),
-                "train_words": False,
-            },
-            "objective": {"kind": "softmax", "temperature": 0.05, "distill_weight": 5.0},
-            "optimizer": {
-                "batch_size": 64,
-                "epochs": 3,
-                "max_steps": options.max_steps,
-                "learning_rate": 1e-4,
-                "warmup": 0.1,
-                "precision": "bf16",
-            },
-        }
-    )
 
 
 def _first_documents(source: Path, model: Model) -> list[Document]:

@@ -83,7 +83,7 @@ class CrossThought(nn.Module):
         Returns:
             float32 [S, N · H]; one inner product, so any vector index serves it.
         """
-        hidden = specials.shape[-1]
+        hidden = self.config.hidden
         begin = 0 if side == "query" else hidden
         weight, shift = self.cross.attention.qkv.weight, self.cross.attention.qkv.bias
         rows = slice(begin, begin + hidden)
@@ -93,7 +93,7 @@ class CrossThought(nn.Module):
         if side != "query":
             return projected
         heads = self.config.heads
-        return projected * ((hidden // heads) ** -0.5 / (heads * self.config.specials))
+        return projected / ((hidden / heads) ** 0.5 * heads * self.config.specials)
 
     def logits(self, queries: Tensor, documents: Tensor) -> Tensor:
         """Attention logits before any mean (Eq. 7), float32 [N · n, Q, D], of special states [Q, N, H] and [D, N, H].

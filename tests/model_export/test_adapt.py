@@ -5,15 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
 from glow.artifact import default_model
-from glow.errors import ExportError
+from glow.errors import ExportError, GateError
 from glow.runtime import Model
 from glow.training import TrainConfig
 from glow_model_export import adapt
+from glow_model_export.adapt_gate import judge_adapted, judging_folder
+from glow_model_export.adapt_recipe import adapt_config
 from glow_model_export.package import Source, export_model
 from glow_model_export.quantize import Quantization
 
@@ -119,7 +122,128 @@ def test_a_model_that_is_there_and_documents_without_text_are_refused(source: Pa
 def test_the_recipe_is_that_of_the_configuration_file() -> None:
     recipe = TrainConfig.load_toml(Path("configs/adapt.toml"))
     options = adapt.AdaptOptions(source=Path("d.jsonl"), out=Path("m"), max_steps=7)
-    config = adapt._config(Model.open(default_model()), options)
+    config = adapt_config(Model.open(default_model()), options.max_steps, options.seed)
     assert config.objective == recipe.objective and config.seed == recipe.seed
     assert config.optimizer == recipe.optimizer.model_copy(update={"max_steps": 7})
     assert config.towers == recipe.towers.model_copy(update={"init_layers": (0, 1, 2)})
+
+
+def test_the_report_says_what_was_compared_and_whether_to_use_it(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries of documents that were held out decide; none of them was trained on."""
+    monkeypatch.setattr(adapt, "_clear", lambda work: None)
+    call = (
+        "--input",
+        source,
+        "--out",
+        tmp_path / "mine",
+        "--max-steps",
+        1,
+        "--quantize",
+        "none",
+        "--threads",
+        1,
+    )
+    done = run(*call, "--json", tmp_path / "report.json")
+    assert done.exit_code == 0, done.output
+    verdict = json.loads((tmp_path / "report.json").read_bytes())["verdict"]
+    pairs = tmp_path / "mine.adapting" / "pairs"
+    held, trained = (_documents(pairs / "qrels" / f"{split}.tsv") for split in ("dev", "train"))
+    assert held and not held & trained
+    assert verdict["dense"]["queries"] == len((pairs / "qrels" / "dev.tsv").read_text().splitlines()) - 1
+    assert verdict["publish"] is (verdict["dense"]["low"] > 0.0 and verdict["hybrid"]["difference"] >= 0.0)
+    assert verdict["says"] in " ".join(done.stderr.split())
+
+
+def _documents(path: Path) -> set[str]:
+    return {line.split("\t")[1] for line in path.read_text().splitlines()[1:]}
+
+
+@pytest.fixture
+def judged(source: Path, tmp_path: Path) -> Path:
+    """The documents, and a judged query for each."""
+    folder = tmp_path / "judged"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_bytes(source.read_bytes())
+    queries = [{"_id": f"q{each['_id']}", "text": f"{each['title']} food"} for each in DOCUMENTS]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    rows = "".join(f"q{each['_id']}\t{each['_id']}\t1\n" for each in DOCUMENTS)
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    return folder
+
+
+def test_a_model_that_is_clearly_worse_is_not_written(
+    source: Path, judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A towers' word table of noise stands for a training that went wrong; the gate sees it, --force writes it all the same."""
+
+    def spoil(towers: Source, *rest: Any, **named: Any) -> dict[str, Any]:
+        with torch.no_grad():
+            towers.towers.document.layers[0].inner.weight.normal_(std=1.0)  # type: ignore[union-attr]
+        return export_model(towers, *rest, **named)
+
+    monkeypatch.setattr(adapt, "export_model", spoil)
+    call = (
+        "--input",
+        source,
+        "--out",
+        tmp_path / "mine",
+        "--max-steps",
+        1,
+        "--quantize",
+        "none",
+        "--threads",
+        1,
+        "--judged",
+        judged,
+    )
+    done = run(*call)
+    assert done.exit_code == GateError.exit_code, done.output
+    assert "worse, do not use it" in " ".join(done.output.split()) and not (tmp_path / "mine").exists()
+    assert (tmp_path / "mine.adapting" / "model" / "mine" / "manifest.json").is_file()
+    forced = run(*call, "--force")
+    assert forced.exit_code == 0 and Model.open(tmp_path / "mine")
+    assert not (tmp_path / "mine.adapting").exists()
+
+
+def test_a_model_compared_with_itself_is_no_gain(judged: Path, tmp_path: Path) -> None:
+    model = Model.open(default_model())
+    folder = judging_folder(judged, "dev", tmp_path / "sample", 0)
+    verdict = judge_adapted(model, model, folder, "dev", "judged queries", 1)
+    assert not verdict.publish and not verdict.worse and "no clear gain" in verdict.says
+    assert verdict.comparisons["dense"].difference == 0.0
+
+
+def test_the_document_tower_is_pre_trained_first_where_minutes_are_given(
+    source: Path, tmp_path: Path
+) -> None:
+    call = (
+        "--input",
+        source,
+        "--out",
+        tmp_path / "mine",
+        "--max-steps",
+        1,
+        "--quantize",
+        "none",
+        "--threads",
+        1,
+        "--force",
+    )
+    text = "".join(
+        json.dumps({**each, "_id": f"{each['_id']}-{copy}"}) + "\n" for copy in range(5) for each in DOCUMENTS
+    )
+    source.write_text(text, encoding="utf-8")
+    done = run(*call, "--pretrain-minutes", 0.001, "--json", tmp_path / "report.json")
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    assert report["pretraining"]["steps"] >= 1 and "pre-training: step" in done.stderr
+
+
+def test_a_corpus_without_enough_documents_is_not_judged(source: Path, tmp_path: Path) -> None:
+    source.write_text("".join(json.dumps(each) + "\n" for each in DOCUMENTS[:3]), encoding="utf-8")
+    done = run(
+        "--input", source, "--out", tmp_path / "mine", "--max-steps", 1, "--quantize", "none", "--threads", 1
+    )
+    assert done.exit_code in (0, 2), done.output

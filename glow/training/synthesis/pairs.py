@@ -10,7 +10,7 @@ the sources stay by default, because a served document has its title, and words 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class SynthesisOptions:
         round_trip: the last rank at which a query must find its document among all, >= 0; 0 keeps every query.
         seed: of every choice.
         kinds: of queries to make, some of `KINDS`.
+        held_out: share, in [0, 1), of the documents whose queries go into the split `dev`, to judge by. They pass no round trip: what the
+            model finds already would say nothing of a better one.
     """
 
     max_queries: int = 4
@@ -54,6 +56,7 @@ class SynthesisOptions:
     round_trip: int = 3
     seed: int = 0
     kinds: tuple[str, ...] = KINDS
+    held_out: float = 0.0
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds if kind not in KINDS]
@@ -63,6 +66,8 @@ class SynthesisOptions:
             )
         if self.max_queries < 1 or not 0.0 <= self.drop <= 1.0 or self.round_trip < 0:
             raise ConfigError(f"expected max_queries >= 1, drop in [0, 1], round_trip >= 0, found {self}")
+        if not 0.0 <= self.held_out < 1.0:
+            raise ConfigError(f"expected held_out in [0, 1), found {self.held_out:g}")
 
 
 def synthesise(
@@ -104,15 +109,18 @@ def synthesise(
     if not documents:
         raise InputError(f"{corpus} holds no document with text in {', '.join(schema.names)}")
     tried = list(_pairs(documents, schema, options))
-    kept = tried
+    held_out = _held_out(documents, options)
+    kept = [pair for pair in tried if pair[0] not in held_out]
     if source is not None:
-        kept = _consistent(tried, RoundTrip(source, documents, schema, progress), documents, options)
-    copies, dropped = _copies(documents, kept, schema, options)
-    _write(out, copies, kept)
+        kept = _consistent(kept, RoundTrip(source, documents, schema, progress), documents, options)
+    judged = _first([pair for pair in tried if pair[0] in held_out], options.max_queries)
+    copies, dropped = _copies(documents, [*kept, *judged], schema, options)
+    _write(out, copies, {"train": kept, "dev": judged} if held_out else {"train": kept})
     report = {
         "made_from": made_from,
         "documents": len(documents),
         "pairs": len(kept),
+        "held_out": len(judged),
         "dropped_sources": dropped,
         "tried": _by_kind(tried),
         "kept": _by_kind(kept),
@@ -183,13 +191,24 @@ def _consistent(
     """The first `max_queries` pairs of each document that pass."""
     texts = [candidate.text for _, candidate in pairs]
     passed = trip.consistent(texts, [documents[number].id for number, _ in pairs], options.round_trip)
+    return _first([pair for pair, good in zip(pairs, passed, strict=True) if good], options.max_queries)
+
+
+def _first(pairs: Sequence[Pair], most: int) -> list[Pair]:
+    """The first `most` pairs of each document."""
     taken: Counter[int] = Counter()
     kept = []
-    for (number, candidate), good in zip(pairs, passed, strict=True):
-        if good and taken[number] < options.max_queries:
+    for number, candidate in pairs:
+        if taken[number] < most:
             taken[number] += 1
             kept.append((number, candidate))
     return kept
+
+
+def _held_out(documents: Sequence[Document], options: SynthesisOptions) -> set[int]:
+    """Numbers of the documents whose queries judge."""
+    random = np.random.default_rng([options.seed, len(documents), 2])
+    return set(np.flatnonzero(random.random(len(documents)) < options.held_out).tolist())
 
 
 def _copies(
@@ -215,7 +234,7 @@ def _words(document: Document, names: Sequence[str]) -> int:
     return sum(len(text.split()) for name in names for text in document.fields.get(name, ()))
 
 
-def _write(out: Path, documents: Sequence[Document], pairs: Sequence[Pair]) -> None:
+def _write(out: Path, documents: Sequence[Document], splits: Mapping[str, Sequence[Pair]]) -> None:
     (out / "qrels").mkdir(parents=True, exist_ok=True)
     # The report of an unfinished folder is empty: it still says that the queries in it are synthetic.
     (out / REPORT_FILE).write_text("{}\n", encoding="utf-8")
@@ -224,15 +243,16 @@ def _write(out: Path, documents: Sequence[Document], pairs: Sequence[Pair]) -> N
             fields = {name: v if len(v) > 1 else "".join(v) for name, v in document.fields.items()}
             line = {"_id": document.id, **fields, **document.metadata}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    with (
-        (out / "queries.jsonl").open("w", encoding="utf-8") as queries,
-        (out / "qrels" / "train.tsv").open("w", encoding="utf-8") as qrels,
-    ):
-        qrels.write("query-id\tcorpus-id\tscore\n")
-        for place, (number, candidate) in enumerate(pairs):
-            line = {"_id": f"s{place}", "text": candidate.text, "kind": candidate.kind}
-            queries.write(json.dumps(line, ensure_ascii=False) + "\n")
-            qrels.write(f"s{place}\t{documents[number].id}\t1\n")
+    place = 0
+    with (out / "queries.jsonl").open("w", encoding="utf-8") as queries:
+        for split, pairs in splits.items():
+            with (out / "qrels" / f"{split}.tsv").open("w", encoding="utf-8") as qrels:
+                qrels.write("query-id\tcorpus-id\tscore\n")
+                for number, candidate in pairs:
+                    line = {"_id": f"s{place}", "text": candidate.text, "kind": candidate.kind}
+                    queries.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    qrels.write(f"s{place}\t{documents[number].id}\t1\n")
+                    place += 1
 
 
 def _by_kind(pairs: Sequence[Pair]) -> dict[str, int]:

@@ -1,0 +1,102 @@
+"""How `glow adapt` trains: configurations for towers of a model's own shape, and pre-training of its document tower."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glow.nn import PretrainingKind, TowerConfig
+from glow.runtime import Model
+from glow.training import TrainConfig, TrainingDevice, read_towers, save_checkpoint
+from glow.training.pretraining import (
+    PretrainConfig,
+    PretrainInputs,
+    PretrainProgress,
+    load_pretrained,
+    pretrain,
+    return_to_tower,
+)
+
+__all__ = ["adapt_config", "pretrained_start"]
+
+HELD_OUT = 0.1
+"""Share of the documents whose queries judge the adapted model."""
+SEQUENCES, LENGTH, BATCH_TOKENS, RATE = 32, 64, 4096, 5e-5
+
+
+def adapt_config(model: Model, max_steps: int, seed: int) -> TrainConfig:
+    """The recipe of configs/adapt.toml, for towers of the model's own shape."""
+    schema, shape = model.preprocessor.schema, TowerConfig.load(model.folder / "towers.json")
+    towers = shape.model_dump(include={"weight_side", "weight_form", "gain", "pooling_gain", "pooling"})
+    return TrainConfig.model_validate(
+        {
+            "name": "adapt",
+            "seed": seed,
+            "fields": schema.name,
+            "document_tokens": schema.document_tokens,
+            "one_field_id": schema.one_field_id,
+            "weighting": model.preprocessor.weighting.model_dump(),
+            "towers": {
+                **towers,
+                "init_layers": tuple(range(shape.layers)),
+                "document_layers": tuple(range(shape.document.layers)),
+                "train_words": False,
+            },
+            "objective": {"kind": "softmax", "temperature": 0.05, "distill_weight": 5.0},
+            "optimizer": {
+                "batch_size": 64,
+                "epochs": 3,
+                "max_steps": max_steps,
+                "learning_rate": 1e-4,
+                "warmup": 0.1,
+                "precision": "bf16",
+            },
+        }
+    )
+
+
+def pretrained_start(
+    model: Model,
+    corpus: Path,
+    work: Path,
+    kind: PretrainingKind,
+    minutes: float,
+    seed: int,
+    device: TrainingDevice,
+    on_stage: Callable[[str], None],
+    on_progress: Callable[[PretrainProgress], None],
+) -> tuple[Path, dict[str, Any]]:
+    """Pre-trains the document tower on a corpus; the query tower follows it in the training that comes after.
+
+    Args:
+        model: whose towers they are; its word table, which both share, stays.
+        corpus: JSON lines of documents.
+        work: folder for what is made on the way.
+        kind: the objective.
+        minutes: how long.
+        seed, device, on_stage, on_progress: as for `glow.training.pretraining.pretrain`.
+
+    Returns:
+        A checkpoint of both towers, and the report of the pre-training.
+    """
+    shape = TowerConfig.load(model.folder / "towers.json")
+    config = PretrainConfig.model_validate(
+        {
+            "name": "adapt",
+            "seed": seed,
+            "pretraining": {"kind": kind, "length": LENGTH, "sequences": SEQUENCES, "specials": 1},
+            "encoder": {
+                "init_layers": tuple(range(shape.document.layers)),
+                "dropout": 0.0,
+                "train_words": False,
+            },
+            "optimizer": {"batch_tokens": BATCH_TOKENS, "learning_rate": RATE},
+        }
+    )
+    encoder = work / "encoder"
+    report = pretrain(
+        config, PretrainInputs((corpus,), encoder, model.folder, device, minutes), on_stage, on_progress
+    )
+    towers = read_towers(model)
+    return_to_tower(load_pretrained(encoder).model.encoder, towers.document)
+    save_checkpoint(work / "start", towers, model.preprocessor, report)
+    return work / "start", report
