@@ -23,9 +23,17 @@ from glow.nn import PretrainingKind, minilm_folder
 from glow.records import Document
 from glow.runtime import Model
 from glow.text import body_text
-from glow.training import EncodeOptions, Progress, TrainingDevice, TrainInputs, load_checkpoint, train
-from glow.training.pretraining import PretrainProgress
-from glow.training.synthesis import SynthesisOptions, synthesise
+from glow.training import (
+    EncodeOptions,
+    PretrainProgress,
+    Progress,
+    SynthesisOptions,
+    TrainingDevice,
+    TrainInputs,
+    load_checkpoint,
+    synthesise,
+    train,
+)
 from glow_model_export.adapt_gate import AdaptVerdict, judge_adapted, judging_folder
 from glow_model_export.adapt_recipe import HELD_OUT, adapt_config, pretrained_start
 from glow_model_export.package import Source, export_model

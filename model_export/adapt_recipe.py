@@ -6,14 +6,17 @@ from typing import Any
 
 from glow.nn import PretrainingKind, TowerConfig
 from glow.runtime import Model
-from glow.training import TrainConfig, TrainingDevice, read_towers, save_checkpoint
-from glow.training.pretraining import (
+from glow.training import (
     PretrainConfig,
     PretrainInputs,
     PretrainProgress,
+    TrainConfig,
+    TrainingDevice,
     load_pretrained,
     pretrain,
+    read_towers,
     return_to_tower,
+    save_checkpoint,
 )
 
 __all__ = ["adapt_config", "pretrained_start"]

@@ -28,7 +28,6 @@ from glow.training.data import (
     read_msmarco,
     topics_of,
 )
-from glow.training.device import TrainingDevice
 from glow.training.encode import EncodeOptions
 from glow.training.fingerprint import collection_hash
 from glow.training.from_model import read_towers
@@ -36,7 +35,7 @@ from glow.training.lexical import lexical_part
 from glow.training.loop import Trainer
 from glow.training.negatives import match_negatives
 from glow.training.objective import Targets
-from glow.training.progress import Progress
+from glow.training.run import Progress, TrainingDevice
 from glow.training.run_folder import read_metrics
 from glow.training.synthesis import SynthesisOptions, synthesise
 from glow.training.teacher import is_model, joined_text, model_vectors, teacher_hash, teacher_vectors

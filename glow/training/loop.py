@@ -20,19 +20,21 @@ from glow.nn import Tower, TwoTowers
 from glow.text import WeightedTokens
 from glow.training.config import OptimizerConfig, Side, TrainConfig
 from glow.training.data import PairBatch, PairBatches
-from glow.training.device import (
+from glow.training.fingerprint import fingerprint, parameters_hash
+from glow.training.objective import Objective, Targets
+from glow.training.run import (
+    Position,
+    Progress,
     TrainingDevice,
     autocast,
     average_gradients,
+    learning_rate,
+    load_state,
     open_accelerator,
+    save_state,
     share_parameters,
 )
-from glow.training.fingerprint import fingerprint, parameters_hash
-from glow.training.objective import Objective, Targets
-from glow.training.progress import Position, Progress
 from glow.training.run_folder import RunFolder
-from glow.training.schedule import learning_rate
-from glow.training.state import load_state, save_state
 from glow.training.step import CachedBatch, Encoding, encode
 from glow.training.watch import Watch
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from glow.nn import TwoTowers
 from glow.training.config import TrainConfig
 from glow.training.pictures import draw
-from glow.training.progress import Progress
+from glow.training.run import Progress
 
 __all__ = ["METRICS_FILE", "RunFolder", "read_metrics"]
 

@@ -97,7 +97,7 @@ def rank_without_labels(model: Pretrainer, texts: SentenceTexts) -> dict[str, Ra
                     attention_shares(model.crossed.logits(block, ranked))
                     .topk(min(DEPTH, len(ranked)))
                     .indices.numpy()
-                    for block in asked.split(64)
+                    for block in torch.split(asked, 64)
                 ]
             )
     return found

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from scipy import stats
+
+from glow.evaluation import t_tail
 
 __all__ = ["paired", "report"]
 
@@ -25,8 +26,17 @@ def paired(first: dict[int, float], second: dict[int, float]) -> tuple[float, fl
     differences = np.array([first[seed] - second[seed] for seed in seeds])
     if len(seeds) < 2:
         return float(differences.mean()), float("nan"), float("nan")
-    half = float(stats.t.ppf(0.975, len(seeds) - 1) * differences.std(ddof=1) / np.sqrt(len(seeds)))
+    half = _quantile(len(seeds) - 1) * float(differences.std(ddof=1) / np.sqrt(len(seeds)))
     return float(differences.mean()), float(differences.mean() - half), float(differences.mean() + half)
+
+
+def _quantile(freedom: int) -> float:
+    """Student's t that is passed with a probability of 5 %, both tails together."""
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_tail(middle, freedom) > 0.05 else (low, middle)
+    return high
 
 
 def report(

@@ -16,8 +16,8 @@ from glow.nn import TwoTowers, bert_config
 from glow.text import Preprocessor, WordPieces
 from glow.training.config import TrainConfig
 from glow.training.data.dataset import PairBatches, count_terms, read_collection
-from glow.training.device import average_gradients, share_parameters
 from glow.training.loop import Trainer
+from glow.training.run import average_gradients, share_parameters
 from glow.training.watch import Watch
 
 

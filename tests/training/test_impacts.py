@@ -15,7 +15,7 @@ from glow.errors import ArtifactError, ConfigError, MismatchError
 from glow.nn import TermImpacts
 from glow.training.data.dataset import Collection
 from glow.training.impacts import ImpactsConfig, ImpactsInputs, load_impacts, ranknet_loss, train_impacts
-from glow.training.progress import Progress
+from glow.training.run import Progress
 
 
 def config(**changes: Any) -> ImpactsConfig:

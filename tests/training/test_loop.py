@@ -16,6 +16,7 @@ from glow.training.config import TrainConfig
 from glow.training.data.dataset import Collection, read_collection
 from glow.training.impacts import ImpactsConfig
 from glow.training.loop import Trainer
+from glow.training.pretraining import PretrainConfig
 from glow.training.rerank import RerankConfig
 from research.grid.grid import GridConfig
 
@@ -192,6 +193,10 @@ def test_shipped_configurations_are_valid() -> None:
     assert variants < files.keys()
     for file in files.values():
         text = file.read_text()
-        kinds: dict[str, type[StrictModel]] = {"[cross]": RerankConfig, "[impacts]": ImpactsConfig}
+        kinds: dict[str, type[StrictModel]] = {
+            "[cross]": RerankConfig,
+            "[impacts]": ImpactsConfig,
+            "[pretraining]": PretrainConfig,
+        }
         kind = next((kind for table, kind in kinds.items() if table in text), TrainConfig)
         assert kind.load_toml(file).model_dump()["name"] == file.stem

@@ -13,7 +13,7 @@ from glow.training.losses import (
     sample_negatives,
     softmax_loss,
 )
-from glow.training.schedule import learning_rate
+from glow.training.run import learning_rate
 
 NOTHING = torch.zeros(2, 2, dtype=torch.bool)
 

@@ -248,7 +248,14 @@ def test_the_command_writes_the_folder_and_its_report(
     assert set(report["kept"]) == set(KINDS)
     assert report["pairs"] == len(lines_of(tmp_path / "out" / "queries.jsonl")) > 50
     options = report["made_from"]["options"]
-    assert options == {"max_queries": 3, "drop": 0.5, "round_trip": 3, "seed": 0, "kinds": list(KINDS), "held_out": 0.0}
+    assert options == {
+        "max_queries": 3,
+        "drop": 0.5,
+        "round_trip": 3,
+        "seed": 0,
+        "kinds": list(KINDS),
+        "held_out": 0.0,
+    }
     (tmp_path / "out" / "synthesis.json").unlink()
     refused = runner.invoke(app, [*arguments, "--threads", "1"])
     assert refused.exit_code == 2

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from glow.commands import JsonOptions, command, option, write_report
 from glow.nn import minilm_folder
-from glow.training.device import TrainingDevice
 from glow.training.pretraining import PretrainConfig, PretrainInputs, PretrainProgress, pretrain
+from glow.training.run import TrainingDevice
 
 __all__ = ["PretrainOptions", "pretrain_command"]
 

@@ -17,11 +17,11 @@ from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import ConfigError
 from glow.nn import minilm_folder
 from glow.training.config import TrainConfig
-from glow.training.device import TrainingDevice
 from glow.training.impacts import ImpactsConfig, ImpactsInputs, train_impacts
 from glow.training.job import TrainInputs, train
-from glow.training.progress import Progress as TrainingProgress
 from glow.training.rerank import RerankConfig, RerankInputs, train_reranker
+from glow.training.run import Progress as TrainingProgress
+from glow.training.run import TrainingDevice
 
 __all__ = ["TrainOptions", "train_command"]
 

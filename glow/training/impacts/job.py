@@ -21,8 +21,8 @@ from glow.training.impacts.checkpoint import TrainedImpacts, save_impacts
 from glow.training.impacts.collection import ImpactsCollection, WordVectors
 from glow.training.impacts.config import ImpactsConfig
 from glow.training.impacts.trainer import ImpactsTrainer
-from glow.training.progress import Progress
 from glow.training.rerank import read_candidates
+from glow.training.run import Progress
 
 __all__ = ["ImpactsInputs", "train_impacts"]
 

@@ -17,8 +17,7 @@ from torch.nn import functional
 from glow.nn import TermImpacts
 from glow.training.impacts.collection import ImpactsCollection, WordVectors
 from glow.training.impacts.config import ImpactsConfig
-from glow.training.progress import Position, Progress
-from glow.training.state import load_state, save_state
+from glow.training.run import Position, Progress, load_state, save_state
 
 __all__ = ["ImpactsTrainer", "ranknet_loss"]
 

@@ -13,7 +13,6 @@ import torch
 from glow.errors import ConfigError, GlowError
 from glow.text import WordPieces
 from glow.training.data import one_at_a_time
-from glow.training.device import TrainingDevice
 from glow.training.fingerprint import parameters_hash
 from glow.training.pretraining.checkpoint import load_pretrained, save_pretrained
 from glow.training.pretraining.config import PretrainConfig
@@ -21,6 +20,7 @@ from glow.training.pretraining.initial import initial_pretrainer
 from glow.training.pretraining.samples import Samples
 from glow.training.pretraining.stream import make_stream
 from glow.training.pretraining.trainer import PretrainProgress, PretrainTrainer
+from glow.training.run import TrainingDevice
 
 __all__ = ["PretrainInputs", "pretrain"]
 

@@ -12,18 +12,19 @@ from accelerate.utils import broadcast_object_list
 from torch import nn
 
 from glow.nn import Pretrainer, PretrainingBatch
-from glow.training.device import (
+from glow.training.pretraining.config import PretrainConfig
+from glow.training.pretraining.samples import Samples
+from glow.training.run import (
+    Position,
     TrainingDevice,
     autocast,
     average_gradients,
+    learning_rate,
+    load_state,
     open_accelerator,
+    save_state,
     share_parameters,
 )
-from glow.training.pretraining.config import PretrainConfig
-from glow.training.pretraining.samples import Samples
-from glow.training.progress import Position
-from glow.training.schedule import learning_rate
-from glow.training.state import load_state, save_state
 
 __all__ = ["PretrainProgress", "PretrainTrainer", "attention_entropy"]
 

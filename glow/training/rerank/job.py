@@ -16,11 +16,11 @@ from glow.nn import CrossConfig, CrossEncoder, bert_config, init_cross_encoder
 from glow.text import Preprocessor, WordPieces
 from glow.training.data import count_terms, read_collection
 from glow.training.fingerprint import collection_hash, parameters_hash
-from glow.training.progress import Progress
 from glow.training.rerank.candidates import CandidateBatches, Texts, read_candidates
 from glow.training.rerank.checkpoint import CROSS_FILE, load_reranker, save_reranker
 from glow.training.rerank.config import RerankConfig
 from glow.training.rerank.trainer import RerankTrainer
+from glow.training.run import Progress
 
 __all__ = ["RerankInputs", "initial_cross_encoder", "train_reranker"]
 

@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glow.nn import CrossEncoder, Side
-from glow.training.progress import Position, Progress
 from glow.training.rerank.candidates import CandidateBatch, CandidateBatches, Texts
 from glow.training.rerank.config import RerankConfig, RerankObjective, RerankOptimizer
 from glow.training.rerank.measure import read_side
-from glow.training.schedule import learning_rate
-from glow.training.state import load_state, save_state
+from glow.training.run import Position, Progress, learning_rate, load_state, save_state
 
 __all__ = ["RerankTrainer", "attention_loss", "distillation_loss", "rerank_loss"]
 

@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from glow.errors import MismatchError
-from glow.training.progress import Position
+from glow.training.run.progress import Position
 
-__all__ = ["load_state", "save_state"]
+__all__ = ["STATE_FILE", "load_state", "save_state"]
 
 STATE_FILE = "state.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
