@@ -93,7 +93,8 @@ class CrossThought(nn.Module):
         if side != "query":
             return projected
         heads = self.config.heads
-        return projected / ((hidden / heads) ** 0.5 * heads * self.config.specials)
+        scaled: Tensor = projected / ((hidden / heads) ** 0.5 * heads * self.config.specials)
+        return scaled
 
     def logits(self, queries: Tensor, documents: Tensor) -> Tensor:
         """Attention logits before any mean (Eq. 7), float32 [N · n, Q, D], of special states [Q, N, H] and [D, N, H].

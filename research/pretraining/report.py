@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from glow.evaluation import t_tail
+from research.grid.report import interval
 
 __all__ = ["paired", "report"]
 
@@ -23,20 +23,11 @@ COLUMNS = (
 def paired(first: dict[int, float], second: dict[int, float]) -> tuple[float, float, float]:
     """Mean difference over the seeds that both have, and its 95 % interval by Student's t; NaN bounds of one seed."""
     seeds = sorted(first.keys() & second.keys())
-    differences = np.array([first[seed] - second[seed] for seed in seeds])
+    differences = [first[seed] - second[seed] for seed in seeds]
     if len(seeds) < 2:
-        return float(differences.mean()), float("nan"), float("nan")
-    half = _quantile(len(seeds) - 1) * float(differences.std(ddof=1) / np.sqrt(len(seeds)))
-    return float(differences.mean()), float(differences.mean() - half), float(differences.mean() + half)
-
-
-def _quantile(freedom: int) -> float:
-    """Student's t that is passed with a probability of 5 %, both tails together."""
-    low, high = 0.0, 100.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_tail(middle, freedom) > 0.05 else (low, middle)
-    return high
+        return float(np.mean(differences)), float("nan"), float("nan")
+    mean, half, _ = interval(differences)
+    return mean, mean - half, mean + half
 
 
 def report(
