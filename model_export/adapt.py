@@ -1,6 +1,6 @@
 """`glow adapt`: a model fitted to documents of one's own; no query and no judgement is needed.
 
-Training pairs are made from the documents (`glow.training.synthesis`), the model that one has is trained further on them, held near its teacher,
+Training pairs are made from the documents (`glow.training.synthesis`), the model that one has is trained further on them, held near what it was (and what words add in hybrid search),
 exported, and compared with the model before by queries that it was not trained on. The same call goes on where a stopped one was.
 """
 
@@ -19,7 +19,7 @@ from glow.artifact import default_model
 from glow.collection import read_documents
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import BuildError, ExportError, GateError, InputError
-from glow.nn import PretrainingKind, minilm_folder
+from glow.nn import PretrainingKind
 from glow.records import Document
 from glow.runtime import Model
 from glow.text import body_text
@@ -66,7 +66,9 @@ class AdaptOptions(JsonOptions):
     )
     seed: int = option(4, "Of every random choice.")
     teacher: Path | None = option(
-        None, "BERT-layout folder that the model stays near; default: all-MiniLM-L6-v2.", metavar="DIR"
+        None,
+        "Model, or BERT-layout folder, that the adapted model stays near; default: --model.",
+        metavar="DIR",
     )
     pretraining: PretrainingKind = option(
         "cross-thought", "What the document tower is pre-trained by, where --pretrain-minutes says so."
@@ -119,7 +121,7 @@ def _adapt(options: AdaptOptions, model: Model, texts: list[Document]) -> dict[s
         "train",
         work / "checkpoint",
         start,
-        options.teacher or minilm_folder(),
+        options.teacher or model.folder,
         device=options.device,
     )
     training = train(adapt_config(model, options.max_steps, options.seed), inputs, say, _teller(say))

@@ -44,7 +44,13 @@ def adapt_config(model: Model, max_steps: int, seed: int) -> TrainConfig:
                 "document_layers": tuple(range(shape.document.layers)),
                 "train_words": False,
             },
-            "objective": {"kind": "softmax", "temperature": 0.05, "distill_weight": 5.0},
+            "objective": {
+                "kind": "softmax",
+                "temperature": 0.05,
+                "distill_weight": 5.0,
+                "list_weight": 1.0,
+                "list_lexical": 1.0,
+            },
             "optimizer": {
                 "batch_size": 64,
                 "epochs": 3,
