@@ -34,7 +34,7 @@ from glow.training import (
     synthesise,
     train,
 )
-from glow_model_export.adapt_gate import AdaptVerdict, judge_adapted, judging_folder
+from glow_model_export.adapt_gate import AdaptVerdict, clicked_only, judge_adapted, judging_folder
 from glow_model_export.adapt_recipe import HELD_OUT, adapt_config, pretrained_start
 from glow_model_export.package import Source, export_model
 from glow_model_export.quantize import Quantization
@@ -214,9 +214,12 @@ def _exported(
 def _verdict(options: AdaptOptions, model: Model, adapted: Path, work: Path) -> AdaptVerdict:
     """By judged queries over the documents as they are, or by held-out ones over the documents that they were made of."""
     threads = torch.get_num_threads()
-    folder, split, source = work / "pairs", "dev", "queries made of held-out documents"
+    folder, split = work / "pairs", "dev"
     if options.judged is not None:
         folder, split, source = options.judged, options.split, f"judged queries of {options.judged.name}"
+    else:
+        source = "clicked queries" if clicked_only(folder) else "made queries"
+        source += " of held-out documents"
     judging = judging_folder(folder, split, work / "judged", options.seed)
     return judge_adapted(model, Model.open(adapted), judging, split, source, threads)
 

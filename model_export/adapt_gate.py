@@ -1,8 +1,9 @@
 """Whether an adapted model is better than the one it came from, by queries that neither was trained on.
 
-The queries are judged ones of one's own where there are some, else those made of documents that were held out of training. Made queries are
-weak evidence: a model that was trained on others of their kind is favoured. So a model is recommended where it is clearly better by
-vectors and not worse by hybrid search, and refused where it is clearly worse by either.
+The queries are judged ones of one's own where there are some; else those that people asked of documents that were held out of training
+(`clicked_queries`), where there are enough; else queries made of those documents. Made ones are weak evidence: a model that was trained on
+others of their kind is favoured, also where it got worse for people (docs/results/pretraining.md). A model is recommended where it is clearly
+better by vectors and not worse by hybrid search, and refused where it is clearly worse by either.
 """
 
 import json
@@ -28,10 +29,12 @@ from glow.evaluation import (
 )
 from glow.runtime import Model
 
-__all__ = ["AdaptVerdict", "judge_adapted", "judging_folder"]
+__all__ = ["AdaptVerdict", "clicked_only", "judge_adapted", "judging_folder"]
 
 MEASURE, DEPTH = "nDCG@10", 10
 RETRIEVERS: tuple[RetrieverKind, ...] = ("dense", "hybrid")
+MIN_CLICKED = 50
+"""Clicked queries of held-out documents that judge alone: fewer say too little."""
 MAX_QUERIES, MAX_OTHERS = 1000, 4000
 """Bounds of what is looked at: queries, and documents beside the relevant ones."""
 
@@ -111,6 +114,23 @@ def judge_adapted(
     worse = tuple(name for name, each in comparisons.items() if each.high < 0.0)
     publish = not worse and comparisons["dense"].low > 0.0 and comparisons["hybrid"].difference >= 0.0
     return AdaptVerdict(source, comparisons, publish, worse)
+
+
+def clicked_only(pairs: Path) -> bool:
+    """Leaves the clicked queries alone in a synthesised folder's split `dev`, where they are enough; returns whether they are."""
+    kinds = {}
+    for line in (pairs / "queries.jsonl").read_bytes().splitlines():
+        query = parse_object(line)
+        kinds[query["_id"]] = query["kind"]
+    path = pairs / "qrels" / "dev.tsv"
+    header, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    clicked = [row for row in rows if kinds[row.split("\t")[0]] == "clicked"]
+    if len(clicked) < MIN_CLICKED:
+        return False
+    temporary = path.with_suffix(".part")
+    temporary.write_text("".join([header, *clicked]), encoding="utf-8")
+    temporary.replace(path)
+    return True
 
 
 def judging_folder(data: Path, split: str, out: Path, seed: int) -> Path:

@@ -15,7 +15,7 @@ from glow.errors import ExportError, GateError
 from glow.runtime import Model
 from glow.training import TrainConfig
 from glow_model_export import adapt
-from glow_model_export.adapt_gate import judge_adapted, judging_folder
+from glow_model_export.adapt_gate import MIN_CLICKED, clicked_only, judge_adapted, judging_folder
 from glow_model_export.adapt_recipe import adapt_config
 from glow_model_export.package import Source, export_model
 from glow_model_export.quantize import Quantization
@@ -180,3 +180,24 @@ def test_a_model_compared_with_itself_is_no_gain(judged: Path, tmp_path: Path) -
     verdict = judge_adapted(model, model, folder, "dev", "judged queries", 1)
     assert not verdict.publish and not verdict.worse and "no clear gain" in verdict.says
     assert verdict.comparisons["dense"].difference == 0.0
+
+
+def test_clicked_queries_judge_alone_where_there_are_enough(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+
+    def write(clicked: int) -> None:
+        kinds = ["clicked"] * clicked + ["title"] * 20
+        lines = [
+            json.dumps({"_id": f"s{number}", "text": "x", "kind": kind}) for number, kind in enumerate(kinds)
+        ]
+        (tmp_path / "queries.jsonl").write_text("\n".join(lines) + "\n")
+        rows = "".join(f"s{number}\td{number}\t1\n" for number in range(len(kinds)))
+        (tmp_path / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+
+    write(MIN_CLICKED - 1)
+    assert not clicked_only(tmp_path)
+    assert len((tmp_path / "qrels" / "dev.tsv").read_text().splitlines()) == MIN_CLICKED + 20
+    write(MIN_CLICKED)
+    for _ in range(2):  # a call that was stopped comes again
+        assert clicked_only(tmp_path)
+        assert len((tmp_path / "qrels" / "dev.tsv").read_text().splitlines()) == MIN_CLICKED + 1

@@ -10,7 +10,7 @@ the sources stay by default, because a served document has its title, and words 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ class SynthesisOptions:
         round_trip: the last rank at which a query must find its document among all, >= 0; 0 keeps every query.
         seed: of every choice.
         kinds: of queries to make, some of `KINDS`.
-        held_out: share, in [0, 1), of the documents whose queries go into the split `dev`, to judge by. They pass no round trip: what the
-            model finds already would say nothing of a better one.
+        held_out: share, in [0, 1), of the documents whose queries go into the split `dev`, to judge by. They pass no round trip, since what a
+            model finds already would say nothing of a better one, and their sources are always left out.
     """
 
     max_queries: int = 4
@@ -114,7 +114,7 @@ def synthesise(
     if source is not None:
         kept = _consistent(kept, RoundTrip(source, documents, schema, progress), documents, options)
     judged = _first([pair for pair in tried if pair[0] in held_out], options.max_queries)
-    copies, dropped = _copies(documents, [*kept, *judged], schema, options)
+    copies, dropped = _copies(documents, [*kept, *judged], schema, options, held_out)
     _write(out, copies, {"train": kept, "dev": judged} if held_out else {"train": kept})
     report = {
         "made_from": made_from,
@@ -212,15 +212,20 @@ def _held_out(documents: Sequence[Document], options: SynthesisOptions) -> set[i
 
 
 def _copies(
-    documents: Sequence[Document], pairs: Sequence[Pair], schema: FieldSchema, options: SynthesisOptions
+    documents: Sequence[Document],
+    pairs: Sequence[Pair],
+    schema: FieldSchema,
+    options: SynthesisOptions,
+    held_out: Set[int],
 ) -> tuple[list[Document], int]:
-    """The documents without some sources of their queries, and how many sources those are."""
+    """The documents without some sources of their queries (all that may go, of those held out), and how many sources those are."""
     names = [spec.name for spec in schema.fields if spec.kind == "text"]
     copies = list(documents)
     random = np.random.default_rng([options.seed, len(documents), 1])
     dropped = 0
     for number, candidate in pairs:
-        if candidate.kind == "keywords" or random.random() >= options.drop:
+        share = 1.0 if number in held_out else options.drop
+        if candidate.kind == "keywords" or random.random() >= share:
             continue
         shorter = without(copies[number], candidate.text)
         left, before = _words(shorter, names), _words(copies[number], names)
