@@ -174,7 +174,13 @@ def test_a_stopped_run_goes_on_bit_for_bit(inputs: PretrainInputs, tmp_path: Pat
 
     with pytest.raises(KeyboardInterrupt):
         pretrain(small, other, on_progress=stop)
+    metrics = tmp_path / "again.run" / "metrics.jsonl"
+    metrics.write_text('{"step": 2, "loss": 1.0}\n{"step": 3, "loss": 1.0}\n', encoding="utf-8")
     pretrain(small, other)
+    assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [
+        2,
+        5,
+    ]  # step 3 was taken again
     resumed = load_pretrained(other.out).model.state_dict()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     with pytest.raises(MismatchError, match="other configuration"):

@@ -25,10 +25,11 @@ from glow.training.run import (
     save_state,
     share_parameters,
 )
+from glow.training.run_folder import METRICS_FILE, read_metrics
 
 __all__ = ["PretrainProgress", "PretrainTrainer", "attention_entropy"]
 
-METRICS_FILE, METRICS_STEPS = "metrics.jsonl", 10
+METRICS_STEPS = 10
 PLAN_FILE = "steps.json"
 ENTROPY_ROWS = 32
 """Sequences of a sample whose attention is looked at: few, or memory would grow with the square of a sample's length."""
@@ -110,6 +111,7 @@ class PretrainTrainer:
         self.position = load_state(self.folder, self.model, self.optimizer, self._fingerprint)
         share_parameters(self.model)
         self.steps = self._planned_steps()
+        self._drop_metrics()
         every, start = self.config.checkpoint_steps, time.monotonic()
         losses: list[float] = []
         self.model.train()
@@ -182,6 +184,18 @@ class PretrainTrainer:
         self.model.zero_grad(set_to_none=True)
         seconds = (time.monotonic() - start) / TIMED_STEPS
         return max(1, int(self._minutes * 60.0 / seconds))
+
+    def _drop_metrics(self) -> None:
+        """Drops the lines of steps that a resumed run takes again."""
+        path = self.folder / METRICS_FILE
+        if not self.accelerator.is_main_process or not path.is_file():
+            return
+        kept = [
+            json.dumps(row) + "\n" for row in read_metrics(self.folder) if row["step"] <= self.position.step
+        ]
+        temporary = path.with_suffix(".part")
+        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.replace(path)
 
     def _record(self, progress: PretrainProgress, loss: float, last: bool) -> None:
         if not self.accelerator.is_main_process or (progress.step % METRICS_STEPS and not last):
