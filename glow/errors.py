@@ -153,7 +153,7 @@ class BuildError(GlowError):
 
 
 class GateError(GlowError):
-    """A version is not good enough to be published.
+    """A version, or an adapted model, is not good enough to be published.
 
     Args:
         message: which checks failed, and what to do.

@@ -169,17 +169,21 @@ def bert_tensors(encoder: SentenceEncoder, cls_id: int) -> dict[str, Tensor]:
     return {name: value.detach().contiguous() for name, value in found.items()}
 
 
-def _layer_tensors(layer: EncoderLayer, prefix: str) -> dict[str, Tensor]:
-    parts = {
+def _parts(layer: EncoderLayer) -> dict[str, torch.nn.Module]:
+    """A layer's parts by BERT's names, but for queries, keys and values, which lie in one matrix here."""
+    return {
         "attention.output.dense": layer.attention.output,
         "attention.output.LayerNorm": layer.attention_norm,
         "intermediate.dense": layer.inner,
         "output.dense": layer.outer,
         "output.LayerNorm": layer.output_norm,
     }
+
+
+def _layer_tensors(layer: EncoderLayer, prefix: str) -> dict[str, Tensor]:
     found = {
         f"{prefix}.{name}.{kind}": getattr(part, kind)
-        for name, part in parts.items()
+        for name, part in _parts(layer).items()
         for kind in ("weight", "bias")
     }
     for kind in ("weight", "bias"):
@@ -232,11 +236,8 @@ def _init_layer(target: EncoderLayer, weights: Mapping[str, Tensor], prefix: str
             raise ConfigError(f"the initial weights have no {prefix}: {missing[0]} is missing")
         joined = {"qkv": torch.cat([weights[name] for name in names])}
         _copy(getattr(target.attention.qkv, kind), joined, "qkv")
-    _copy_affine(target.attention.output, weights, f"{prefix}.attention.output.dense")
-    _copy_affine(target.attention_norm, weights, f"{prefix}.attention.output.LayerNorm")
-    _copy_affine(target.inner, weights, f"{prefix}.intermediate.dense")
-    _copy_affine(target.outer, weights, f"{prefix}.output.dense")
-    _copy_affine(target.output_norm, weights, f"{prefix}.output.LayerNorm")
+    for name, part in _parts(target).items():
+        _copy_affine(part, weights, f"{prefix}.{name}")
 
 
 def _copy_affine(module: torch.nn.Module, weights: Mapping[str, Tensor], name: str) -> None:

@@ -1,6 +1,6 @@
 """Cross-Thought: masked words are recovered with the help of neighbouring sequences' embeddings, chosen by attention.
 
-Source: Cross-Thought section 3, Eq. 3-11; released code as in docs/papers.md 4. After the encoder, a cross-sequence layer attends, for each
+Source: Cross-Thought section 3, Eq. 3-11; released code as in docs/papers.md, Cross-Thought. After the encoder, a cross-sequence layer attends, for each
 of the N special tokens apart, over that token's states in all M sequences of a sample; its weights are one for all N (the code). A merge
 layer reads the results in the place of the special states, and what it says of a masked piece is compared with the piece.
 
@@ -32,7 +32,7 @@ class CrossThought(nn.Module):
         self.cross = EncoderLayer(config.layer)
         self.merge = EncoderLayer(config.layer)
 
-    def forward(self, ids: Tensor, mask: Tensor, sequences: int, offset: int = 1) -> tuple[Tensor, Tensor]:
+    def forward(self, ids: Tensor, mask: Tensor, sequences: int, offset: int = 1) -> Tensor:
         """States of every piece, after what the other sequences of its sample say.
 
         Args:
@@ -42,16 +42,14 @@ class CrossThought(nn.Module):
             offset: as `SentenceEncoder`.
 
         Returns:
-            float [S, L, H], and the encoder's special states, float [S, N, H].
+            float [S, L, H].
         """
         count = self.config.specials
         states = self.encoder(ids, mask, offset)
-        specials = states[:, :count]
-        crossed = self.crossed(specials, mask.any(1), sequences).to(states.dtype)
+        crossed = self.crossed(states[:, :count], mask.any(1), sequences).to(states.dtype)
         merged = torch.cat([crossed, states[:, count:]], 1)
         plain = torch.ones(merged.shape[:2], device=ids.device)
-        merged = self.merge(merged, plain, masked_bias(mask, count))
-        return merged[:, count:], specials
+        return self.merge(merged, plain, masked_bias(mask, count))[:, count:]  # type: ignore[no-any-return]
 
     def crossed(self, specials: Tensor, there: Tensor, sequences: int) -> Tensor:
         """The cross-sequence layer (Eq. 3-4) over special states float [S, N, H], `there` bool [S]; float32 [S, N, H].

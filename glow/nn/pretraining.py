@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from glow.nn.cross_thought import CrossThought
 from glow.nn.sentence_encoder import MaskedWordHead, SentenceConfig, SentenceEncoder, masked_bias
-from glow.nn.towers import EncoderLayer
+from glow.nn.towers import EncoderLayer, initialise
 
 __all__ = ["Pretrainer", "PretrainingBatch", "PretrainingKind", "crop_loss"]
 
@@ -75,7 +75,7 @@ class Pretrainer(nn.Module):
         self.alone = SentenceEncoder(config) if self.crossed is None else None
         self.decoder = EncoderLayer(config.layer) if kind == "retro" else None
         self.head = MaskedWordHead(self.encoder.words, config.layer_norm_eps) if kind != "crops" else None
-        self.apply(_initialise)
+        self.apply(initialise)
 
     @property
     def encoder(self) -> SentenceEncoder:
@@ -89,7 +89,7 @@ class Pretrainer(nn.Module):
         if self.kind == "crops":
             return self._crops(batch)
         if self.crossed is not None:
-            states, _ = self.crossed(batch.masked, batch.mask, batch.sequences, batch.offset)
+            states = self.crossed(batch.masked, batch.mask, batch.sequences, batch.offset)
             return self._recovered(states, batch.ids, batch.targets)
         states = self.encoder(batch.masked, batch.mask, batch.offset)
         pieces = states[:, self.config.specials :]
@@ -129,11 +129,3 @@ def crop_loss(first: Tensor, second: Tensor) -> Tensor:
     logits = first @ second.T / CROP_TEMPERATURE
     own = torch.arange(len(logits), device=logits.device)
     return (functional.cross_entropy(logits, own) + functional.cross_entropy(logits.T, own)) / 2
-
-
-def _initialise(module: nn.Module) -> None:
-    """As the towers: normal(0, 0.02) cut at two deviations, zero biases."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
-    if isinstance(module, nn.Linear):
-        nn.init.zeros_(module.bias)

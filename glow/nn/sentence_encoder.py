@@ -1,6 +1,6 @@
 """The encoder that is pre-trained, before it becomes a tower: special tokens, then the pieces of a contiguous text.
 
-Source: Cross-Thought section 3.2, Eq. 1-2; released code as in docs/papers.md 4. A sequence is S_0 … S_{N-1} and its pieces. The special
+Source: Cross-Thought section 3.2, Eq. 1-2; released code as in docs/papers.md, Cross-Thought. A sequence is S_0 … S_{N-1} and its pieces. The special
 tokens have embeddings of their own and positions 0 … N-1, in pre-training and after it (row 34); the first is what a tower calls [CLS].
 
     S   sequences       L   pieces of a sequence        N   special tokens      H   hidden size

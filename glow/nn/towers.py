@@ -24,7 +24,7 @@ from glow.nn.attention import (
 from glow.options import StrictModel
 from glow.schema import FieldSchema
 
-__all__ = ["EncoderLayer", "Pooling", "Tower", "TowerConfig", "TwoTowers"]
+__all__ = ["EncoderLayer", "Pooling", "Tower", "TowerConfig", "TwoTowers", "initialise"]
 
 Pooling = Literal["cls", "tanh", "mean", "weighted"]
 
@@ -189,10 +189,10 @@ class TwoTowers(nn.Module):
         self.words = nn.Embedding(config.vocabulary, config.hidden)
         self.query = Tower(config, self.words, schema.query_tokens, 1)
         self.document = Tower(config.document, self.words, schema.document_tokens, len(schema.fields))
-        self.apply(_initialise)
+        self.apply(initialise)
 
 
-def _initialise(module: nn.Module) -> None:
+def initialise(module: nn.Module) -> None:
     """BERT's initialisation: normal(0, 0.02) cut at two deviations, zero biases."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)

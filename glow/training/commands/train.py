@@ -63,7 +63,7 @@ class TrainOptions(JsonOptions):
     )
     teacher: Path | None = option(
         None,
-        "BERT-layout folder to distil from; default: all-MiniLM-L6-v2. For a re-ranker with `distill`: another's checkpoint.",
+        "BERT-layout folder, model or checkpoint to distil from; default: all-MiniLM-L6-v2. For a re-ranker with `distill`: another's checkpoint.",
         metavar="DIR",
     )
     max_steps: int | None = option(None, "Overrides the configuration's bound.")

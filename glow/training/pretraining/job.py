@@ -21,6 +21,7 @@ from glow.training.pretraining.samples import Samples
 from glow.training.pretraining.stream import make_stream
 from glow.training.pretraining.trainer import PretrainProgress, PretrainTrainer
 from glow.training.run import TrainingDevice
+from glow.training.run_folder import read_metrics
 
 __all__ = ["PretrainInputs", "pretrain"]
 
@@ -88,6 +89,8 @@ def pretrain(
     losses = trainer.run()
     if not losses and (known := _known_report(inputs.out, fingerprint)) is not None:
         return known
+    # A run that was stopped between its last step and its checkpoint has no step left; it kept one loss in ten.
+    recent = losses[-50:] or [row["loss"] for row in read_metrics(run_folder)[-5:]]
     report = {
         "config": config.model_dump(mode="json"),
         "corpora": [path.name for path in inputs.corpora],
@@ -95,7 +98,7 @@ def pretrain(
         "steps": trainer.position.step,
         "passes": round(trainer.position.step * config.samples / samples.per_pass, 3),
         "processes": trainer.accelerator.num_processes,
-        "final_loss": sum(losses[-50:]) / max(len(losses[-50:]), 1),
+        "final_loss": sum(recent) / max(len(recent), 1),
         "parameters": sum(parameter.numel() for parameter in model.encoder.parameters()),
         "fingerprint": fingerprint,
         "seconds": round(time.monotonic() - start, 1),
