@@ -1,0 +1,56 @@
+"""`python -m research.pretraining`: a run from start to end over the toy collection, its results, and their table."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+from research.pretraining.__main__ import app
+from research.pretraining.tuned import RELATIONS, _pairs
+
+
+def test_a_run_is_measured_once_and_tabled(collection_folder: Path, tmp_path: Path) -> None:
+    given = [
+        "run",
+        "--data",
+        str(collection_folder),
+        "--out",
+        str(tmp_path / "results.jsonl"),
+        "--work",
+        str(tmp_path / "work"),
+    ]
+    given += [
+        "--variants",
+        "none,cross-thought-1,crops",
+        "--seeds",
+        "0",
+        "--tokens",
+        "4096",
+        "--steps",
+        "1",
+        "--ways",
+        "mean,attention",
+    ]
+    for _ in range(3):  # one sample of 2,048 pieces takes more text than the toy collection has
+        given += ["--corpus", str(collection_folder / "corpus.jsonl")]
+    for _ in range(2):  # what stands there is not made again
+        done = CliRunner().invoke(app, given)
+        assert done.exit_code == 0, done.output
+        rows = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+        assert [row["variant"] for row in rows] == ["none", "cross-thought-1", "crops"]
+    assert set(rows[1]["unsupervised"]) == {"mean", "cls", "specials", "logits", "shares"}
+    assert set(rows[1]["tuned"]) == {"mean", "logits", "shares"}
+    table = CliRunner().invoke(app, ["report", "--results", str(tmp_path / "results.jsonl")])
+    assert table.exit_code == 0 and "| cross-thought-1 | 1 |" in table.output
+
+
+def test_pairs_are_of_three_relations() -> None:
+    """The parts of a page in order, in the other order, or of two pages."""
+    documents = [list(range(100 * number, 100 * number + 80)) for number in range(6)]
+    sequences, relations = _pairs(documents, np.arange(6), 60, np.random.default_rng(0))
+    assert set(relations) == set(range(len(RELATIONS))) and len(sequences) == 120
+    for first, second, relation in zip(sequences[::2], sequences[1::2], relations, strict=True):
+        same = first[0] // 100 == second[0] // 100
+        assert same is (relation != 0)
+        assert relation == 0 or (first[0] < second[0]) is (relation == 1)
