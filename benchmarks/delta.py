@@ -230,7 +230,7 @@ def _rebuilt(root: IndexRoot, index: Index, model: Path, threads: int, folder: P
 def _answers(searched: Searched, index: Index, queries: list[str]) -> Answers:
     """The ids of the first hits by vectors and by words, the queries as an index reads them."""
     vectors = index.encoder.encode([index.preprocessor.query(query) for query in queries])
-    params = SearchParams(exact=searched.dense.kind != "ivf-pq")
+    params = SearchParams(exact=True)
     if searched.passages is not None:
         folded = search_documents(searched.dense, searched.passages, vectors, DEPTH, params)
         found = {"dense": [each[1] for each in folded]}

@@ -34,7 +34,6 @@ def delete_command(options: DeleteOptions) -> None:
 @command(CompactOptions)
 def compact_command(options: CompactOptions) -> None:
     """Merges what was added and deleted into the live version's other files, and publishes the result."""
-    options = options.model_copy(update={"model": options.model_folder})
     report = compact(options, Stages(sys.stderr))
     write_report(options.json_file, report)
     if report["status"] == "unchanged":

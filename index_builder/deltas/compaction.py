@@ -1,13 +1,12 @@
 """Base and delta made into one version without a delta: the same documents, term table and vectors, nothing encoded again."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from glow import __version__
-from glow.artifact import QUERY_TOWER, ArtifactWriter, IndexRoot, folder_for
-from glow.errors import BuildError, ConfigError, MismatchError
-from glow.runtime import Encoder, Model
+from glow.artifact import QUERY_TOWER, ArtifactWriter, IndexRoot
+from glow.errors import BuildError, ConfigError
+from glow.runtime import Encoder
 from glow.search import (
     COLUMNS_FOLDER,
     DENSE_FILE,
@@ -19,24 +18,21 @@ from glow.search import (
     REPORT_FILE,
     SPELLING_FOLDER,
     STATES_FOLDER,
-    VECTORS_FILE,
     DenseIndex,
     DocumentStore,
     Index,
     IndexKind,
     PassageMap,
     SegmentSlice,
+    SegmentVectors,
     build_columns,
     build_dense,
     choose_kind,
-    map_vectors,
     merge_documents,
     merge_impacts,
     merge_passages,
     merge_spelling,
     merge_term_states,
-    merge_vectors,
-    passages_of,
     require_buildable,
     set_threads,
 )
@@ -49,14 +45,12 @@ from glow_index_builder.building import (
 )
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.options import CompactOptions
-from glow_index_builder.deltas.segment import encode_texts
 from glow_index_builder.input import REJECTS_FILE
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, describe_heir, disk_errors, link_files
 
 __all__ = ["compact"]
 
-BATCH_TOKENS = 512
 MADE_ANEW = (
     DOCUMENTS_FILE,
     DENSE_FILE,
@@ -81,7 +75,7 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
         The report, as docs/deltas.md describes it.
 
     Raises:
-        ArtifactError: if the index or model is missing, damaged, or they do not belong together.
+        ArtifactError: if the index is missing or damaged.
         BuildError: if no document is left, or the disk; the live version is unchanged.
         BusyError, ReadOnlyError: if the root is being changed, or cannot be written.
     """
@@ -111,19 +105,17 @@ class _Compaction:
         self.stages = stages
         delta = live.whole_delta()
         self.segments: list[SegmentSlice] = [live.slice_of_base(), *([delta] if delta else [])]
-        self.encoder = None if self.segments[0].vectors else self._document_encoder()
 
     def run(self, target: VersionWriter) -> dict[str, Any]:
         """Writes the version; returns the report."""
-        work = folder_for(target.root.path / f"{target.version}-work")
-        with work as folder, target.write() as writer:
+        with target.write() as writer:
             self._link(writer)
-            report = self._write(writer, folder)
+            report = self._write(writer)
             report["version"] = target.version
             write_json(writer.folder / REPORT_FILE, report)
         return report
 
-    def _write(self, writer: ArtifactWriter, work: Path) -> dict[str, Any]:
+    def _write(self, writer: ArtifactWriter) -> dict[str, Any]:
         folder, stages = writer.folder, self.stages
         with stages.stage("documents"):
             merge_documents(self.segments, folder / DOCUMENTS_FILE)
@@ -142,11 +134,11 @@ class _Compaction:
         if self.segments[0].passages is not None:
             passages = merge_passages(self.segments, folder)
         merge_term_states(self.segments, folder)
-        count = self._vectors(store, passages, work / VECTORS_FILE)
-        vectors = map_vectors(work / VECTORS_FILE, count, self.live.rules.dimensions)
+        vectors = SegmentVectors(self.segments, self.live.rules.dimensions)
+        count = len(vectors)
         kind = self._kind(count)
         with stages.stage("index"):
-            build_dense(vectors, kind).save(folder / DENSE_FILE)
+            build_dense(vectors, kind, like=self.live.dense).save(folder / DENSE_FILE)
             dense = DenseIndex.load(folder / DENSE_FILE)
         with stages.stage("recall"):
             recall = measure_recall(dense, vectors, store, self.live.preprocessor, self._query_encoder())
@@ -172,18 +164,6 @@ class _Compaction:
         }
         writer.known = link_files(self.live.folder, kept, writer.folder)
 
-    def _vectors(self, store: DocumentStore, passages: PassageMap | None, path: Path) -> int:
-        """Reads them from base and delta; compressed ones cannot be read, and are made anew."""
-        if self.encoder is None:
-            with self.stages.stage("vectors"):
-                return merge_vectors(self.segments, path)
-        texts = passages_of(store.scan(), passages) if passages else store.scan()
-        total = len(passages) if passages else store.count
-        with self.stages.stage("encode", total, "vectors") as advance:
-            return encode_texts(
-                texts, self.live.preprocessor, self.encoder, self.options.thread_count, path, advance
-            )
-
     def _kind(self, count: int) -> IndexKind:
         """As a build of so many vectors with the options of the base's would choose."""
         parameters = self.live.manifest.parameters
@@ -197,18 +177,6 @@ class _Compaction:
             return "flat"
         kind: IndexKind = wanted
         return kind
-
-    def _document_encoder(self) -> Encoder:
-        if self.options.model is None:
-            raise ConfigError(
-                "this index holds compressed vectors (ivf-pq), which cannot be read back; give --model to encode again"
-            )
-        model = Model.open(self.options.model)
-        if model.hash != self.live.manifest.hashes.get("model"):
-            raise MismatchError(
-                f"model {model.label} did not build the live index, {self.live.folder.name}; give that model with --model"
-            )
-        return model.encoder("document", "cpu", 1, BATCH_TOKENS)
 
     def _query_encoder(self) -> Encoder:
         tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER

@@ -105,6 +105,11 @@ class OpenVersion:
         return np.empty(0, np.int64) if self.delta is None else self.delta.tombstones
 
     @cached_property
+    def dense(self) -> DenseIndex:
+        """The base's vectors."""
+        return DenseIndex.load(self.folder / DENSE_FILE)
+
+    @cached_property
     def documents(self) -> DocumentsView:
         """What can be found now."""
         if self.delta is None:
@@ -210,11 +215,11 @@ class OpenVersion:
         return self.slice_of_delta(np.ones(self.delta.documents.count, np.bool_))
 
     def slice_of_base(self) -> SegmentSlice:
-        """What is left of the base; without a vector reader where its vectors are compressed."""
+        """What is left of the base; with every part that a segment has."""
         mask = np.ones(self.base.count, np.bool_)
         mask[self.tombstones] = False
         impacts = ImpactIndex.open(self.folder / IMPACTS_FOLDER) if self.rules.impacts else None
-        reader = DenseIndex.load(self.folder / DENSE_FILE).reader()
+        reader = self.dense.reader()
         has_spelling = f"{SPELLING_FOLDER}/{SPELLING_HEADER}" in self.manifest.files
         spelling = SpellingTable.open(self.folder / SPELLING_FOLDER) if has_spelling else None
         return SegmentSlice(

@@ -7,7 +7,6 @@ from pydantic import field_validator
 
 from glow.artifact import WAIT_S, default_model
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
-from glow.errors import ArtifactNotFoundError
 from glow_index_builder.options import rename_of
 
 __all__ = ["ChangeOptions", "CompactOptions", "DeleteOptions", "UpsertOptions"]
@@ -70,20 +69,7 @@ class DeleteOptions(ChangeOptions):
 class CompactOptions(WaitOptions):
     """What to compact and how."""
 
-    model: Path | None = option(
-        None,
-        "Only for ivf-pq: model that built the index; default: what models/DEFAULT names.",
-        metavar="DIR",
-    )
     threads: int | None = option(None, "Threads that FAISS builds with; default: all cores.", ge=1)
-
-    @property
-    def model_folder(self) -> Path | None:
-        """The model, where there is one: most indexes are compacted without."""
-        try:
-            return self.model or default_model()
-        except ArtifactNotFoundError:
-            return None
 
     @property
     def thread_count(self) -> int:

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
-from glow.search import Index
+from glow.search import Index, set_threads
 from glow.search.index import DENSE_FILE
+from research.scale.processes import say
 
-__all__ = ["DEPTH", "Made", "Real", "Shape", "Wanted", "make", "read_real"]
+__all__ = ["DEPTH", "Made", "Real", "Shape", "Wanted", "make", "prepare", "read_real"]
 
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -203,6 +204,14 @@ def make(real: Real, wanted: Wanted, folder: Path, say: Callable[[str], None]) -
     )
     file.write_text(json.dumps(asdict(made), indent=1) + "\n", encoding="utf-8")
     return made
+
+
+def prepare(
+    roots: list[Path], data: list[Path], queries: int, wanted: Wanted, folder: Path, threads: int
+) -> Made:
+    """`read_real` and `make`, for a process of its own."""
+    set_threads(threads)
+    return make(read_real(roots, data, queries, queries, wanted.seed), wanted, folder, say)
 
 
 def _key(real: Real, wanted: Wanted) -> str:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from glow.errors import QueryError
 from glow.search import Columns, Index, Retriever, SearchParams, count_terms
-from glow_service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
+from glow_service.errors import Fault, QueryTooLongError, RequestError
 from glow_service.search.calls import SearchCall
 from glow_service.search.features import check_features
 from glow_service.search.lane import LaneName
@@ -78,9 +78,6 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
     faults = [*_range_faults(body, limits), *_field_faults(body.fields, names, index.columns)]
     if faults:
         raise RequestError(_sentence(faults), faults)
-    if body.params.exact and index.dense.kind == "ivf-pq":
-        detail = "this index holds compressed vectors (ivf-pq) and cannot search exactly"
-        raise NotAvailableError(detail, [Fault("/params/exact", detail)])
     features = check_features(body, retriever, _shown_fields(body.fields, names), limits, index)
     call = SearchCall(
         query if source == "text" else "",

@@ -30,7 +30,9 @@ class ParamsBody(Shape):
 
     ef_search: int | None = Field(None, ge=1, le=10_000, description="Candidates that an hnsw index keeps.")
     nprobe: int | None = Field(None, ge=1, le=65_536, description="Lists that an ivf index looks into.")
-    exact: bool = Field(False, description="Compare with every vector; not offered by ivf-pq.")
+    exact: bool = Field(
+        False, description="Compare with every vector, as it is stored: those of ivf-pq in 8 bits."
+    )
 
 
 _NO_PARAMS = ParamsBody(ef_search=None, nprobe=None, exact=False)

@@ -19,7 +19,7 @@ def check_source(body: SearchBody, index: Index) -> Source:
 
     Raises:
         RequestError: if it names none or several, or members that need a text.
-        NotAvailableError: if the index holds compressed vectors, which cannot be read back.
+        NotAvailableError: if the index cannot read vectors by row.
     """
     has_text = bool(body.query and body.query.strip())
     given = [name for name in ("vector", "like") if getattr(body, name) is not None]
@@ -34,7 +34,7 @@ def check_source(body: SearchBody, index: Index) -> Source:
         source = "vector" if given == ["vector"] else "like"
     _refuse_text_members(body, source)
     if source == "like" and not index.dense.has_vectors:
-        detail = "this index holds compressed vectors (ivf-pq), of which none can be read back"
+        detail = "this index is of kind ivf-flat or on a GPU, where no vector can be read by its document"
         raise NotAvailableError(f"/like: {detail}", [Fault("/like", detail)])
     return source
 

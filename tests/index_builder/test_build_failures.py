@@ -35,11 +35,11 @@ def search(index: Index, query: str, k: int = 5) -> list[str]:
 
 
 def test_a_kind_that_needs_more_documents_is_refused_before_encoding(
-    build: Run, output: Path, toy_corpus: Path
+    build: Run, output: Path, lines_file: LinesFile
 ) -> None:
-    done = build(toy_corpus, "--index", "ivf-pq")
+    done = build(lines_file([{"_id": str(n), "text": "bees"} for n in range(15)]), "--index", "ivf-pq")
     assert done.exit_code == 2
-    assert "an ivf-pq index needs at least 256 vectors to train, found 50" in done.stderr
+    assert "an ivf-pq index needs at least 16 vectors to train, found 15" in done.stderr
     assert "encode" not in done.stderr
     assert names(output) == []
 

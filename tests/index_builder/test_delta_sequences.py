@@ -134,7 +134,6 @@ def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Pat
         work = writer.folder
         kept = write_segment(documents, live.rules, encoder, work / "segment", lambda count: None)
         count = len(kept.vector_rows)
-        assert kept.vectors is not None
         build_dense(kept.vectors(np.arange(count)), "flat").save(work / "vectors.faiss")
         for path in (work / "segment").iterdir():
             path.rename(work / path.name)

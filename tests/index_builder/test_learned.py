@@ -236,7 +236,7 @@ def test_a_delta_and_its_compaction_have_the_impacts_of_each_document(
     assert impacts_of(joined, QUERY) == expected
     assert joined.learned is not None
     hits = joined.learned.search(QUERY, 50)
-    compact(CompactOptions(output=root.path, model=learned_model, threads=1), stages())
+    compact(CompactOptions(output=root.path, threads=1), stages())
     packed = opened(root)
     assert packed.delta is None and packed.learned is not None
     assert impacts_of(packed, QUERY) == expected

@@ -146,7 +146,6 @@ def test_vectors_of_both_are_searched_as_one(
             both.score(queries[0], some_rows), vectors[some_rows] @ queries[0], atol=1e-6
         )
     reader = base.reader()
-    assert reader is not None
     np.testing.assert_allclose(reader(np.array([7, 0, 1499])), some[[7, 0, 1499]], atol=1e-7)
 
 

@@ -62,13 +62,13 @@ def test_every_kind_finds_the_nearest_allowed_rows(
     assert rows.shape == scores.shape == expected.shape
     assert allowed.mask[rows[rows >= 0]].all()
     assert (rows >= 0).all() or kind.startswith("ivf")
-    least = {"flat": 1.0, "hnsw": 0.97, "ivf-flat": 0.98, "ivf-pq": 0.5}[kind]
+    least = {"flat": 1.0, "hnsw": 0.97, "ivf-flat": 0.98, "ivf-pq": 0.9}[kind]
     if share < 0.02 and kind == "ivf-flat":
         least = 1.0  # so few rows open every list
     assert recall(rows, expected) >= least
     assert (np.diff(scores, axis=1) <= 0).all()
-    if kind != "ivf-pq":
-        np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", queries, vectors[rows]), atol=2e-6)
+    exact = np.einsum("qd,qkd->qk", queries, vectors[rows])
+    np.testing.assert_allclose(scores, exact, atol=5e-3 if kind == "ivf-pq" else 2e-6)
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf-flat"])

@@ -15,7 +15,7 @@ HAS_GPU = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not HAS_GPU, reason="this faiss sees no GPU")]
 
 
-@pytest.mark.parametrize(("kind", "least"), [("flat", 0.999), ("ivf-flat", 0.98), ("ivf-pq", 0.9)])
+@pytest.mark.parametrize(("kind", "least"), [("flat", 0.999), ("ivf-flat", 0.98)])
 def test_an_index_built_on_the_gpu_is_served_by_both_devices(
     kind: IndexKind, least: float, vectors: Vectors, queries: Vectors, tmp_path: Path
 ) -> None:
@@ -37,6 +37,7 @@ def test_exact_search_on_the_gpu_equals_brute_force(vectors: Vectors, queries: V
         assert (rows == expected).mean() > 0.99  # the GPU adds in another order
 
 
-def test_a_graph_is_refused(vectors: Vectors) -> None:
-    with pytest.raises(DeviceError, match="hnsw index cannot run on a GPU"):
-        build_dense(vectors, "hnsw", "cuda")
+@pytest.mark.parametrize("kind", ["hnsw", "ivf-pq"])
+def test_a_graph_and_codes_are_refused(kind: IndexKind, vectors: Vectors) -> None:
+    with pytest.raises(DeviceError, match=f"{kind} index cannot run on a GPU"):
+        build_dense(vectors, kind, "cuda")

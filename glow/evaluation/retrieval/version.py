@@ -92,10 +92,10 @@ class VersionSearch:
     def recall(self, k: int = DEPTH) -> float | None:
         """Share of the exact top k that the dense index finds, in [0, 1]; ties count as found.
 
-        None where it cannot be known: the index holds compressed vectors, or no query has a word.
+        None where it cannot be known: no query has a word.
         """
         dense = self._index.dense
-        if not len(self._vectors) or dense.kind == "ivf-pq":
+        if not len(self._vectors):
             return None
         if dense.kind == "flat":
             return 1.0

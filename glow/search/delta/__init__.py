@@ -8,15 +8,15 @@ from glow.search.delta.merge import (
     merge_passages,
     merge_spelling,
     merge_term_states,
-    merge_vectors,
 )
 from glow.search.delta.merge_postings import merge_impacts
 from glow.search.delta.reader import Delta, join, view_of
 from glow.search.delta.segment_parts import SegmentedDocuments
 from glow.search.delta.segments import Segments
+from glow.search.delta.vectors import SegmentVectors
 
 __all__ = [
     "DELTA_FOLDER", "DELTA_HEADER", "VECTORS_FILE", "Delta", "DeltaBase", "DeltaHeader", "SegmentSlice",
-    "SegmentedDocuments", "Segments", "join", "map_vectors", "merge_documents", "merge_impacts",
-    "merge_passages", "merge_spelling", "merge_term_states", "merge_vectors", "read_delta_header", "view_of", "write_delta",
+    "SegmentVectors", "SegmentedDocuments", "Segments", "join", "map_vectors", "merge_documents", "merge_impacts",
+    "merge_passages", "merge_spelling", "merge_term_states", "read_delta_header", "view_of", "write_delta",
 ]  # fmt: skip

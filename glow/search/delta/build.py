@@ -15,9 +15,9 @@ from glow.search.delta.merge import (
     merge_passages,
     merge_spelling,
     merge_term_states,
-    merge_vectors,
 )
 from glow.search.delta.merge_postings import merge_impacts
+from glow.search.delta.vectors import SegmentVectors
 from glow.search.dense import build_dense
 from glow.search.documents import DocumentStore
 from glow.search.lexical import IMPACTS_FOLDER, LEARNED_FOLDER
@@ -73,11 +73,8 @@ def write_delta(
     if segments[0].passages is not None:
         merge_passages(segments, folder)
     merge_term_states(segments, folder)
-    count = merge_vectors(segments, folder / VECTORS_FILE)
-    vectors = map_vectors(folder / VECTORS_FILE, count, base.dimensions)
+    vectors = SegmentVectors(segments, base.dimensions)
     build_dense(vectors, "flat").save(folder / DENSE_FILE)
-    del vectors
-    (folder / VECTORS_FILE).unlink()
     order = None
     if base.order is not None:
         build_columns(documents, folder)
@@ -87,7 +84,7 @@ def write_delta(
         base_documents=base.documents.count,
         base_vectors=base.vectors,
         documents=documents.count,
-        vectors=count,
+        vectors=len(vectors),
         tombstones=len(tombstones),
     )
     header.save(folder / HEADER_FILE)

@@ -27,11 +27,9 @@ __all__ = [
     "merge_passages",
     "merge_spelling",
     "merge_term_states",
-    "merge_vectors",
     "slice_documents",
 ]
 
-BLOCK_VECTORS = 16_384
 Mask = NDArray[np.bool_]
 
 
@@ -41,13 +39,13 @@ class SegmentSlice:
 
     Attributes:
         documents: n documents.
-        vectors: reads vectors by row, of passages where there are any; None where they are not stored whole.
+        vectors: reads vectors by row, of passages where there are any.
         impacts, learned, passages, spelling, states: as in the segment; None where it has none.
         mask: bool [n], the documents that stay.
     """
 
     documents: DocumentStore
-    vectors: VectorReader | None
+    vectors: VectorReader
     impacts: ImpactIndex | None
     passages: PassageMap | None
     spelling: SpellingTable | None
@@ -81,19 +79,6 @@ def merge_documents(segments: Sequence[SegmentSlice], path: Path) -> None:
     with DocumentWriter(path) as writer:
         for document in slice_documents(segments):
             writer.add(document)
-
-
-def merge_vectors(segments: Sequence[SegmentSlice], path: Path) -> int:
-    """Writes the vectors as plain float32 [n, D], row after row, and returns n; every segment has a reader."""
-    count = 0
-    with path.open("wb") as file:
-        for kept in segments:
-            rows = kept.vector_rows
-            count += len(rows)
-            assert kept.vectors is not None  # noqa: S101 - the caller has seen to it
-            for start in range(0, len(rows), BLOCK_VECTORS):
-                file.write(kept.vectors(rows[start : start + BLOCK_VECTORS]).tobytes())
-    return count
 
 
 def merge_passages(segments: Sequence[SegmentSlice], folder: Path) -> PassageMap:

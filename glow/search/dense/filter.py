@@ -12,12 +12,24 @@ import faiss as _faiss
 from glow.errors import MismatchError, QueryError
 from glow.search.row_mask import RowMask
 
-__all__ = ["bitmap_of", "require_fit", "rows_of", "should_scan", "widened_ef", "widened_probes"]
+__all__ = [
+    "bitmap_of",
+    "require_fit",
+    "rows_of",
+    "should_scan",
+    "should_scan_codes",
+    "widened_ef",
+    "widened_probes",
+]
 
 faiss: Any = _faiss  # its type stubs lack much of what it has
 
 STEP_VECTORS = 64
 """A step of a graph search takes as long as comparing with about so many vectors: 35 to 96, more in larger graphs."""
+
+# Of compressed vectors, in nanoseconds: docs/results/scale.md.
+SKIPPED_NS, COMPARED_NS, CODE_NS = 1.5, 25.0, 16.0
+"""Passing a row that is not allowed, comparing with a vector in 8 bits, looking at a code in a list."""
 
 
 def require_fit(allowed: RowMask, count: int, device: str) -> None:
@@ -49,6 +61,18 @@ def should_scan(allowed: int, count: int, ef: int) -> bool:
         ef: candidates that a search of all vectors would keep.
     """
     return allowed <= STEP_VECTORS * widened_ef(ef, allowed, count)
+
+
+def should_scan_codes(allowed: int, count: int, probes: int, lists: int) -> bool:
+    """The same for compressed vectors: every allowed one in 8 bits, or the codes of so many lists as find as much.
+
+    Args:
+        allowed, count: as for `should_scan`.
+        probes: lists that a search of all vectors would look into.
+        lists: all there are.
+    """
+    looked_at = count * min(widened_probes(probes, allowed, count), lists) / lists
+    return SKIPPED_NS * count + COMPARED_NS * allowed <= CODE_NS * looked_at
 
 
 def widened_ef(ef: int, allowed: int, count: int) -> int:

@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import BuildError, DeviceError, FormatError, QueryError
-from glow.search.dense.filter import bitmap_of, require_fit, rows_of, should_scan, widened_ef, widened_probes
+from glow.search.dense.filter import (
+    bitmap_of,
+    require_fit,
+    rows_of,
+    should_scan,
+    should_scan_codes,
+    widened_ef,
+    widened_probes,
+)
 from glow.search.dense.kinds import IndexKind
 from glow.search.row_mask import RowMask
 
@@ -29,6 +37,8 @@ faiss: Any = _faiss  # its type stubs lack much of what it has
 # docs/results/dense-index.md has the measurements behind these figures.
 HNSW_EF_SEARCH = 96
 DEFAULT_NPROBE = 64
+RESCORED = 5
+"""Vectors that `ivf-pq` scores again, for each hit."""
 MIN_READ_LIMIT_BYTES = 2 << 30
 WRITE_BYTES = 1 << 20
 # FAISS's own limits on a GPU.
@@ -46,7 +56,7 @@ class SearchParams:
     Attributes:
         ef_search: candidates that `hnsw` keeps, 1 to 10,000.
         nprobe: lists that `ivf-*` looks into, 1 to 65,536.
-        exact: compare with every vector, whatever the kind; not offered by `ivf-pq`.
+        exact: compare with every vector as it is stored, whatever the kind; of `ivf-pq`, in 8 bits.
     """
 
     ef_search: int | None = None
@@ -68,6 +78,10 @@ class DenseIndex:
         self.kind = kind
         self.device = device
         self.dimensions = int(index.d)
+        # What a search by rows reads: of `ivf-pq` the vectors in 8 bits, of `hnsw` those under the graph.
+        part = {"hnsw": "storage", "ivf-pq": "refine_index"}.get(kind)
+        self._stored: Any = index if part is None else faiss.downcast_index(getattr(index, part))
+        self._lists: Any = faiss.downcast_index(index.base_index) if kind == "ivf-pq" else index
         # FAISS allows one search at a time on a GPU's resources, and any number on the CPU.
         self._turn: Any = threading.Lock() if device == "cuda" else nullcontext()
 
@@ -97,7 +111,7 @@ class DenseIndex:
             row -1 and score -inf fill up.
 
         Raises:
-            QueryError: if `exact` was asked of an index that has no exact vectors, or a filter of one on a GPU.
+            QueryError: if a filter was asked of an index on a GPU.
             MismatchError: if the mask has another number of rows.
         """
         if allowed is not None:
@@ -128,8 +142,12 @@ class DenseIndex:
         """Whether to compare with every vector that is allowed."""
         if params.exact or self.kind == "flat":
             return True
-        if allowed is None or self.kind != "hnsw":
+        if allowed is None or self.kind == "ivf-flat":
             return False
+        if self.kind == "ivf-pq":
+            return should_scan_codes(
+                allowed.count, len(self), params.nprobe or DEFAULT_NPROBE, int(self._lists.nlist)
+            )
         return should_scan(allowed.count, len(self), max(params.ef_search or HNSW_EF_SEARCH, k))
 
     def _search_exactly(
@@ -159,10 +177,14 @@ class DenseIndex:
 
     def _exact_plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
         """As `_plan`, to compare with every vector that is allowed."""
-        if self.kind in ("flat", "hnsw"):
-            index = self._index if self.kind == "flat" else self._index.storage
-            return index, None if allowed is None else rows_of(allowed)
-        return self._plan(params, k, allowed)
+        if self.kind == "ivf-flat":
+            return self._plan(params, k, allowed)
+        if allowed is None:
+            return self._stored, None
+        # Only of whole vectors does FAISS visit the rows of a list alone.
+        return self._stored, faiss.SearchParameters(
+            sel=bitmap_of(allowed)
+        ) if self.kind == "ivf-pq" else rows_of(allowed)
 
     def _plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
         """Which FAISS object to search, with which FAISS parameters."""
@@ -172,12 +194,13 @@ class DenseIndex:
             if allowed is not None:
                 ef = widened_ef(max(ef, k), allowed.count, len(self))
             return self._index, faiss.SearchParametersHNSW(efSearch=ef, **selector)
-        if params.exact and self.kind == "ivf-pq":
-            raise QueryError("this index holds compressed vectors (ivf-pq) and cannot search exactly")
-        return self._index, faiss.SearchParametersIVF(nprobe=self._probes(params, allowed), **selector)
+        probes = faiss.SearchParametersIVF(nprobe=self._probes(params, allowed), **selector)
+        if self.kind == "ivf-flat":
+            return self._index, probes
+        return self._index, faiss.IndexRefineSearchParameters(k_factor=RESCORED, base_index_params=probes)
 
     def _probes(self, params: SearchParams, allowed: RowMask | None) -> int:
-        lists = int(self._index.nlist)
+        lists = int(self._lists.nlist)
         probes = params.nprobe or DEFAULT_NPROBE
         if allowed is not None:
             probes = widened_probes(probes, allowed.count, len(self))
@@ -191,8 +214,16 @@ class DenseIndex:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether whole vectors can be read by row: `flat` and `hnsw` on the CPU."""
-        return self.device == "cpu" and self.kind in ("flat", "hnsw")
+        """Whether vectors can be read by row: all kinds but `ivf-flat` on the CPU."""
+        return self.device == "cpu" and self.kind != "ivf-flat"
+
+    @property
+    def ranges(self) -> NDArray[np.float32] | None:
+        """Least number and width of each dimension that 8 bits divide, float32 [2·D]; None but for `ivf-pq`."""
+        if self.kind != "ivf-pq":
+            return None
+        ranges: NDArray[np.float32] = faiss.vector_to_array(self._stored.sq.trained)
+        return ranges
 
     def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The true scores of given rows.
@@ -211,14 +242,17 @@ class DenseIndex:
             raise QueryError(f"an index of kind {self.kind} on {self.device} cannot score given documents")
         return self._read(rows) @ vector
 
-    def reader(self) -> VectorReader | None:
+    def reader(self) -> VectorReader:
         """A function that reads stored vectors: rows int64 [m] -> float32 [m, D].
 
-        None where none are stored whole (`ivf-pq`) or on a GPU. An `ivf-flat` index first learns where each row lies,
-        8 bytes for each, which must not happen while it is searched.
+        Those of `ivf-pq` are decoded, each number to half a step of its 8 bits. An `ivf-flat` index first learns
+        where each row lies, 8 bytes for each, which must not happen while it is searched.
+
+        Raises:
+            QueryError: if it is on a GPU.
         """
-        if self.device != "cpu" or self.kind == "ivf-pq":
-            return None
+        if self.device != "cpu":
+            raise QueryError("an index on a GPU cannot be read back; open it on the CPU")
         if self.kind == "ivf-flat":
             self._index.make_direct_map()
         return self._read
@@ -228,8 +262,7 @@ class DenseIndex:
         return self._read(rows) if len(rows) else np.empty((0, self.dimensions), np.float32)
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        storage = self._index.storage if self.kind == "hnsw" else self._index
-        vectors: NDArray[np.float32] = storage.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        vectors: NDArray[np.float32] = self._stored.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
         return vectors
 
     def save(self, path: Path) -> None:
@@ -254,7 +287,7 @@ class DenseIndex:
             FormatError: if FAISS cannot read it, or it is of no kind that we write.
             DeviceError: if no GPU, or a kind that cannot run on one.
         """
-        # A damaged size field must not allocate without bound; ivf-pq allocates a table of its own beside the file.
+        # A damaged size field must not allocate without bound.
         faiss.set_deserialization_vector_byte_limit(max(path.stat().st_size, MIN_READ_LIMIT_BYTES))
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
@@ -274,7 +307,7 @@ def require_device(kind: str, device: str) -> None:
         device: `cpu` or `cuda`.
 
     Raises:
-        DeviceError: if this FAISS sees no GPU, or the kind is `hnsw` on one.
+        DeviceError: if this FAISS sees no GPU, or the kind is `hnsw` or `ivf-pq` on one.
     """
     if device == "cpu":
         return
@@ -284,8 +317,8 @@ def require_device(kind: str, device: str) -> None:
             "device 'cuda' was asked for, and this faiss sees no GPU; exchange the packages as docs/install.md (GPU) "
             "says, or use --device cpu"
         )
-    if kind == "hnsw":
-        raise DeviceError("an hnsw index cannot run on a GPU; choose flat, ivf-flat or ivf-pq")
+    if kind in ("hnsw", "ivf-pq"):
+        raise DeviceError(f"an {kind} index cannot run on a GPU; choose flat or ivf-flat")
 
 
 def set_threads(threads: int) -> None:
@@ -300,25 +333,35 @@ def to_gpu(index: Any, kind: IndexKind) -> Any:
         DeviceError: as `require_device`.
     """
     require_device(kind, "cuda")
-    options = faiss.GpuClonerOptions()
-    # The tables of 96 codes exceed a block's shared memory in single precision.
-    options.useFloat16 = kind == "ivf-pq"
-    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index, options)
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
 
 
 def _kind_of(index: Any) -> IndexKind:
     kinds: Sequence[tuple[str, IndexKind]] = (
         ("IndexHNSWFlat", "hnsw"),
         ("IndexIVFFlat", "ivf-flat"),
-        ("IndexIVFPQ", "ivf-pq"),
         ("IndexFlat", "flat"),
     )
-    for name, kind in kinds:
-        if isinstance(index, getattr(faiss, name)) and index.metric_type == faiss.METRIC_INNER_PRODUCT:
-            return kind
+    if index.metric_type == faiss.METRIC_INNER_PRODUCT:
+        if isinstance(index, faiss.IndexRefine) and _is_compressed(index):
+            return "ivf-pq"
+        for name, kind in kinds:
+            if isinstance(index, getattr(faiss, name)):
+                return kind
     raise FormatError(
         f"the index file holds a {type(index).__name__} of metric {index.metric_type}, "
-        "which GLOW does not write; rebuild the index"
+        "which this GLOW does not write; rebuild the index"
+    )
+
+
+def _is_compressed(index: Any) -> bool:
+    """Whether an index that scores again is one of ours: codes of 4 bits in lists, and vectors in 8 bits."""
+    base, stored = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
+    return (
+        isinstance(base, faiss.IndexIVFPQFastScan)
+        and isinstance(stored, faiss.IndexScalarQuantizer)
+        and stored.sq.qtype == faiss.ScalarQuantizer.QT_8bit
+        and index.ntotal == base.ntotal == stored.ntotal
     )
 
 

@@ -1,7 +1,7 @@
 """Which kinds of dense index there are, and which one suits a size.
 
 `flat` compares with every vector, exactly; `hnsw` walks a graph; `ivf-flat` and `ivf-pq` look into the nearest of many
-lists, the latter over compressed vectors.
+lists. `ivf-pq` does so over codes, and scores what these find again, by vectors in 8 bits that are read from the mapped file.
 """
 
 from typing import Literal
@@ -19,8 +19,10 @@ KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat", "ivf-pq")
 FLAT_MAX_VECTORS = 4_000
 DEFAULT_MEMORY_BYTES = 4 << 30
 HNSW_LINKS = 32
-PQ_BITS = 8
-PQ_DIMENSIONS_PER_CODE = 4
+PQ_BITS = 4
+PQ_DIMENSIONS_PER_CODE = 2
+PQ_BLOCK_VECTORS = 32
+"""Codes of so many vectors lie side by side; FAISS fills up the last block of each list."""
 TRAIN_VECTORS_PER_LIST = 64
 
 
@@ -33,17 +35,17 @@ def choose_kind(
         count: vectors.
         dimensions: D.
         memory_bytes: what the index may take in memory.
-        device: where it is built; `cuda` cannot build a graph, so lists take its place.
+        device: where it is built; `cuda` can build neither a graph nor codes, so whole vectors in lists take their place.
     """
     if count <= FLAT_MAX_VECTORS:
         return "flat"
-    if index_bytes("hnsw", count, dimensions) > memory_bytes:
-        return "ivf-pq"
-    return "hnsw" if device == "cpu" else "ivf-flat"
+    if device != "cpu":
+        return "ivf-flat"
+    return "ivf-pq" if index_bytes("hnsw", count, dimensions) > memory_bytes else "hnsw"
 
 
 def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
-    """About how many bytes an index takes in memory and on disk.
+    """About how many bytes an index takes on disk, and in memory while it is searched; of `ivf-pq`, D a vector are rarely read.
 
     Args:
         kind: one of `KINDS`.
@@ -51,12 +53,15 @@ def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
         dimensions: D.
     """
     whole = 4 * dimensions
-    lists = whole * list_count(count)
+    lists = list_count(count)
     if kind == "flat":
         return count * whole
     if kind == "hnsw":
         return count * (whole + 8 * HNSW_LINKS + 20)  # 2M links of 4 bytes, upper levels and offsets
-    return lists + count * (8 + (whole if kind == "ivf-flat" else code_count(dimensions)))
+    if kind == "ivf-flat":
+        return lists * whole + count * (8 + whole)
+    codes = -(-code_count(dimensions) // 2)
+    return lists * (whole + codes * PQ_BLOCK_VECTORS // 2) + count * (8 + codes + dimensions)
 
 
 def require_buildable(kind: IndexKind, count: int) -> None:
@@ -80,6 +85,6 @@ def list_count(count: int) -> int:
 
 
 def code_count(dimensions: int) -> int:
-    """Codes of a compressed vector: the most that divide D into parts of at least 4 dimensions."""
+    """Codes of 4 bits of a compressed vector: the most that divide D into parts of at least 2 dimensions."""
     most = max(dimensions // PQ_DIMENSIONS_PER_CODE, 1)
     return next(codes for codes in range(most, 0, -1) if dimensions % codes == 0)
