@@ -37,7 +37,7 @@ faiss: Any = _faiss  # its type stubs lack much of what it has
 # docs/results/dense-index.md has the measurements behind these figures.
 HNSW_EF_SEARCH = 96
 DEFAULT_NPROBE = 64
-RESCORED = 5
+RESCORED = 10
 """Vectors that `ivf-pq` scores again, for each hit."""
 MIN_READ_LIMIT_BYTES = 2 << 30
 WRITE_BYTES = 1 << 20
