@@ -25,6 +25,7 @@ from glow.artifact import IndexRoot
 from glow.evaluation import find_tasks
 from glow.search import ImpactIndex, Index, LearnedImpacts
 from glow.search.lexical import ImpactHeader
+from glow.search.lexical.lists import PlainLists
 from glow.text import is_lexical
 
 K = 100
@@ -39,7 +40,7 @@ Search = Callable[[list[str]], Any]
 def blown_up(index: ImpactIndex, copies: int, seed: int) -> ImpactIndex:
     """An index of so many copies of the documents."""
     random = np.random.default_rng(seed)
-    starts, rows, impacts, causes = index.postings
+    starts, rows, impacts, causes = _arrays(index)
     documents = len(index)
     lists: list[NDArray[np.uint32]] = []
     values: list[NDArray[Any]] = []
@@ -68,20 +69,22 @@ def blown_up(index: ImpactIndex, copies: int, seed: int) -> ImpactIndex:
         parameters=index.header.parameters,
     )
     joined, codes = np.concatenate(lists), np.concatenate(values)
+    new_causes = None if causes is None else np.zeros(len(joined), np.uint8)
     return ImpactIndex(
-        header,
-        index.vocabulary,
-        ends,
-        maxima,
-        joined,
-        codes,
-        None if causes is None else np.zeros(len(joined), np.uint8),
+        header, index.vocabulary, PlainLists(ends, maxima, joined, codes, new_causes, header.unit)
     )
+
+
+def _arrays(index: ImpactIndex) -> tuple[Any, Any, Any, Any]:
+    """The plain arrays of an index."""
+    lists = index._lists
+    assert isinstance(lists, PlainLists)
+    return lists.starts, lists.rows, lists.impacts, lists.causes
 
 
 def bm25s_of(index: ImpactIndex) -> Search:
     """The same postings searched by bm25s."""
-    starts, rows, impacts, _ = index.postings
+    starts, rows, impacts, _ = _arrays(index)
     peer = bm25s.BM25(method="lucene")
     peer.scores = {
         "data": np.asarray(impacts, np.float32),
@@ -109,7 +112,7 @@ def tantivy_of(index: ImpactIndex, folder: Path) -> Search:
     builder.add_text_field("text", stored=False, tokenizer_name="whitespace")
     peer = tantivy.Index(builder.build(), path=str(folder))
     writer = peer.writer(heap_size=1 << 30)
-    starts, rows, _, _ = index.postings
+    starts, rows, _, _ = _arrays(index)
     counts = np.bincount(rows, minlength=len(index))
     order = np.argsort(rows, kind="stable")
     words = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[order]

@@ -20,7 +20,7 @@ from benchmarks.report import emit_json
 from glow.artifact import IndexRoot
 from glow.evaluation import find_tasks
 from glow.search import ImpactIndex, Index
-from glow.search.lexical.format import IMPACTS_FILES, IMPACTS_FOLDER
+from glow.search.lexical.format import IMPACTS_FOLDER
 from glow.text import is_lexical, lexical_words
 from glow.text.bm25 import idf_lucene
 
@@ -100,7 +100,7 @@ def main(
         peer.retrieve(words, k=K, show_progress=False, backend_selection="numpy")
         took["bm25s"].append(time.perf_counter() - middle)
         took["impacts"].append(middle - start)
-    size = sum((folder / IMPACTS_FOLDER / name).stat().st_size for name in IMPACTS_FILES)
+    size = sum((folder / IMPACTS_FOLDER / name).stat().st_size for name in impacts.header.files)  # type: ignore[attr-defined]  # the part itself, behind its view
     report = {
         "documents": len(impacts),
         "postings": impacts.header.postings,  # type: ignore[attr-defined]  # the part itself, behind its view

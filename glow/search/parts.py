@@ -20,7 +20,13 @@ from glow.search.columns import COLUMNS_FOLDER, COLUMNS_HEADER, Columns
 from glow.search.dense import DenseIndex
 from glow.search.documents import DocumentStore
 from glow.search.learned import open_learned
-from glow.search.lexical import IMPACTS_FILES, IMPACTS_FOLDER, IMPACTS_HEADER, LEARNED_FOLDER, ImpactIndex
+from glow.search.lexical import (
+    IMPACTS_FOLDER,
+    IMPACTS_HEADER,
+    LEARNED_FOLDER,
+    ImpactIndex,
+    read_impacts_header,
+)
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.search.reranker_parts import open_states, open_version_reranker
 from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER, SpellingTable
@@ -202,10 +208,10 @@ def _open_columns(folder: Path, manifest: Manifest, documents: DocumentStore) ->
 
 
 def _open_impacts(folder: Path, manifest: Manifest, documents: DocumentStore) -> ImpactIndex | None:
-    names = {name: f"{IMPACTS_FOLDER}/{name}" for name in IMPACTS_FILES}
-    if names[IMPACTS_HEADER] not in manifest.files:
+    if f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}" not in manifest.files:
         return None
-    if missing := [path for path in names.values() if path not in manifest.files]:
+    names = (f"{IMPACTS_FOLDER}/{name}" for name in read_impacts_header(folder / IMPACTS_FOLDER).files)
+    if missing := [path for path in names if path not in manifest.files]:
         raise MismatchError(f"index {manifest.name}: its manifest lacks {missing[0]}; rebuild the index")
     impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
     if len(impacts) != documents.count:

@@ -10,7 +10,6 @@ from glow import __version__
 from glow.artifact import EXPLAIN_FILES
 from glow.runtime import Model
 from glow.search import (
-    IMPACTS_FILES,
     IMPACTS_FOLDER,
     LEARNED_FILES,
     LEARNED_FOLDER,
@@ -194,10 +193,11 @@ def describe_columns(header: ColumnsHeader) -> dict[str, Any]:
 
 def describe_lexical(header: ImpactHeader, folder: Path) -> dict[str, Any]:
     """Counts, parameters and size of the lexical index of a version's folder."""
-    size_bytes = sum((folder / IMPACTS_FOLDER / name).stat().st_size for name in IMPACTS_FILES)
+    size_bytes = sum((folder / IMPACTS_FOLDER / name).stat().st_size for name in header.files)
     return {
         "kind": header.kind,
         "analyzer": header.analyzer,
+        "layout": header.layout,
         "words": header.words,
         "postings": header.postings,
         "parameters": header.parameters,

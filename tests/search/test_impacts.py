@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from glow.search.lexical import pack_lists, skipping
 from glow.search.lexical import postings as postings_module
 from glow.search.lexical.build import ImpactWriter
 from glow.search.lexical.impacts import ImpactIndex
@@ -21,28 +22,39 @@ Matrix = NDArray[np.float32]
 
 
 def write(
-    folder: Path, matrix: Matrix, words: Sequence[str] = WORDS, chunk_postings: int = 97
+    folder: Path,
+    matrix: Matrix,
+    words: Sequence[str] = WORDS,
+    chunk_postings: int = 97,
+    *,
+    packed: bool = False,
 ) -> ImpactIndex:
     """An index of a float32 [documents, words] matrix of impacts; zeros are no postings."""
     with ImpactWriter(folder, words, chunk_postings) as writer:
         for row in matrix:
             held = np.flatnonzero(row)
             writer.add(held.tolist(), row[held].tolist())
-        writer.finish("bm25", lambda _words, _rows, values: values, {})
+        header = writer.finish("bm25", lambda _words, _rows, values: values, {})
+    if packed:
+        pack_lists(folder, header)
     return ImpactIndex.open(folder)
 
 
 @pytest.fixture(scope="module")
 def matrix() -> Matrix:
-    """Impacts of few values, so that many scores tie; frequent words first."""
+    """Impacts of few values, so that many scores tie; frequent words first. Codes of 8 bits hold them exactly."""
     generator = np.random.default_rng(0)
     held = generator.random((DOCUMENTS, len(WORDS))) < np.linspace(0.9, 0.004, len(WORDS))
-    return (held * generator.integers(1, 4, held.shape) / 2).astype(np.float32)
+    impacts = (held * generator.integers(1, 4, held.shape) * 85 / 64).astype(np.float32)
+    impacts[held.argmax(0), np.arange(len(WORDS))] = 255 / 64
+    return impacts
 
 
-@pytest.fixture(scope="module")
-def index(matrix: Matrix, tmp_path_factory: pytest.TempPathFactory) -> ImpactIndex:
-    return write(tmp_path_factory.mktemp("impacts"), matrix)
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "packed"])
+def index(
+    request: pytest.FixtureRequest, matrix: Matrix, tmp_path_factory: pytest.TempPathFactory
+) -> ImpactIndex:
+    return write(tmp_path_factory.mktemp("impacts"), matrix, packed=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +93,8 @@ def test_a_search_is_the_plain_sum_sorted_with_ties_by_order(
     expected = naive(matrix, words, k, allowed, order)
     with pytest.MonkeyPatch.context() as patch:
         # Both ways to gather the candidates, whatever the size of the collection would choose.
-        patch.setattr(postings_module, "DOCUMENTS_PER_POSTING", 10**9 if dense else 0)
+        for module in (postings_module, skipping):
+            patch.setattr(module, "DOCUMENTS_PER_POSTING", 10**9 if dense else 0)
         scores, rows = index.search(words, k, RowMask(allowed), order)
     assert (scores.tolist(), rows.tolist()) == expected
     assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
@@ -96,9 +109,10 @@ def test_without_mask_and_order_all_are_allowed_and_rows_break_ties(
     assert (scores.tolist(), found.tolist()) == expected
 
 
-def test_scores_of_given_rows_are_those_of_the_search_to_the_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("packed", [False, True])
+def test_scores_of_given_rows_are_those_of_the_search_to_the_bit(tmp_path: Path, packed: bool) -> None:
     matrix = np.random.default_rng(1).random((300, len(WORDS)), np.float32) * 7
-    index = write(tmp_path, np.where(matrix > 3, matrix, 0))
+    index = write(tmp_path, np.where(matrix > 3, matrix, 0), packed=packed)
     words = ["w03", "w01", "w03", "w17", "w08", "absent"]
     scores, rows = index.search(words, 300)
     assert index.score(words, rows).tolist() == scores.tolist()
@@ -146,8 +160,9 @@ def test_many_threads_search_as_one_does(index: ImpactIndex) -> None:
 
 
 def test_an_index_of_nothing_finds_nothing(tmp_path: Path) -> None:
-    for number, matrix in enumerate((np.zeros((0, 30), np.float32), np.zeros((4, 30), np.float32))):
-        index = write(tmp_path / str(number), matrix)
+    for number, count in enumerate((0, 4, 0, 4)):
+        matrix = np.zeros((count, 30), np.float32)
+        index = write(tmp_path / str(number), matrix, packed=number > 1)
         assert len(index) == len(matrix)
         scores, rows = index.search(["w00"], 5)
         assert (scores.tolist(), rows.tolist()) == ([], [])

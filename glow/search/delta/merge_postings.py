@@ -8,7 +8,6 @@ counting alone tells.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,11 @@ from glow.search.lexical import (
     ROWS_FILE,
     STARTS_FILE,
     VALUES_FILE,
+    Block,
     ImpactHeader,
     ImpactIndex,
     Vocabulary,
+    pack_lists,
 )
 from glow.storage import new_array
 
@@ -37,7 +38,7 @@ def merge_impacts(segments: Sequence[SegmentSlice], folder: Path, *, learned: bo
     """Writes `impacts/` of segments that have a lexical index, or `learned/`.
 
     Args:
-        segments: one or more; parameters are those of the first.
+        segments: one or more; parameters and layout are those of the first.
         folder: made.
         learned: whether it is their learned impacts, all of one unit.
     """
@@ -55,23 +56,15 @@ def merge_impacts(segments: Sequence[SegmentSlice], folder: Path, *, learned: bo
         part.moved = np.fromiter((places.get(word, -1) for word in part.all_words()), np.int64)
         counts[part.moved[part.counts > 0]] += part.counts[part.counts > 0]
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    layout = parts[0].index.header.layout
     header = parts[0].index.header.model_copy(
-        update={"documents": first_row, "words": len(words), "postings": int(starts[-1])}
+        update={"documents": first_row, "words": len(words), "postings": int(starts[-1]), "layout": "plain"}
     )
     Vocabulary.save(folder, words)
     np.save(folder / STARTS_FILE, starts)
     np.save(folder / MAXIMA_FILE, np.float32(header.unit) * _write(parts, starts, folder))
     header.save(folder / IMPACTS_HEADER)
-    return header
-
-
-class Block(NamedTuple):
-    """Some postings: the word of each, and row, impact and cause as the index has them."""
-
-    words: NDArray[np.int64]
-    rows: NDArray[np.uint32]
-    impacts: NDArray[np.float32] | NDArray[np.uint8]
-    causes: NDArray[np.uint8] | None
+    return header if layout == "plain" else pack_lists(folder, header)
 
 
 class _Part:
@@ -99,11 +92,7 @@ class _Part:
 
     def blocks(self) -> Iterator[Block]:
         """The postings, in order, some at a time."""
-        starts, rows, impacts, causes = self.index.postings
-        for start in range(0, len(rows), BLOCK_POSTINGS):
-            block = slice(start, min(start + BLOCK_POSTINGS, len(rows)))
-            words = np.searchsorted(starts, np.arange(block.start, block.stop), "right") - 1
-            yield Block(words, rows[block], impacts[block], None if causes is None else causes[block])
+        return self.index.blocks(BLOCK_POSTINGS)
 
 
 def _write(parts: Sequence[_Part], starts: NDArray[np.int64], folder: Path) -> NDArray[np.float32]:

@@ -37,8 +37,8 @@ faiss: Any = _faiss  # its type stubs lack much of what it has
 # docs/results/dense-index.md has the measurements behind these figures.
 HNSW_EF_SEARCH = 96
 DEFAULT_NPROBE = 64
-RESCORED = 10
-"""Vectors that `ivf-pq` scores again, for each hit."""
+RESCORED, RESCORED_OF_MANY, MANY_VECTORS = 10, 20, 4_000_000
+"""Vectors that `ivf-pq` scores again for each hit, of so many vectors twice as many: docs/results/scale.md."""
 MIN_READ_LIMIT_BYTES = 2 << 30
 WRITE_BYTES = 1 << 20
 # FAISS's own limits on a GPU.
@@ -82,6 +82,7 @@ class DenseIndex:
         part = {"hnsw": "storage", "ivf-pq": "refine_index"}.get(kind)
         self._stored: Any = index if part is None else faiss.downcast_index(getattr(index, part))
         self._lists: Any = faiss.downcast_index(index.base_index) if kind == "ivf-pq" else index
+        self._rescored = RESCORED if int(index.ntotal) < MANY_VECTORS else RESCORED_OF_MANY
         # FAISS allows one search at a time on a GPU's resources, and any number on the CPU.
         self._turn: Any = threading.Lock() if device == "cuda" else nullcontext()
 
@@ -197,7 +198,9 @@ class DenseIndex:
         probes = faiss.SearchParametersIVF(nprobe=self._probes(params, allowed), **selector)
         if self.kind == "ivf-flat":
             return self._index, probes
-        return self._index, faiss.IndexRefineSearchParameters(k_factor=RESCORED, base_index_params=probes)
+        return self._index, faiss.IndexRefineSearchParameters(
+            k_factor=self._rescored, base_index_params=probes
+        )
 
     def _probes(self, params: SearchParams, allowed: RowMask | None) -> int:
         lists = int(self._lists.nlist)

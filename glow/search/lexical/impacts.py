@@ -11,13 +11,15 @@ nothing. Where the analyzer makes terms of words, the index does so itself: whoe
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.lexical.format import ImpactHeader, read_arrays, read_impacts_header
-from glow.search.lexical.postings import PostingList, Sums, look_up
+from glow.search.lexical.format import ImpactHeader, read_impacts_header
+from glow.search.lexical.lists import Block, Lists
+from glow.search.lexical.opening import read_lists
+from glow.search.lexical.posting_list import PostingList
+from glow.search.lexical.postings import Sums, look_up
 from glow.search.lexical.vocabulary import Vocabulary
 from glow.search.ranking import Ranking
 from glow.search.row_mask import RowMask
@@ -26,52 +28,24 @@ from glow.text import Analyzer, is_lexical
 __all__ = ["ImpactIndex"]
 
 
-class Postings(NamedTuple):
-    """The arrays of an index: starts int64 [v + 1], and rows, impacts and causes [p] as the class has them."""
-
-    starts: NDArray[np.int64]
-    rows: NDArray[np.uint32]
-    impacts: NDArray[np.float32] | NDArray[np.uint8]
-    causes: NDArray[np.uint8] | None
-
-
 class ImpactIndex:
     """An inverted index, memory-mapped; safe to search from many threads.
 
     Args:
         header: kind and counts.
         vocabulary: the words.
-        starts: int64 [v + 1], where the postings of each word start.
-        maxima: float32 [v], each word's largest impact.
-        rows: uint32 [p], per word the documents that hold it, ascending.
-        impacts: float32 [p], finite and > 0; or uint8 codes > 0, times the header's unit.
-        causes: uint8 [p] of learned impacts, the place of the document's word that each comes from; None where words count for
-            themselves.
+        lists: of every word of it.
 
     Attributes:
         analyzer: makes the vocabulary's terms of words.
     """
 
-    def __init__(
-        self,
-        header: ImpactHeader,
-        vocabulary: Vocabulary,
-        starts: NDArray[np.int64],
-        maxima: NDArray[np.float32],
-        rows: NDArray[np.uint32],
-        impacts: NDArray[np.float32] | NDArray[np.uint8],
-        causes: NDArray[np.uint8] | None = None,
-    ) -> None:
+    def __init__(self, header: ImpactHeader, vocabulary: Vocabulary, lists: Lists) -> None:
         self.header = header
         self.vocabulary = vocabulary
         self.analyzer = Analyzer(header.analyzer)
-        self._starts = starts
-        self._maxima = maxima
-        self._rows = rows
-        self._impacts = impacts
-        self._largest = float(maxima.max(initial=0.0))
-        self._causes = causes
-        self._unit = header.unit
+        self._lists = lists
+        self._largest = float(lists.maxima.max(initial=0.0))
         self._sums = Sums(header.documents)
 
     def __len__(self) -> int:
@@ -115,25 +89,20 @@ class ImpactIndex:
         at = np.array([row], np.int64)
         return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
 
-    @property
-    def postings(self) -> Postings:
-        """All postings as they are stored; never to be changed."""
-        return Postings(self._starts, self._rows, self._impacts, self._causes)
+    def blocks(self, most: int) -> Iterator[Block]:
+        """All postings, word by word, about so many at a time; of learned impacts the codes."""
+        return self._lists.blocks(most)
 
     def cause(self, word: str, row: int) -> int | None:
         """The place of the document's word that a word counts for; None where it does not, or its impact was not learned."""
         place = self.vocabulary.row(self.analyzer.term(word))
-        if place < 0 or self._causes is None:
-            return None
-        held = slice(int(self._starts[place]), int(self._starts[place + 1]))
-        at = int(np.searchsorted(self._rows[held], np.uint32(row)))
-        is_there = at < held.stop - held.start and int(self._rows[held][at]) == row
-        return int(self._causes[held][at]) if is_there else None
+        return None if place < 0 else self._lists.cause(place, row)
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
         """Every word with the number of documents that hold it, in the order of the words' UTF-8 bytes."""
+        starts = self._lists.starts
         for row in range(len(self.vocabulary)):
-            yield self.vocabulary.word(row), int(self._starts[row + 1] - self._starts[row])
+            yield self.vocabulary.word(row), int(starts[row + 1] - starts[row])
 
     @property
     def largest(self) -> float:
@@ -145,13 +114,11 @@ class ImpactIndex:
         if alive is None:
             return self.largest
         largest = 0.0
-        for word in np.argsort(-self._maxima, kind="stable").tolist():
-            if self._maxima[word] <= largest:
+        for word in np.argsort(-self._lists.maxima, kind="stable").tolist():
+            if self._lists.maxima[word] <= largest:
                 break
-            held = slice(int(self._starts[word]), int(self._starts[word + 1]))
-            largest = max(
-                largest, self._unit * float(self._impacts[held][alive.mask[self._rows[held]]].max(initial=0))
-            )
+            postings = self._lists.list(word, 1.0)
+            largest = max(largest, float(postings.impacts()[alive.mask[postings.rows]].max(initial=0)))
         return largest
 
     def holds(self, word: str) -> bool:
@@ -162,7 +129,7 @@ class ImpactIndex:
         """What no document's score exceeds: the largest impact of every word of a query, added up; 0 for no word."""
         counted = self._counts(words)
         rows = ((self.vocabulary.row(word), count) for word, count in counted.items())
-        return float(sum(float(self._maxima[row]) * count for row, count in rows if row >= 0))
+        return float(sum(float(self._lists.maxima[row]) * count for row, count in rows if row >= 0))
 
     def lists(self, words: Sequence[str]) -> list[PostingList]:
         """The postings of a query's words, in the order of the vocabulary, so that sums round alike."""
@@ -171,11 +138,7 @@ class ImpactIndex:
             for word, count in self._counts(words).items()
             if (row := self.vocabulary.row(word)) >= 0
         )
-        return [self._list(row, count) for row, count in rows]
-
-    def _list(self, row: int, times: int) -> PostingList:
-        held = slice(int(self._starts[row]), int(self._starts[row + 1]))
-        return PostingList(self._rows[held], self._impacts[held], np.float32(self._unit * times))
+        return [self._lists.list(row, count) for row, count in rows]
 
     def _counts(self, words: Sequence[str]) -> Counter[str]:
         """The terms of a query. A stop word has none, though its stem may be that of another word."""
@@ -188,11 +151,11 @@ class ImpactIndex:
         """Opens an index whose checksums were verified before; postings are memory-mapped.
 
         Args:
-            folder: holds `IMPACTS_FILES`.
+            folder: holds the files of `ImpactHeader.files`.
 
         Raises:
             FormatError: if a file is missing, of another format, or does not fit the others; it is named.
         """
         header = read_impacts_header(folder)
         vocabulary = Vocabulary.load(folder)
-        return cls(header, vocabulary, *read_arrays(folder, header, len(vocabulary)))
+        return cls(header, vocabulary, read_lists(folder, header, len(vocabulary)))
