@@ -60,6 +60,10 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
     passage_overlap: int = option(0, "Sentences that neighbours share.", ge=0)
     max_passages: int = option(128, "Most passages of a document.", ge=1)
     lexical: bool = option(True, "Index the words too, for lexical and hybrid search.")
+    impacts: Literal["auto", "plain", "packed"] = option(
+        "auto",
+        "How words are stored: plain, or packed in a third of the bytes and 8 bits an impact; auto packs from 4,000,000 documents on.",
+    )
     analyzer: AnalyzerName = option(
         DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
     )

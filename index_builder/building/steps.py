@@ -19,6 +19,7 @@ from glow.search import (
     IMPACTS_FOLDER,
     LEARNED_FOLDER,
     LEARNED_WORDS_FOLDER,
+    PACKED_FROM,
     PASSAGES_FOLDER,
     SPELLING_FOLDER,
     STATES_FOLDER,
@@ -38,6 +39,7 @@ from glow.search import (
     build_learned,
     build_lexical,
     build_spelling,
+    pack_lists,
 )
 from glow.text import Analyzer, PassageCutter, TermTable, lexical_words, select_terms
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
@@ -280,8 +282,14 @@ class Steps:
                     analyzer=self._analyzer,
                     on_words=partial(build_spelling, step.folder / SPELLING_FOLDER),
                 )
+                if self._is_packed(header.documents):
+                    header = pack_lists(step.folder / IMPACTS_FOLDER, header)
                 step.values = {"lexical": describe_lexical(header, step.folder)}
         return step
+
+    def _is_packed(self, documents: int) -> bool:
+        wanted = self._options.impacts
+        return documents >= PACKED_FROM if wanted == "auto" else wanted == "packed"
 
     def _stems(self, corpus: Corpus, folder: Path) -> TermTable:
         """The table that the idf of stems comes from, as `terms` is that of words; deltas need it too."""

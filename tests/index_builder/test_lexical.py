@@ -1,5 +1,6 @@
 """The lexical index of a build: there by default, the same words as the term table, left out when asked."""
 
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -11,6 +12,9 @@ import pytest
 from glow.artifact import IndexRoot, read_manifest, write_artifact
 from glow.errors import FormatError, MismatchError
 from glow.search import DEFAULT_FUSION, Fusion, FusionWeights, Index
+from glow.search.lexical.format import PACKED_FILE
+from glow_index_builder.deltas import CompactOptions, UpsertOptions, compact, upsert
+from glow_index_builder.progress import Stages
 
 Invoke = Callable[..., Any]
 Live = Callable[[], Index]
@@ -45,6 +49,44 @@ def test_idf_is_the_one_of_the_indexs_table(build: Invoke, live: Live, toy_corpu
         found.append((sorted(rows.tolist()), scores.tolist()))
     assert found[0][0] == found[1][0]
     assert found[0][1] != found[1][1]
+
+
+def test_packed_impacts_are_searched_changed_and_compacted_as_plain_ones(
+    build: Invoke, live: Live, toy_corpus: Path, toy_model: Path, output: Path, tmp_path: Path
+) -> None:
+    texts = ["bees", "home", "find", "coffee beans", "zebra", "how do bees find home"]
+    (tmp_path / "new").write_text('{"_id": "toy/0", "text": "a zebra"}\n{"_id": "z", "text": "zebra bees"}\n')
+    found: dict[str, list[list[list[str]]]] = {}
+    for layout in ("plain", "packed"):
+        assert build(toy_corpus, "--impacts", layout).exit_code == 0
+        versions = [live()]
+        upsert(
+            UpsertOptions(output=output, source=str(tmp_path / "new"), model=toy_model), Stages(io.StringIO())
+        )
+        versions.append(live())
+        compact(CompactOptions(output=output), Stages(io.StringIO()))
+        versions.append(live())
+        found[layout] = []
+        for index in versions:
+            assert index.impacts is not None
+            assert (f"impacts/{PACKED_FILE}" in index.manifest.files) is (layout == "packed")
+            assert not any(name.startswith("delta/impacts/postings") for name in index.manifest.files)
+            words = [index.preprocessor.pieces.words(text) for text in texts]
+            rows = [index.impacts.search(each, 5, None, index.order)[1].tolist() for each in words]
+            found[layout].append([[hit.id for hit in index.documents.rows(each)] for each in rows])
+    assert found["packed"] == found["plain"]
+    assert found["plain"][1] == found["plain"][2] != found["plain"][0]
+    assert json.loads((output / live().version / "report.json").read_bytes())["lexical"]["layout"] == "packed"
+
+
+def test_a_large_index_is_packed_unless_told_otherwise(
+    build: Invoke, live: Live, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert build(toy_corpus).exit_code == 0
+    assert f"impacts/{PACKED_FILE}" not in live().manifest.files
+    monkeypatch.setattr("glow_index_builder.building.steps.PACKED_FROM", 50)
+    assert build(toy_corpus, "--no-resume").exit_code == 0
+    assert f"impacts/{PACKED_FILE}" in live().manifest.files
 
 
 def test_without_lexical_there_is_none(build: Invoke, live: Live, toy_corpus: Path) -> None:

@@ -45,9 +45,10 @@ def matrix() -> Matrix:
     """Impacts of few values, so that many scores tie; frequent words first. Codes of 8 bits hold them exactly."""
     generator = np.random.default_rng(0)
     held = generator.random((DOCUMENTS, len(WORDS))) < np.linspace(0.9, 0.004, len(WORDS))
-    impacts = (held * generator.integers(1, 4, held.shape) * 85 / 64).astype(np.float32)
-    impacts[held.argmax(0), np.arange(len(WORDS))] = 255 / 64
-    return impacts
+    impacts = held * generator.choice([85, 170, 340], held.shape) / 64
+    for word in range(len(WORDS)):
+        impacts[np.flatnonzero(held[:, word])[:2], word] = (85 / 64, 340 / 64)[: held[:, word].sum()]
+    return impacts.astype(np.float32)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "packed"])

@@ -16,7 +16,7 @@ from glow.text import AnalyzerName
 
 __all__ = [
     "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LEARNED_FILES", "LEARNED_FOLDER",
-    "MAXIMA_FILE", "PACKED_FILE", "PLACES_FILE", "ROWS_FILE", "STARTS_FILE", "VALUES_FILE", "WIDTHS_FILE", "ImpactHeader",
+    "MAXIMA_FILE", "MINIMA_FILE", "PACKED_FILE", "PLACES_FILE", "ROWS_FILE", "STARTS_FILE", "VALUES_FILE", "WIDTHS_FILE", "ImpactHeader",
     "Layout", "read_impacts_header",
 ]  # fmt: skip
 
@@ -25,10 +25,10 @@ IMPACTS_FOLDER = "impacts"
 IMPACTS_HEADER = "impacts.json"
 STARTS_FILE, MAXIMA_FILE, ROWS_FILE, VALUES_FILE = "starts.npy", "maxima.npy", "rows.npy", "impacts.npy"
 CODES_FILE, CAUSES_FILE = "codes.npy", "causes.npy"
-WIDTHS_FILE, PLACES_FILE, PACKED_FILE = "widths.npy", "places.npy", "postings.npy"
+MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FILE = "minima.npy", "widths.npy", "places.npy", "postings.npy"
 _SHARED_FILES = (IMPACTS_HEADER, *VOCABULARY_FILES, STARTS_FILE, MAXIMA_FILE)
 IMPACTS_FILES = (*_SHARED_FILES, ROWS_FILE, VALUES_FILE)
-PACKED_FILES = (*_SHARED_FILES, WIDTHS_FILE, PLACES_FILE, PACKED_FILE)
+PACKED_FILES = (*_SHARED_FILES, MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FILE)
 LEARNED_FOLDER = "learned"
 LEARNED_FILES = (*_SHARED_FILES, ROWS_FILE, CODES_FILE, CAUSES_FILE)
 """Learned impacts are codes of 8 bits, and each says which word of the document it comes from."""

@@ -107,6 +107,7 @@ class PackedLists:
 
     Attributes:
         starts, maxima: as of `Lists`.
+        minima: float32 [v], each word's smallest impact.
         widths: uint8 [v], of each list.
         places: int64 [v + 1], where the bytes of each list start.
         data: uint8, all lists as `pack_postings` made them.
@@ -115,6 +116,7 @@ class PackedLists:
 
     starts: NDArray[np.int64]
     maxima: NDArray[np.float32]
+    minima: NDArray[np.float32]
     widths: NDArray[np.uint8]
     places: NDArray[np.int64]
     data: NDArray[np.uint8]
@@ -122,8 +124,11 @@ class PackedLists:
 
     def list(self, word: int, times: float) -> PackedList:
         """As of `Lists`."""
-        largest = float(self.maxima[word])
-        return PackedList(self._packed(word), np.float32(largest / LARGEST_CODE * times), largest * times)
+        least, largest = float(self.minima[word]), float(self.maxima[word])
+        step = (largest - least) / LARGEST_CODE
+        return PackedList(
+            self._packed(word), np.float32(least * times), np.float32(step * times), largest * times
+        )
 
     def cause(self, word: int, row: int) -> int | None:
         """As of `Lists`: nothing that was learned is packed."""

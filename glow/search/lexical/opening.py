@@ -14,6 +14,7 @@ from glow.search.lexical.format import (
     CODES_FILE,
     IMPACTS_HEADER,
     MAXIMA_FILE,
+    MINIMA_FILE,
     PACKED_FILE,
     PLACES_FILE,
     ROWS_FILE,
@@ -90,6 +91,11 @@ def _read_plain(
 def _read_packed(
     folder: Path, header: ImpactHeader, starts: NDArray[np.int64], maxima: NDArray[np.float32]
 ) -> PackedLists:
+    minima = map_array(folder / MINIMA_FILE, np.float32, header.words)
+    if not _positive(minima) or (minima > maxima).any():
+        raise _damaged(
+            folder, MINIMA_FILE, "it holds an impact that is not above 0, or above the word's largest"
+        )
     widths = map_array(folder / WIDTHS_FILE, np.uint8, header.words)
     places = map_array(folder / PLACES_FILE, np.int64, header.words + 1)
     if (widths > WIDEST).any():
@@ -98,7 +104,7 @@ def _read_packed(
     if places[0] != 0 or (np.diff(places) != sizes).any():
         raise _damaged(folder, PLACES_FILE, "its lists have not the bytes that their postings take")
     data = map_array(folder / PACKED_FILE, np.uint8, int(places[-1]))
-    return PackedLists(starts, maxima, widths, places, data, header.documents)
+    return PackedLists(starts, maxima, minima, widths, places, data, header.documents)
 
 
 def _positive(impacts: NDArray[np.float32] | NDArray[np.uint8]) -> bool:

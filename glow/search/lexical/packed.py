@@ -10,6 +10,7 @@ import numpy as np
 from glow.search.lexical.format import (
     IMPACTS_HEADER,
     MAXIMA_FILE,
+    MINIMA_FILE,
     PACKED_FILE,
     PLACES_FILE,
     ROWS_FILE,
@@ -30,7 +31,7 @@ PACKED_FROM = 4_000_000
 def pack_lists(folder: Path, header: ImpactHeader) -> ImpactHeader:
     """Packs an index that was just written; its plain arrays are removed.
 
-    An impact becomes a code, 1 to 255, in steps of a 255th of its word's largest.
+    An impact becomes a code: how many 255ths of the way from its word's smallest to its largest.
 
     Args:
         folder: of the index.
@@ -47,6 +48,9 @@ def pack_lists(folder: Path, header: ImpactHeader) -> ImpactHeader:
     rows = map_array(folder / ROWS_FILE, np.uint32, header.postings)
     impacts = map_array(folder / VALUES_FILE, np.float32, header.postings)
     counts = np.diff(starts)
+    minima = np.minimum.reduceat(impacts, starts[:-1]) if len(counts) else np.empty(0, np.float32)
+    ranges = maxima - minima
+    scales = np.divide(LARGEST_CODE, ranges, out=np.zeros_like(ranges), where=ranges > 0)
     different, which = np.unique(counts, return_inverse=True)
     widths = np.array([width_of(count, header.documents) for count in different.tolist()], np.uint8)[which]
     sizes, _ = packed_sizes(counts, widths, header.documents)
@@ -54,9 +58,10 @@ def pack_lists(folder: Path, header: ImpactHeader) -> ImpactHeader:
     data = new_array(folder / PACKED_FILE, np.uint8, int(places[-1]))
     for word, (start, width) in enumerate(zip(starts[:-1].tolist(), widths.tolist(), strict=True)):
         held = slice(start, start + int(counts[word]))
-        codes = np.maximum(np.rint(impacts[held] * (LARGEST_CODE / maxima[word])), 1).astype(np.uint8)
+        codes = np.rint((impacts[held] - minima[word]) * scales[word]).astype(np.uint8)
         packed = pack_postings(rows[held], codes, header.documents, width)
         data[places[word] : places[word + 1]] = packed
+    np.save(folder / MINIMA_FILE, minima, allow_pickle=False)
     np.save(folder / WIDTHS_FILE, widths, allow_pickle=False)
     np.save(folder / PLACES_FILE, places, allow_pickle=False)
     del rows, impacts, data

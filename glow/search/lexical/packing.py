@@ -65,7 +65,7 @@ def pack_postings(rows: Rows, codes: NDArray[np.uint8], documents: int, width: i
 
     Args:
         rows: uint32 [p], ascending, each once, each below n; p >= 1.
-        codes: uint8 [p], > 0.
+        codes: uint8 [p].
         documents: n.
         width: as `width_of` says.
     """
@@ -162,7 +162,7 @@ class PackedPostings:
         """
         if not len(rows):
             return np.empty(0, np.intp), np.empty(0, np.int64)
-        near = None if "rows" in self.__dict__ else self._near(rows)
+        near = self._near(rows) if self.reads_less(rows) else None
         held = self.rows if near is None else near[0]
         if not len(held):
             return np.empty(0, np.intp), np.empty(0, np.int64)
@@ -170,14 +170,22 @@ class PackedPostings:
         here = np.flatnonzero(held[at] == rows)
         return here, at[here] if near is None else near[1][at[here]]
 
+    def reads_less(self, rows: Rows) -> bool:
+        """Whether the blocks of some rows, uint32 [m] ascending, are less work to read than the whole list."""
+        if self._blocks == 1 or "rows" in self.__dict__:
+            return False
+        return len(self._blocks_of(rows)) * READ_ALL_FROM < self._blocks
+
+    def _blocks_of(self, rows: Rows) -> NDArray[np.int64]:
+        blocks = (rows >> np.uint32(self.width + BLOCK_BITS)).astype(np.int64)
+        return blocks[np.flatnonzero(np.diff(blocks, prepend=-1))]
+
     def _near(self, rows: Rows) -> tuple[Rows, NDArray[np.int64]] | None:
         """The postings of the blocks that some rows lie in: rows ascending, and the place of each in the list.
 
-        None where it is less work to read the whole list.
+        None where a block is too long for it.
         """
-        blocks = np.unique(rows >> np.uint32(self.width + BLOCK_BITS)).astype(np.int64)
-        if len(blocks) * READ_ALL_FROM >= self._blocks:
-            return None
+        blocks = self._blocks_of(rows)
         directory = self.data[self._blocks : 5 * self._blocks].view("<u4")
         starts = directory[blocks].astype(np.int64)
         last = blocks == self._blocks - 1

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 
 from glow.search.lexical.packing import PackedPostings
 
-__all__ = ["PackedList", "PlainList", "PostingList"]
+__all__ = ["POSTINGS_PER_LOOKUP", "PackedList", "PlainList", "PostingList"]
+
+POSTINGS_PER_LOOKUP = 32
+"""A look-up of one row in the postings of a word costs about as much as adding so many of them."""
 
 Found = tuple[NDArray[np.intp], NDArray[np.int64]]
 
@@ -40,6 +43,10 @@ class PostingList(Protocol):
 
     def find(self, rows: NDArray[np.uint32]) -> Found:
         """Which of some rows, uint32 [m] ascending, are in it: places in `rows`, and of each its place in the list."""
+        ...
+
+    def reads_less(self, rows: NDArray[np.uint32]) -> bool:
+        """Whether `find` of so many rows is less work than adding the whole list."""
         ...
 
     def bounds(self, rows: NDArray[np.uint32]) -> NDArray[np.float32] | float:
@@ -85,6 +92,10 @@ class PlainList:
         here = np.flatnonzero(self.rows[places] == rows)
         return here, places[here]
 
+    def reads_less(self, rows: NDArray[np.uint32]) -> bool:
+        """As of `PostingList`."""
+        return len(rows) * POSTINGS_PER_LOOKUP < len(self.rows)
+
     def bounds(self, rows: NDArray[np.uint32]) -> float:
         """As of `PostingList`: one number."""
         del rows
@@ -101,12 +112,13 @@ class PackedList:
 
     Attributes:
         packed: rows and codes.
-        factor: times a code it is what the word adds.
+        least, step: what code 0 adds, and every further one.
         largest: as of `PostingList`.
     """
 
     packed: PackedPostings
-    factor: np.float32
+    least: np.float32
+    step: np.float32
     largest: float
 
     @property
@@ -121,17 +133,27 @@ class PackedList:
 
     def impacts(self, places: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float32]:
         """As of `PostingList`."""
-        return np.multiply(self.packed.codes[places], self.factor, dtype=np.float32)
+        return self._decoded(self.packed.codes[places])
 
     def find(self, rows: NDArray[np.uint32]) -> Found:
         """As of `PostingList`; decodes the blocks that the rows lie in, or all."""
         return self.packed.find(rows)
 
+    def reads_less(self, rows: NDArray[np.uint32]) -> bool:
+        """As of `PostingList`."""
+        return self.packed.reads_less(rows)
+
     def bounds(self, rows: NDArray[np.uint32]) -> NDArray[np.float32] | float:
         """As of `PostingList`: the greatest impact of the block that each row lies in."""
         codes = self.packed.block_codes(rows)
-        return self.largest if codes is None else np.multiply(codes, self.factor, dtype=np.float32)
+        return self.largest if codes is None else self._decoded(codes)
 
     def times(self, weight: float) -> Self:
         """As of `PostingList`."""
-        return replace(self, factor=np.float32(self.factor * weight), largest=self.largest * weight)
+        least, step = np.float32(self.least * weight), np.float32(self.step * weight)
+        return replace(self, least=least, step=step, largest=self.largest * weight)
+
+    def _decoded(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
+        impacts = np.multiply(codes, self.step, dtype=np.float32)
+        impacts += self.least
+        return impacts

@@ -13,15 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.lexical.posting_list import PackedList, PostingList
+from glow.search.lexical.posting_list import POSTINGS_PER_LOOKUP, PackedList, PostingList
 from glow.search.lexical.skipping import DOCUMENTS_PER_POSTING, promising
 from glow.search.ranking import Ranking, best
 from glow.search.row_mask import RowMask
 
 __all__ = ["Sums", "look_up"]
-
-# A look-up of one row in the postings of a word costs about as much as adding so many of them.
-POSTINGS_PER_LOOKUP = 32
 
 
 def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:

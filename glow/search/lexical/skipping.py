@@ -73,7 +73,7 @@ def _of_sums(sums: NDArray[np.float32], added: Sequence[NDArray[np.uint32]], k: 
     scores = sums[held]
     # A document comes at most once a list, so the k * lists best places hold at least k documents.
     best: NDArray[np.uint32] = held[scores >= _kth(scores, k * len(added)) * (1 - SLACK)]
-    return np.unique(best).astype(np.int64)
+    return _distinct(best).astype(np.int64)
 
 
 def _looked_up(
@@ -82,20 +82,30 @@ def _looked_up(
     k: int,
     least: float,
     sums: NDArray[np.float32],
-    added: Sequence[NDArray[np.uint32]],
+    added: list[NDArray[np.uint32]],
 ) -> NDArray[np.int64]:
     """The candidates that are left when the other lists are looked up for them."""
     floor = least * (1 - SLACK) - rest[0]
-    rows = np.unique(np.concatenate([each[sums[each] >= floor] for each in added]))
-    scores = sums[rows].astype(np.float64)
+    if sum(map(len, added)) * DOCUMENTS_PER_POSTING > len(sums):
+        rows = np.flatnonzero(sums >= max(floor, np.finfo(np.float32).tiny)).astype(np.uint32)
+    else:
+        rows = _distinct(np.concatenate([each[sums[each] >= floor] for each in added]))
     for number, each in enumerate(lists):
-        kept = scores + each.bounds(rows) + rest[number + 1] >= least * (1 - SLACK)
-        rows, scores = rows[kept], scores[kept]
-        here, places = each.find(rows)
-        scores[here] += each.impacts(places)
-        least = max(least, _kth(scores, k))
-    left: NDArray[np.uint32] = rows[scores >= least * (1 - SLACK)]
-    return left.astype(np.int64)
+        rows = rows[sums[rows] + each.bounds(rows) + rest[number + 1] >= least * (1 - SLACK)]
+        if each.reads_less(rows):
+            here, places = each.find(rows)
+            sums[rows[here]] += each.impacts(places)
+        else:  # also of documents that are none of the candidates, which nobody looks at
+            np.add.at(sums, each.rows, each.impacts())
+            added.append(each.rows)
+        least = max(least, _kth(sums[rows], k))
+    return rows[sums[rows] >= least * (1 - SLACK)].astype(np.int64)
+
+
+def _distinct(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The different rows, ascending; several times as fast as `np.unique`, which hashes."""
+    rows = np.sort(rows)
+    return rows[np.flatnonzero(np.diff(rows, prepend=rows[:1] + np.uint32(1)))]
 
 
 def _kth(scores: NDArray[np.floating], k: int) -> float:
