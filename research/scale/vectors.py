@@ -24,7 +24,18 @@ from glow.search import Index, set_threads
 from glow.search.index import DENSE_FILE
 from research.scale.processes import say
 
-__all__ = ["DEPTH", "Made", "Real", "Shape", "Wanted", "make", "prepare", "read_real"]
+__all__ = [
+    "BLOCK_VECTORS",
+    "DEPTH",
+    "Made",
+    "Real",
+    "Shape",
+    "Wanted",
+    "blocks",
+    "make",
+    "prepare",
+    "read_real",
+]
 
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -178,7 +189,7 @@ def make(real: Real, wanted: Wanted, folder: Path, say: Callable[[str], None]) -
     target = wanted.aim * _nearest([real.documents], few).ratio
 
     def ratio_of(noise: float) -> float:
-        found = _nearest(_blocks(real.documents, wanted, noise), few).ratio
+        found = _nearest(blocks(real.documents, wanted, noise), few).ratio
         say(f"noise {noise:.3f}: ratio {found:.4f}, wanted {target:.4f}")
         return found
 
@@ -233,11 +244,11 @@ def _bisect(ratio_of: Callable[[float], float], target: float) -> float:
     return noise
 
 
-def _blocks(documents: Vectors, wanted: Wanted, noise: float) -> Iterator[Vectors]:
-    """The N vectors, float32 [block, D], the same for the same arguments; row i comes from document i modulo R."""
+def blocks(documents: Vectors, wanted: Wanted, noise: float, first: int = 0) -> Iterator[Vectors]:
+    """The N vectors from one on that a block starts with, float32 [block, D], the same for the same arguments; row i comes from document i modulo R."""
     dimensions = documents.shape[1]
     turn = _covariance_root(documents) if wanted.shape == "covariance" else None
-    for start in range(0, wanted.count, BLOCK_VECTORS):
+    for start in range(first, wanted.count, BLOCK_VECTORS):
         rows = np.arange(start, min(start + BLOCK_VECTORS, wanted.count))
         generator = np.random.default_rng((wanted.seed, start))
         found: Vectors = generator.standard_normal((len(rows), dimensions), np.float32)
@@ -297,7 +308,7 @@ def _write(real: Real, wanted: Wanted, noise: float, folder: Path) -> Near:
 
     def written() -> Iterator[Vectors]:
         start = 0
-        for block in _blocks(real.documents, wanted, noise):
+        for block in blocks(real.documents, wanted, noise):
             file[start : start + len(block)] = block
             start += len(block)
             yield block

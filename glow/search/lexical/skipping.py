@@ -87,7 +87,7 @@ def _looked_up(
     """The candidates that are left when the other lists are looked up for them."""
     floor = least * (1 - SLACK) - rest[0]
     if sum(map(len, added)) * DOCUMENTS_PER_POSTING > len(sums):
-        rows = np.flatnonzero(sums >= max(floor, np.finfo(np.float32).tiny)).astype(np.uint32)
+        rows = np.flatnonzero(sums >= np.float32(max(floor, 1e-30))).astype(np.uint32)
     else:
         rows = _distinct(np.concatenate([each[sums[each] >= floor] for each in added]))
     for number, each in enumerate(lists):
