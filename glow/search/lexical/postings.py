@@ -88,7 +88,7 @@ class Sums:
             rows = promising(lists, k, allowed, accumulator, added)
         finally:
             self._clear(accumulator, added)
-        # They were added from the largest list on; in the order of the vocabulary they round as all scores do.
+        # They were added from the shortest list on; in the order of the vocabulary they round as all scores do.
         return best(look_up(lists, rows), rows, k, order)
 
     def _accumulator(self) -> NDArray[np.float32]:

@@ -1,6 +1,6 @@
 """Leaving out postings that cannot matter: MaxScore (Turtle and Flood, 1995) with the maxima of blocks (Ding and Suel, 2011).
 
-Lists are added from the one that can add most. Once the k-th best sum exceeds all that the lists left can add together, no new
+Lists are added from the shortest on. Once the k-th best sum exceeds all that the lists left can add together, no new
 document can come in: of these lists only the documents at hand are looked up, fewer with each list, and only the blocks that
 they lie in are decoded. The result is that of adding everything.
 
@@ -44,7 +44,7 @@ def promising(
     Returns:
         int64 [m] rows ascending, among them the k best and all that tie with the last of these.
     """
-    ordered = sorted(lists, key=lambda each: -each.largest)
+    ordered = sorted(lists, key=lambda each: each.count)
     rest = np.cumsum([0.0, *(each.largest for each in reversed(ordered))])[::-1].tolist()
     least = 0.0
     for number, each in enumerate(ordered):
