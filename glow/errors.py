@@ -19,6 +19,7 @@
     ├── BusyError                  another process changes the same index root
     ├── ReadOnlyError              an index root cannot be written from here
     ├── DiskError                  a disk that is full or fails
+    ├── StoreError                 a server that holds vectors does not answer
     └── ExportError                an exported model that is not equal to its checkpoint
 
 Two rooms grow branches of their own: `service/errors.py` (what HTTP needs) and `glow/client/errors.py` (what a call of
@@ -186,6 +187,13 @@ class DiskError(GlowError):
     """A disk is full or fails; what was there before is untouched."""
 
     code = "disk_failed"
+    exit_code = 4
+
+
+class StoreError(GlowError):
+    """A server that holds an index's vectors does not answer."""
+
+    code = "store_unavailable"
     exit_code = 4
 
 

@@ -27,10 +27,12 @@ from glow.search.lexical import (
     ImpactIndex,
     read_impacts_header,
 )
+from glow.search.milvus import STORE_FILE, MilvusVectors, connect, read_store_header
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.search.reranker_parts import open_states, open_version_reranker
 from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER, SpellingTable
 from glow.search.states import STATES_FOLDER, TermStates
+from glow.search.views import DenseView
 from glow.text import VOCABULARY_FILE, Preprocessor, TermTable, load_preprocessor
 
 __all__ = [
@@ -72,7 +74,7 @@ class VersionParts:
     preprocessor: Preprocessor
     encoder: Encoder
     explainer: Explainer | None
-    dense: DenseIndex
+    dense: DenseIndex | MilvusVectors
     documents: DocumentStore
     columns: Columns | None
     impacts: ImpactIndex | None
@@ -133,13 +135,13 @@ def open_parts(
     tower = old if old is not None and old.holds(files, f"{MODEL_FOLDER}/") else None
     preprocessor = model.preprocessor if model else _open_preprocessor(folder, manifest, tower)
     encoder = tower.encoder if tower else _open_encoder(folder, preprocessor, device, threads)
-    like_part = same(DENSE_FILE)
-    dense = like_part.dense if like_part else DenseIndex.load(folder / DENSE_FILE, device)
     like_part = same(DOCUMENTS_FILE)
     documents = like_part.documents if like_part else DocumentStore(folder / DOCUMENTS_FILE)
-    _check_shapes(manifest, rows, encoder, dense, documents)
     like_part = same(f"{COLUMNS_FOLDER}/")
     columns = like_part.columns if like_part else _open_columns(folder, manifest, documents)
+    like_part = same(DENSE_FILE, STORE_FILE, f"{COLUMNS_FOLDER}/")
+    dense = like_part.dense if like_part else _open_dense(folder, manifest, columns, device)
+    _check_shapes(manifest, rows, encoder, dense, documents)
     like_part = same(f"{IMPACTS_FOLDER}/")
     impacts = like_part.impacts if like_part else _open_impacts(folder, manifest, documents)
     like_part = same(f"{COLUMNS_FOLDER}/", f"{PASSAGES_FOLDER}/")
@@ -199,6 +201,17 @@ def _open_preprocessor(folder: Path, manifest: Manifest, like: VersionParts | No
 
 def _open_encoder(folder: Path, preprocessor: Preprocessor, device: Device, threads: int) -> Encoder:
     return Encoder(folder / MODEL_FOLDER / QUERY_TOWER, preprocessor.pieces.pad_id, device, threads)
+
+
+def _open_dense(
+    folder: Path, manifest: Manifest, columns: Columns | None, device: Device
+) -> DenseIndex | MilvusVectors:
+    if STORE_FILE not in manifest.files:
+        return DenseIndex.load(folder / DENSE_FILE, device)
+    header = read_store_header(folder)
+    vectors = MilvusVectors(connect(header.address), header, columns)
+    vectors.check(manifest.hashes.get("model", ""), manifest.hashes.get("terms", ""))
+    return vectors
 
 
 def _open_columns(folder: Path, manifest: Manifest, documents: DocumentStore) -> Columns | None:
@@ -267,7 +280,8 @@ def _explainer(
 
 def _check_files(manifest: Manifest) -> None:
     """Every file that is opened is one whose checksum was verified: others in the folder are never read."""
-    for name in (DENSE_FILE, DOCUMENTS_FILE, *(f"{TERMS_FOLDER}/{file}" for file in TERM_FILES)):
+    dense = STORE_FILE if STORE_FILE in manifest.files else DENSE_FILE
+    for name in (dense, DOCUMENTS_FILE, *(f"{TERMS_FOLDER}/{file}" for file in TERM_FILES)):
         if name not in manifest.files:
             raise MismatchError(f"index {manifest.name}: its manifest lacks {name}; rebuild the index")
 
@@ -286,7 +300,7 @@ def _check_copies(manifest: Manifest, names: Sequence[str]) -> None:
 
 
 def _check_shapes(
-    manifest: Manifest, rows: Rows, encoder: Encoder, dense: DenseIndex, documents: DocumentStore
+    manifest: Manifest, rows: Rows, encoder: Encoder, dense: DenseView, documents: DocumentStore
 ) -> None:
     vectors = rows.documents if rows.passages is None else rows.passages
     if documents.count != rows.documents or len(dense) != vectors:

@@ -1,5 +1,7 @@
 """Which rows a search may return, in the three forms that searching needs."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,17 +16,20 @@ class RowMask:
 
     Args:
         mask: bool [n]; belongs to this object from now on.
+        expression: a filter that every row of the mask matches, and few others, for who searches elsewhere; None: there is none.
 
     Attributes:
         mask: bool [n], read-only.
         count: allowed rows.
+        expression: as given.
         packed: uint8 [n / 8], the mask as bits, lowest first, as FAISS reads it.
     """
 
-    __slots__ = ("_rows", "count", "mask", "packed")
+    __slots__ = ("_rows", "count", "expression", "mask", "packed")
 
-    def __init__(self, mask: NDArray[np.bool_]) -> None:
+    def __init__(self, mask: NDArray[np.bool_], expression: Any = None) -> None:
         self.mask = mask
+        self.expression = expression
         self.mask.flags.writeable = False
         self.count = int(np.count_nonzero(mask))
         self.packed: NDArray[np.uint8] = np.packbits(mask, bitorder="little")

@@ -79,6 +79,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     glow_errors.GateError: Problem(409, "The version is not good enough to be published"),
     glow_errors.BusyError: Problem(409, "The index root is being changed"),
     glow_errors.ReadOnlyError: Problem(409, "The index root cannot be written"),
+    glow_errors.StoreError: Problem(503, "The vectors cannot be searched now"),
     glow_errors.DiskError: Problem(507, "The disk is full or fails"),
     glow_errors.ExportError: Problem(500, "The export was refused"),
 }

@@ -52,7 +52,7 @@ def segment_masks(columns: SegmentedColumns, segments: Segments) -> FilterMasks:
     """The masks of filters over both: complements and all, rows that are gone are in none."""
     return FilterMasks(
         lambda expression, check: segments.join(
-            evaluate(expression, columns.base, check), evaluate(expression, columns.delta, check)
+            evaluate(expression, columns.base, check), evaluate(expression, columns.delta, check), expression
         )
     )
 

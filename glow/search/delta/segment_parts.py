@@ -14,6 +14,7 @@ from glow.search.dense import DenseIndex, IndexKind, SearchParams
 from glow.search.documents import DocumentStore, not_found
 from glow.search.learned import Expansion, LearnedImpacts
 from glow.search.lexical import ImpactIndex
+from glow.search.milvus import MilvusVectors
 from glow.search.ranking import Ranking, best
 from glow.search.row_mask import RowMask
 from glow.search.states import StatesHeader, TermStates
@@ -29,7 +30,7 @@ class SegmentedDense:
         segments: of vectors.
     """
 
-    def __init__(self, base: DenseIndex, delta: DenseIndex, segments: Segments) -> None:
+    def __init__(self, base: DenseIndex | MilvusVectors, delta: DenseIndex, segments: Segments) -> None:
         self.base = base
         self.delta = delta
         self.segments = segments

@@ -6,6 +6,8 @@ segments. docs/decisions/0015 says why a delta is a small index of its own.
 N, M   rows of base and delta; row N + i of both together is row i of the delta
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,16 +68,17 @@ class Segments:
         """Whether a row of the base is gone."""
         return self.alive is not None and not self.alive.mask[row]
 
-    def join(self, base: NDArray[np.bool_], delta: NDArray[np.bool_]) -> SegmentMask:
+    def join(self, base: NDArray[np.bool_], delta: NDArray[np.bool_], expression: Any = None) -> SegmentMask:
         """Masks of both as one, without the rows that are gone.
 
         Args:
             base: bool [N]; belongs to the mask from now on.
             delta: bool [M], likewise.
+            expression: as of `RowMask`.
         """
         if self.alive is not None:
             base &= self.alive.mask
-        return SegmentMask(RowMask(base), RowMask(delta))
+        return SegmentMask(RowMask(base, expression), RowMask(delta))
 
     def split(self, allowed: RowMask | None) -> tuple[RowMask | None, RowMask | None]:
         """The parts of a mask of all rows; rows that are gone are never allowed.
@@ -89,5 +92,7 @@ class Segments:
             raise MismatchError(f"found a mask of {len(allowed)} rows for an index of {len(self)}")
         if isinstance(allowed, SegmentMask):
             return allowed.base, allowed.delta
-        joined = self.join(allowed.mask[: self.base].copy(), allowed.mask[self.base :].copy())
+        joined = self.join(
+            allowed.mask[: self.base].copy(), allowed.mask[self.base :].copy(), allowed.expression
+        )
         return joined.base, joined.delta

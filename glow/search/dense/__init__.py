@@ -2,16 +2,18 @@
 
 from glow.search.dense.build import VectorRows, build_dense
 from glow.search.dense.index import (
+    DEFAULT_NPROBE,
     GPU_MAX_HITS,
+    HNSW_EF_SEARCH,
     DenseIndex,
     SearchParams,
     VectorReader,
     require_device,
     set_threads,
 )
-from glow.search.dense.kinds import KINDS, IndexKind, choose_kind, index_bytes, require_buildable
+from glow.search.dense.kinds import KINDS, IndexKind, choose_kind, index_bytes, list_count, require_buildable
 
 __all__ = [
-    "GPU_MAX_HITS", "KINDS", "DenseIndex", "IndexKind", "SearchParams", "VectorReader", "VectorRows",
-    "build_dense", "choose_kind", "index_bytes", "require_buildable", "require_device", "set_threads",
+    "DEFAULT_NPROBE", "GPU_MAX_HITS", "HNSW_EF_SEARCH", "KINDS", "DenseIndex", "IndexKind", "SearchParams", "VectorReader", "VectorRows",
+    "build_dense", "choose_kind", "index_bytes", "list_count", "require_buildable", "require_device", "set_threads",
 ]  # fmt: skip

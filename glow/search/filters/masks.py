@@ -75,7 +75,7 @@ def _cost(mask: RowMask) -> int:
 
 
 def _maker(columns: Columns) -> Callable[[Expression, Check], RowMask]:
-    return lambda expression, check: RowMask(evaluate(expression, columns, check))
+    return lambda expression, check: RowMask(evaluate(expression, columns, check), expression)
 
 
 def evaluate(expression: Expression, columns: Columns, check: Check = nothing) -> Mask:

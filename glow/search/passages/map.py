@@ -166,7 +166,7 @@ class PassageMap:
 
     def mask(self, allowed: RowMask) -> RowMask:
         """The passages of allowed documents."""
-        return RowMask(np.repeat(allowed.mask, np.diff(self.first)))
+        return RowMask(np.repeat(allowed.mask, np.diff(self.first)), allowed.expression)
 
     def fold(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> Folded:
         """Hits of passages as hits of documents: a document stands where its best passage does.

@@ -1,0 +1,138 @@
+"""The stores that vectors can lie in, each with the same vectors and metadata."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from glow.records import Document
+from glow.search import IndexKind, build_columns, build_dense
+from glow.search.columns import Columns
+from glow.search.documents import DocumentStore, DocumentWriter
+from glow.search.milvus import (
+    CollectionWriter,
+    FilterFields,
+    MilvusVectors,
+    StoreAccess,
+    StoreHeader,
+    connect,
+)
+from glow.search.views import DenseView
+from tests.stores.server import Milvus
+
+COUNT, DIMENSIONS = 1_500, 32
+MODEL, TERMS = "m" * 64, "t" * 64
+PATIENT = StoreAccess(timeout_s=30.0)
+Vectors = NDArray[np.float32]
+
+
+@pytest.fixture(scope="module")
+def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
+    """A server for the tests of a file."""
+    server = Milvus(tmp_path_factory.mktemp("milvus"))
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def lite(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a Milvus Lite file."""
+    return f"milvus://{tmp_path_factory.mktemp('lite') / 'vectors.db'}"
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Vectors:
+    generator = np.random.default_rng(0)
+    centres = generator.standard_normal((40, DIMENSIONS))
+    found = centres[generator.integers(0, 40, COUNT)] + generator.standard_normal((COUNT, DIMENSIONS)) * 0.8
+    found[700:710] = found[700]  # documents with the same text
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def queries(vectors: Vectors) -> Vectors:
+    found = vectors[::150] + 0.1 * np.random.default_rng(1).standard_normal((10, DIMENSIONS))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def metadata_of(row: int) -> dict[str, Any]:
+    """What document `row` is filtered by: texts with quotes, dates, numbers of all sizes, missing values, lists."""
+    names = ['"quoted"', "it's", "ünï", "", "a", "b\\n", "日本", "true"]
+    found: dict[str, Any] = {
+        "name": names[row % 8],
+        "number": [0, -1, 2**53 + 1, 2.5, 1e300][row % 5],
+        "row": row,
+    }
+    if row % 3:
+        found["day"] = f"2024-0{1 + row % 9}-1{row % 10}"
+    if row % 4 == 0:
+        found["flag"] = row % 8 == 0
+    if row % 7 == 0:
+        found["mixed"] = [1, "1", True][row % 3]
+    found["tags"] = [f"t{row % 5}", f"t{row % 3}"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Columns:
+    folder = tmp_path_factory.mktemp("columns")
+    with DocumentWriter(folder / "documents.sqlite") as writer:
+        for row in range(COUNT):
+            writer.add(Document(f"d{row}", {}, metadata_of(row)))
+    store = DocumentStore(folder / "documents.sqlite")
+    build_columns(store, folder)
+    return Columns.open(folder, COUNT)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A store with the vectors, and what says where."""
+
+    view: DenseView
+    header: StoreHeader | None = None
+
+
+Make = Callable[..., Made]
+
+
+@pytest.fixture(scope="module")
+def make(
+    vectors: Vectors,
+    columns: Columns,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Make:
+    """Makes a store: its name, the kind of index, and vectors if other ones are wanted."""
+
+    def build(store: str, kind: IndexKind, wanted: Vectors = vectors, name: str = "") -> Made:
+        if store == "faiss":
+            return Made(build_dense(wanted, kind))
+        server = request.getfixturevalue(store)
+        address = server if isinstance(server, str) else server.address
+        connection = connect(address, PATIENT)
+        collection = name or f"glow_{kind.replace('-', '_')}_{len(wanted)}"
+        fields = FilterFields(columns) if len(wanted) == COUNT else None
+        writer = CollectionWriter(connection, collection, kind, fields)
+        header = writer.write(tmp_path_factory.mktemp("version"), wanted, MODEL, TERMS)
+        view = MilvusVectors(connection, header, columns if fields else None)
+        view.check(MODEL, TERMS)
+        return Made(view, header)
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def made(make: Make) -> Callable[[str, IndexKind], Made]:
+    """Stores of the vectors, each made once."""
+    known: dict[tuple[str, str], Made] = {}
+
+    def found(store: str, kind: IndexKind) -> Made:
+        if (store, kind) not in known:
+            known[store, kind] = make(store, kind)
+        return known[store, kind]
+
+    return found

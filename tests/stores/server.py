@@ -1,0 +1,89 @@
+"""A real Milvus server of the tests' own: started, killed and started again over the same data.
+
+A machine has one at a time, because the wheel's etcd listens on ports that nothing changes; whoever comes second waits.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pymilvus import MilvusClient
+
+from tests.ports import free_port
+
+__all__ = ["Milvus"]
+
+START_S = 120.0
+PORTS = (
+    "etcd", "root_coord", "proxy", "proxy_internal", "query_coord", "query_node", "index_coord", "index_node",
+    "data_coord", "data_node",
+)  # fmt: skip
+
+
+class Milvus:
+    """One server; `address` stays the same over restarts.
+
+    Args:
+        folder: its data.
+        password: of `root`, where credentials are asked for; "" for a server open to all.
+    """
+
+    def __init__(self, folder: Path, password: str = "") -> None:
+        self._folder, self._password = folder, password
+        self._ports = {name: free_port() for name in PORTS}
+        self._turn = Path(tempfile.gettempdir(), f"glow-milvus-{os.getuid()}.lock").open("wb")
+        fcntl.flock(self._turn, fcntl.LOCK_EX)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = f"milvus://127.0.0.1:{self._ports['proxy']}"
+
+    def start(self) -> None:
+        """Starts it and waits until it answers."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        options = [f"--{name.replace('_', '-')}-port={port}" for name, port in self._ports.items()]
+        if self._password:
+            options.append("--authorization-enabled=true")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "import milvus; milvus.main()", "--data", str(self._folder), *options],
+            stdout=(self._folder / "out.log").open("ab"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        until = time.monotonic() + START_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                raise AssertionError(
+                    f"Milvus did not start: {(self._folder / 'out.log').read_text()[-2000:]}"
+                )
+            time.sleep(0.3)
+
+    def _answers(self) -> bool:
+        try:
+            client = MilvusClient(
+                uri=f"http://127.0.0.1:{self._ports['proxy']}", token=self._token, timeout=2.0
+            )
+            client.list_collections()
+        except Exception:
+            return False
+        return True
+
+    @property
+    def _token(self) -> str:
+        return f"root:{self._password}" if self._password else ""
+
+    def kill(self) -> None:
+        """Ends it without warning."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def remove(self) -> None:
+        """Ends it, and its data."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._turn.close()

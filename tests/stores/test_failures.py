@@ -1,0 +1,151 @@
+"""A store that is not there, refuses, dies, or loses what it had: what is said, and that no answer is wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glow.errors import ConfigError, MismatchError, StoreError
+from glow.search.milvus import (
+    CollectionWriter,
+    MilvusVectors,
+    StoreAccess,
+    connect,
+    drop_collection,
+    read_store_header,
+)
+from tests.ports import free_port
+from tests.stores.conftest import MODEL, PATIENT, TERMS, Vectors
+from tests.stores.server import Milvus
+
+HASTY = StoreAccess(timeout_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("address", "what"),
+    [
+        ("http://127.0.0.1:19530", "is no address"),
+        ("milvus://", "names no host"),
+        ("milvus:///vectors.sqlite", "nor a file that ends in .db"),
+        ("milvus://root:secret@host:1", "is no address"),  # credentials do not belong into a manifest
+    ],
+)
+def test_an_address_that_is_none_is_refused(address: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        connect(address)
+
+
+def test_a_server_that_is_not_there_is_told_within_seconds() -> None:
+    started = time.monotonic()
+    with pytest.raises(StoreError, match=r"does not answer.*see that Milvus runs"):
+        connect(f"milvus://127.0.0.1:{free_port()}", HASTY)
+    assert time.monotonic() - started < 60
+
+
+def test_a_time_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "soon")
+    with pytest.raises(ConfigError, match="GLOW_STORE_TIMEOUT_MS is 'soon'"):
+        StoreAccess.of_environment()
+
+
+def test_a_token_is_not_shown() -> None:
+    assert "secret" not in repr(StoreAccess("root:secret"))
+
+
+def imported(server: Milvus, folder: Path, vectors: Vectors, prefix: str) -> MilvusVectors:
+    connection = connect(server.address, PATIENT)
+    header = CollectionWriter(connection, prefix, "flat", None).write(folder, vectors, MODEL, TERMS)
+    view = MilvusVectors(connection, header)
+    view.check(MODEL, TERMS)
+    return view
+
+
+def test_a_collection_dropped_under_us_is_told(
+    milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
+) -> None:
+    view = imported(milvus, tmp_path, vectors[:300], "dropped")
+    drop_collection(connect(milvus.address, PATIENT), read_store_header(tmp_path))
+    with pytest.raises(MismatchError, match=r"not there or not loaded.*publish another version"):
+        view.search(queries, 5)
+
+
+KILLED = """
+import sys, numpy as np
+from pathlib import Path
+from glow.search.milvus import CollectionWriter, connect, write
+write.BATCH_ROWS, write.NOTED_BATCHES = 50, 2
+vectors = np.load(sys.argv[2])
+def told(rows):
+    print(rows, flush=True)
+CollectionWriter(connect(sys.argv[1]), "killed", "flat", None).write(Path(sys.argv[3]), vectors, "m", "t", advance=told)
+"""
+
+
+def test_an_import_that_is_killed_goes_on_and_writes_every_row_once(
+    milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
+) -> None:
+    np.save(tmp_path / "vectors.npy", vectors)
+    command = [sys.executable, "-c", KILLED, milvus.address, str(tmp_path / "vectors.npy"), str(tmp_path)]
+    starts = []
+    for kill_after in (3, 9, 10_000):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            starts.append(int(process.stdout.readline()))
+            for number, _ in enumerate(process.stdout, 1):
+                if number == kill_after:
+                    os.kill(process.pid, signal.SIGKILL)
+        assert process.returncode == (0 if kill_after == 10_000 else -signal.SIGKILL)
+    assert starts[0] == 0 < starts[1] < starts[2] < len(vectors)  # each goes on behind the last note
+    header = read_store_header(tmp_path)
+    view = MilvusVectors(connect(milvus.address, PATIENT), header)
+    view.check("m", "t")
+    np.testing.assert_array_equal(view.vectors(np.arange(len(vectors))), vectors)
+    rows = view.search(queries, 10)[1]
+    assert rows.tolist() == np.argsort(-(queries @ vectors.T), axis=1, kind="stable")[:, :10].tolist()
+
+
+def test_a_server_killed_under_load_gives_errors_and_no_wrong_answer_and_comes_back(
+    milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
+) -> None:
+    view = imported(milvus, tmp_path, vectors, "restarted")
+    view._connection.access = HASTY  # type: ignore[misc]  # as a service would have it
+    expected = view.search(queries, 10)[1].tolist()
+    over, answers, refused, wrong = threading.Event(), [0], [0], [0]
+
+    def ask() -> None:
+        while not over.is_set():
+            try:
+                right = view.search(queries, 10)[1].tolist() == expected
+            except StoreError:
+                refused[0] += 1
+                time.sleep(0.02)
+            except MismatchError:  # it is up again and has not loaded the collection yet
+                refused[0] += 1
+                time.sleep(0.2)
+            else:
+                answers[0] += right
+                wrong[0] += not right
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1.0)
+    before = answers[0]
+    milvus.kill()
+    time.sleep(3.0)
+    during, failed = answers[0], refused[0]
+    milvus.start()
+    until = time.monotonic() + 120
+    while answers[0] < during + 20 and time.monotonic() < until:
+        time.sleep(0.5)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert before > 0 and failed > 0 and answers[0] >= during + 20
+    assert wrong == [0]
