@@ -67,6 +67,11 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
     analyzer: AnalyzerName = option(
         DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
     )
+    store: str | None = option(
+        None,
+        "Keep the vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db without a server.",
+        metavar="ADDRESS",
+    )
     rerank: Path | None = option(
         None,
         "Re-ranker folder: read every document by it beforehand, for searches with `rerank`.",

@@ -44,6 +44,7 @@ from glow.search.dense import (
     require_device,
     set_threads,
 )
+from glow.search.dense_part import StoredVectors, open_dense
 from glow.search.dense_scores import dense_scorer
 from glow.search.documents import DocumentStore, DocumentWriter, not_found
 from glow.search.filters import (
@@ -102,6 +103,15 @@ from glow.search.lexical import (
     build_lexical,
     pack_lists,
     read_impacts_header,
+)
+from glow.search.milvus import (
+    STORE_FILE,
+    CollectionWriter,
+    FilterFields,
+    StoreHeader,
+    connect,
+    drop_collection,
+    read_store_header,
 )
 from glow.search.passages import (
     PASSAGES_FOLDER,
@@ -195,12 +205,14 @@ __all__ = [
     "SPELLING_HEADER",
     "STATES_FOLDER",
     "STEMS_FOLDER",
+    "STORE_FILE",
     "TERMS_FOLDER",
     "VECTORS_FILE",
     "Arrangement",
     "AttendedWord",
     "Bm25",
     "CodedStates",
+    "CollectionWriter",
     "Columns",
     "ColumnsHeader",
     "Correction",
@@ -217,6 +229,7 @@ __all__ = [
     "FacetRequest",
     "Field",
     "FilterBoost",
+    "FilterFields",
     "FoundPassage",
     "Fused",
     "Fusion",
@@ -255,6 +268,8 @@ __all__ = [
     "StatesHeader",
     "StatesView",
     "StatesWriter",
+    "StoreHeader",
+    "StoredVectors",
     "TermStates",
     "Typos",
     "VectorRows",
@@ -273,10 +288,12 @@ __all__ = [
     "choose_kind",
     "choose_words",
     "code_bytes",
+    "connect",
     "count_terms",
     "count_values",
     "decode_states",
     "dense_scorer",
+    "drop_collection",
     "duration_s",
     "encode_states",
     "field_of",
@@ -294,6 +311,7 @@ __all__ = [
     "mixed",
     "not_found",
     "now_s",
+    "open_dense",
     "open_learned",
     "open_states",
     "pack_lists",
@@ -306,6 +324,7 @@ __all__ = [
     "rank_lexical",
     "read_impacts_header",
     "read_query",
+    "read_store_header",
     "require_buildable",
     "require_device",
     "rerank",

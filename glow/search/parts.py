@@ -17,7 +17,7 @@ from glow.artifact import (
 from glow.errors import MismatchError
 from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.search.columns import COLUMNS_FOLDER, COLUMNS_HEADER, Columns
-from glow.search.dense import DenseIndex
+from glow.search.dense_part import DENSE_FILE, StoredVectors, open_dense
 from glow.search.documents import DocumentStore
 from glow.search.learned import open_learned
 from glow.search.lexical import (
@@ -27,7 +27,7 @@ from glow.search.lexical import (
     ImpactIndex,
     read_impacts_header,
 )
-from glow.search.milvus import STORE_FILE, MilvusVectors, connect, read_store_header
+from glow.search.milvus import STORE_FILE, MilvusVectors
 from glow.search.passages import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap
 from glow.search.reranker_parts import open_states, open_version_reranker
 from glow.search.spelling import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER, SpellingTable
@@ -40,7 +40,6 @@ __all__ = [
     "model_parent", "open_parts",
 ]  # fmt: skip
 
-DENSE_FILE = "vectors.faiss"
 DOCUMENTS_FILE = "documents.sqlite"
 MODEL_FOLDER = "model"
 TERMS_FOLDER = "terms"
@@ -74,7 +73,7 @@ class VersionParts:
     preprocessor: Preprocessor
     encoder: Encoder
     explainer: Explainer | None
-    dense: DenseIndex | MilvusVectors
+    dense: StoredVectors
     documents: DocumentStore
     columns: Columns | None
     impacts: ImpactIndex | None
@@ -203,14 +202,10 @@ def _open_encoder(folder: Path, preprocessor: Preprocessor, device: Device, thre
     return Encoder(folder / MODEL_FOLDER / QUERY_TOWER, preprocessor.pieces.pad_id, device, threads)
 
 
-def _open_dense(
-    folder: Path, manifest: Manifest, columns: Columns | None, device: Device
-) -> DenseIndex | MilvusVectors:
-    if STORE_FILE not in manifest.files:
-        return DenseIndex.load(folder / DENSE_FILE, device)
-    header = read_store_header(folder)
-    vectors = MilvusVectors(connect(header.address), header, columns)
-    vectors.check(manifest.hashes.get("model", ""), manifest.hashes.get("terms", ""))
+def _open_dense(folder: Path, manifest: Manifest, columns: Columns | None, device: Device) -> StoredVectors:
+    vectors = open_dense(folder, columns, device)
+    if isinstance(vectors, MilvusVectors):
+        vectors.check(manifest.hashes.get("model", ""), manifest.hashes.get("terms", ""))
     return vectors
 
 

@@ -8,8 +8,9 @@ from glow_index_builder.building.report import (
     stage_seconds,
     write_json,
 )
+from glow_index_builder.building.vector_store import VectorStore
 
 __all__ = [
-    "RECALL_FLOOR", "BuildResult", "build", "describe_columns", "describe_lexical", "measure_recall",
+    "RECALL_FLOOR", "BuildResult", "VectorStore", "build", "describe_columns", "describe_lexical", "measure_recall",
     "stage_seconds", "write_json",
 ]  # fmt: skip

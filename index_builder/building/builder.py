@@ -26,6 +26,7 @@ from glow.search import (
     IndexKind,
     StatesHeader,
     choose_kind,
+    connect,
     require_buildable,
     require_device,
     set_threads,
@@ -96,6 +97,8 @@ def build(options: BuildOptions, stages: Stages) -> BuildResult:
     """
     gate = options.gate_options()
     require_device(options.index, options.device)
+    if options.store:
+        connect(options.store)  # to hear now of a server that is not there
     require_runner(options)
     sources = open_sources(options.source)
     model = Model.open(options.model_folder)
@@ -156,9 +159,9 @@ class _Build:
         columns = steps.columns(corpus)
         lexical = steps.lexical(corpus, terms.table)
         learned = steps.learned(encoded, corpus)
-        index = steps.index(vectors, kind)
+        index = steps.index(vectors, kind, corpus, columns, terms.table)
         recall = steps.recall(index, vectors, corpus, terms.table)
-        size_bytes = (index.folder / DENSE_FILE).stat().st_size
+        size_bytes = 0 if self._options.store else (index.folder / DENSE_FILE).stat().st_size
         report = BuildReport(
             version=target.version,
             options=self._options,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glow.records import Document
 from glow.runtime import Encoder
-from glow.search import DenseIndex, DocumentStore, VectorRows
+from glow.search import DocumentStore, StoredVectors, VectorRows
 from glow.text import Preprocessor
 
 __all__ = ["RECALL_FLOOR", "Recall", "measure_recall"]
@@ -45,7 +45,7 @@ class Recall:
 
 
 def measure_recall(
-    index: DenseIndex,
+    index: StoredVectors,
     vectors: VectorRows,
     store: DocumentStore,
     preprocessor: Preprocessor,

@@ -170,6 +170,7 @@ def describe_index(
         "device": options.device,
         "dimensions": dimensions,
         "size_bytes": size_bytes,
+        **({"store": options.store} if options.store else {}),
     }
 
 

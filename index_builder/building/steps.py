@@ -25,7 +25,7 @@ from glow.search import (
     STATES_FOLDER,
     STEMS_FOLDER,
     TERMS_FOLDER,
-    DenseIndex,
+    Columns,
     DocumentStore,
     DocumentWriter,
     IndexKind,
@@ -39,6 +39,7 @@ from glow.search import (
     build_learned,
     build_lexical,
     build_spelling,
+    open_dense,
     pack_lists,
 )
 from glow.text import Analyzer, PassageCutter, TermTable, lexical_words, select_terms
@@ -51,6 +52,7 @@ from glow_index_builder.building.report import (
     describe_lexical,
     describe_states,
 )
+from glow_index_builder.building.vector_store import VectorStore
 from glow_index_builder.building.work import Step, WorkFolder
 from glow_index_builder.encoding import (
     Encoded,
@@ -298,10 +300,18 @@ class Steps:
         table.save(folder)
         return table
 
-    def index(self, vectors: VectorRows, kind: IndexKind) -> Step:
-        """The dense index."""
-        with self._step("index") as (step, _):
-            if not step.is_done:
+    def index(
+        self, vectors: VectorRows, kind: IndexKind, corpus: Corpus, columns: Step, terms: TermTable
+    ) -> Step:
+        """The dense index: a file, or a collection of a server that a file names."""
+        total = vectors.shape[0] if self._options.store else None
+        with self._step("index", total, "vectors") as (step, advance):
+            if not step.is_done and self._options.store:
+                store = VectorStore(self._options.store, self._work.path / "import")
+                described = Columns.open(columns.folder, corpus.store.count)
+                binding = (self._model.hash, terms.hash)
+                store.write(step.folder, vectors, kind, binding, described, corpus.passages, advance)
+            elif not step.is_done:
                 build_dense(vectors, kind, self._options.device).save(step.folder / DENSE_FILE)
         return step
 
@@ -313,7 +323,7 @@ class Steps:
                 encoder: Encoder = self._model.encoder(
                     "query", options.device, options.thread_count, batch_tokens(options.device)
                 )
-                dense = DenseIndex.load(index.folder / DENSE_FILE)
+                dense = open_dense(index.folder)
                 preprocessor = self._model.with_terms(terms)
                 recall = measure_recall(dense, vectors, corpus.store, preprocessor, encoder)
                 step.values = {"recall": asdict(recall), "dimensions": dense.dimensions}

@@ -1,6 +1,7 @@
 """Base and delta made into one version without a delta: the same documents, term table and vectors, nothing encoded again."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from glow import __version__
@@ -18,6 +19,8 @@ from glow.search import (
     REPORT_FILE,
     SPELLING_FOLDER,
     STATES_FOLDER,
+    STORE_FILE,
+    Columns,
     DenseIndex,
     DocumentStore,
     Index,
@@ -25,6 +28,7 @@ from glow.search import (
     PassageMap,
     SegmentSlice,
     SegmentVectors,
+    StoredVectors,
     build_columns,
     build_dense,
     choose_kind,
@@ -33,10 +37,13 @@ from glow.search import (
     merge_passages,
     merge_spelling,
     merge_term_states,
+    open_dense,
+    read_store_header,
     require_buildable,
     set_threads,
 )
 from glow_index_builder.building import (
+    VectorStore,
     describe_columns,
     describe_lexical,
     measure_recall,
@@ -54,6 +61,7 @@ __all__ = ["compact"]
 MADE_ANEW = (
     DOCUMENTS_FILE,
     DENSE_FILE,
+    STORE_FILE,
     REPORT_FILE,
     REJECTS_FILE,
     f"{COLUMNS_FOLDER}/",
@@ -138,8 +146,7 @@ class _Compaction:
         count = len(vectors)
         kind = self._kind(count)
         with stages.stage("index"):
-            build_dense(vectors, kind, like=self.live.dense).save(folder / DENSE_FILE)
-            dense = DenseIndex.load(folder / DENSE_FILE)
+            dense = self._index(folder, vectors, kind, store, passages)
         with stages.stage("recall"):
             recall = measure_recall(dense, vectors, store, self.live.preprocessor, self._query_encoder())
         self._describe(writer, store.count, passages, kind)
@@ -177,6 +184,26 @@ class _Compaction:
             return "flat"
         kind: IndexKind = wanted
         return kind
+
+    def _index(
+        self,
+        folder: Path,
+        vectors: SegmentVectors,
+        kind: IndexKind,
+        store: DocumentStore,
+        passages: PassageMap | None,
+    ) -> StoredVectors:
+        """Of the kind of the base's, and where that is."""
+        base = self.live.dense
+        if isinstance(base, DenseIndex):
+            build_dense(vectors, kind, like=base).save(folder / DENSE_FILE)
+            return open_dense(folder)
+        hashes = self.live.manifest.hashes
+        columns = Columns.open(folder, store.count)
+        target = VectorStore(read_store_header(self.live.folder).address, folder)
+        target.write(folder, vectors, kind, (hashes["model"], hashes["terms"]), columns, passages)
+        target.forget()
+        return open_dense(folder)
 
     def _query_encoder(self) -> Encoder:
         tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER

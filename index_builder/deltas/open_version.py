@@ -15,7 +15,6 @@ from glow.search import (
     COLUMNS_HEADER,
     DELTA_FOLDER,
     DELTA_HEADER,
-    DENSE_FILE,
     DOCUMENTS_FILE,
     IMPACTS_FOLDER,
     IMPACTS_HEADER,
@@ -29,7 +28,6 @@ from glow.search import (
     TERMS_FOLDER,
     Delta,
     DeltaBase,
-    DenseIndex,
     DocumentStore,
     DocumentsView,
     ImpactIndex,
@@ -38,8 +36,10 @@ from glow.search import (
     Segments,
     SegmentSlice,
     SpellingTable,
+    StoredVectors,
     TermStates,
     map_array,
+    open_dense,
     open_learned,
     open_states,
     read_impacts_header,
@@ -105,9 +105,9 @@ class OpenVersion:
         return np.empty(0, np.int64) if self.delta is None else self.delta.tombstones
 
     @cached_property
-    def dense(self) -> DenseIndex:
+    def dense(self) -> StoredVectors:
         """The base's vectors."""
-        return DenseIndex.load(self.folder / DENSE_FILE)
+        return open_dense(self.folder)
 
     @cached_property
     def documents(self) -> DocumentsView:

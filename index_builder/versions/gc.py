@@ -27,6 +27,7 @@ from glow.artifact import (
     set_aside_abandoned,
 )
 from glow.errors import ArtifactNotFoundError, BusyError
+from glow.search import STORE_FILE, connect, drop_collection, read_store_header
 
 __all__ = ["Collected", "collect"]
 
@@ -77,6 +78,7 @@ def collect(
     Raises:
         ArtifactError: if there is no root, or CURRENT or PINNED cannot be read: nothing is removed then.
         BusyError, ReadOnlyError: as `IndexRoot.publish`.
+        StoreError: if the server that holds the vectors of such a version does not answer.
     """
     if not root.path.is_dir():
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --output")
@@ -85,6 +87,8 @@ def collect(
         return _look(root, keep, work, moment)
     with root.locked():
         collected = _look(root, keep, work, moment)
+        for version in collected.removed:
+            _drop_collection(root.folder(version))
         aside = [root.remove(version) for version in collected.removed]
         for path in _leftovers(root.path, moment):
             if path.name.startswith(REMOVED):
@@ -108,6 +112,13 @@ def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:
     folders = [*(root.folder(version) for version in removed), *leftovers]
     names = tuple(sorted(path.relative_to(root.path).as_posix() for path in leftovers))
     return Collected(removed, kept, names, sum(_own_bytes(folder) for folder in folders), dry_run=True)
+
+
+def _drop_collection(version: Path) -> None:
+    """Removes the collection of a version whose vectors lie on a server; where that fails, the version stays to say so."""
+    if (version / STORE_FILE).is_file():
+        header = read_store_header(version)
+        drop_collection(connect(header.address), header)
 
 
 def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:

@@ -1,17 +1,18 @@
 """From a checked search to the bytes of its answer, by way of the caches and the batcher; shared by every search route."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.errors import GlowError
+from glow.errors import GlowError, StoreError
 from glow.query_log import LoggedQuery
-from glow.search import Index
+from glow.search import Index, Words
 from glow_service.api.context import RequestContext
 from glow_service.cache import Cache, RedisBudget
 from glow_service.errors import DeadlineError
@@ -30,6 +31,7 @@ from glow_service.state import Service
 
 __all__ = ["LONG_FILTER", "Answer", "count_late", "find", "note"]
 
+_logger = logging.getLogger(__name__)
 LONG_FILTER = 50
 """Terms of a filter that is checked, and made into a cache key, off the event loop."""
 SHORT_CHARS = 200
@@ -72,6 +74,8 @@ async def find(
     Raises:
         QueryError: if the query holds no word.
         DeadlineError: if the deadline passed, and no partial answer was asked for.
+        StoreError: if the vectors lie on a server that does not answer, or lost them; a hybrid search that may
+            be partial is answered by words.
     """
     clock = StageClock()
     budget = service.cache.budget()
@@ -94,6 +98,12 @@ async def find(
     except _PartlyReranked as partial:
         service.metrics.rerank_partial.inc()
         return partial.answer
+    except StoreError as error:
+        service.metrics.dense_unavailable.inc()
+        if not checked.allow_partial or checked.call.retriever != "hybrid":
+            raise
+        _logger.warning("answered by words alone", extra={"fields": {"error": str(error)}})
+        return await _by_words(lane, index, checked, deadline)
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
@@ -103,6 +113,16 @@ async def find(
         clock.lap("cache")
         timings = clock.timings_ms
     return Answer(result, (), timings)
+
+
+async def _by_words(lane: Lane, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
+    """The answer of the words alone, where the server that holds the vectors does not answer; no cache keeps it."""
+    by: Words = "lexical" if index.learned is None else "learned"
+    call = replace(checked.call, retriever=by, rerank=None, fusion=None)
+    session = SearchSession(index, call, deadline)
+    await lane.pool.run_by(deadline, session.preprocess)
+    answer, result = await _finish_by(lane, session, None)
+    return Answer(result, ("dense",), dict(answer.timings_ms))
 
 
 class _PartlyReranked(DeadlineError):

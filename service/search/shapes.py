@@ -190,7 +190,8 @@ class SearchBody(Shape):
         None, ge=1, description="Deadline from the request's first byte, at most `max_timeout_ms`."
     )
     allow_partial: bool = Field(
-        False, description="After the deadline, answer with what there is, and say so in `degraded`."
+        False,
+        description="After the deadline, or without the server of the vectors, answer with what there is, and say so in `degraded`.",
     )
     typos: Literal["auto", "off"] = Field(
         "auto", description="Correct words that the index does not know, where it settles what was meant."

@@ -80,6 +80,9 @@ class Metrics:
         self.query_log_lost = counter(
             "glow_query_log_lost", "Queries that the query log could not take.", "reason"
         )
+        self.dense_unavailable = counter(
+            "glow_dense_unavailable", "Searches for which the server of the vectors did not answer."
+        )
         self.rerank_partial = counter(
             "glow_rerank_partial", "Answers before whose deadline not all hits could be read again."
         )

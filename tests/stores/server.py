@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,8 @@ from tests.ports import free_port
 
 __all__ = ["Milvus"]
 
-START_S = 120.0
+START_S, PATIENCE_S = 300.0, 30.0
+ETCD_PEERS = 2380
 PORTS = (
     "etcd", "root_coord", "proxy", "proxy_internal", "query_coord", "query_node", "index_coord", "index_node",
     "data_coord", "data_node",
@@ -43,8 +45,20 @@ class Milvus:
         self.address = f"milvus://127.0.0.1:{self._ports['proxy']}"
 
     def start(self) -> None:
-        """Starts it and waits until it answers."""
+        """Starts it and waits until it answers.
+
+        After a kill its own sessions hold it up until they expire, and it may give up: it is started again, as by `restart: always`.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
+        until = time.monotonic() + START_S
+        while not self._try():
+            self.kill()
+            if time.monotonic() > until:
+                raise AssertionError(
+                    f"Milvus did not start: {(self._folder / 'out.log').read_text()[-2000:]}"
+                )
+
+    def _try(self) -> bool:
         options = [f"--{name.replace('_', '-')}-port={port}" for name, port in self._ports.items()]
         if self._password:
             options.append("--authorization-enabled=true")
@@ -54,13 +68,12 @@ class Milvus:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        until = time.monotonic() + START_S
+        until = time.monotonic() + PATIENCE_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > until:
-                raise AssertionError(
-                    f"Milvus did not start: {(self._folder / 'out.log').read_text()[-2000:]}"
-                )
+                return False
             time.sleep(0.3)
+        return True
 
     def _answers(self) -> bool:
         try:
@@ -81,9 +94,19 @@ class Milvus:
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            self._process = None
+            until = time.monotonic() + START_S
+            while not all(map(_is_free, (ETCD_PEERS, *self._ports.values()))) and time.monotonic() < until:
+                time.sleep(0.1)  # what the server started itself ends a moment later
 
     def remove(self) -> None:
         """Ends it, and its data."""
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._turn.close()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) != 0

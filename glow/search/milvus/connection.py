@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from glow.errors import ConfigError, DependencyError, GlowError, MismatchError, StoreError
+from glow.errors import ConfigError, DependencyError, GlowError, StoreError
 
-__all__ = ["Connection", "StoreAccess", "connect", "require_pymilvus"]
+__all__ = ["CollectionGoneError", "Connection", "StoreAccess", "connect", "require_pymilvus"]
 
 T = TypeVar("T")
 _ADDRESS = re.compile(r"milvus(\+tls)?://([^/@\s]*)(/[^\s]*)?")
@@ -25,7 +25,7 @@ DEFAULT_TIMEOUT_S = 2.0
 PAUSE_S = 1.0
 """After a failed call, for so long nobody waits for the server: requests fail at once."""
 REFUSED = ("auth check", "unauthenticated", "permissiondenied", "permission deny")
-GONE = ("can't find collection", "collection not found", "collection not loaded", "not exist", "not loaded")
+GONE = ("can't find collection", "collection not found", "not exist")
 """What servers of several versions say; their numbers differ more than their words."""
 
 
@@ -72,6 +72,10 @@ def require_pymilvus() -> Any:
         ) from error
 
 
+class CollectionGoneError(StoreError):
+    """A server has not the collection: it was dropped, or the server has not read yet what it holds."""
+
+
 class Connection:
     """A client of one server; safe to use from many threads.
 
@@ -113,9 +117,7 @@ class Connection:
         """Calls the client; what fails is told in our errors.
 
         Raises:
-            StoreError: if the server is gone, slow or refuses.
-            MismatchError: if the collection is not there any more.
-            ConfigError: if it refuses the credentials.
+                ConfigError: if it refuses the credentials.
         """
         if time.monotonic() < self._pause_until:
             raise StoreError(
@@ -147,11 +149,11 @@ class Connection:
             return ConfigError(f"{self.address} has no such database: {text}")
         if any(word in lower for word in GONE):
             self._pause_until = 0.0  # the server answers
-            return MismatchError(
-                f"{self.address}: the collection is not there or not loaded: {text}; publish another version, or build again"
+            return CollectionGoneError(
+                f"{self.address}: the collection is not there: {text}; where Milvus does not just start, publish another "
+                "version, or build again"
             )
         return StoreError(f"{self.address} does not answer: {text}; see that Milvus runs and can be reached")
-
 
     def _listens(self) -> bool:
         parts = urlsplit(self._uri)

@@ -19,7 +19,7 @@ from glow.search.dense import (
     VectorReader,
     list_count,
 )
-from glow.search.milvus.connection import Connection
+from glow.search.milvus.connection import CollectionGoneError, Connection
 from glow.search.milvus.expressions import FilterFields
 from glow.search.milvus.format import ROW_FIELD, VECTOR_FIELD, StoreHeader, sample_hash, sampled_rows
 from glow.search.row_mask import RowMask
@@ -75,7 +75,10 @@ class MilvusVectors:
                 f"vectors.json names collection {name}, which belongs to another model, term table or set of vectors; "
                 "build the index again"
             )
-        self._connection.run(lambda client: client.load_collection(name))
+        try:
+            self._connection.run(lambda client: client.load_collection(name))
+        except CollectionGoneError as error:
+            raise MismatchError(str(error)) from error
         counted = self._connection.run(
             lambda client: client.query(
                 name, filter="", output_fields=["count(*)"], consistency_level=CHECKED

@@ -1,0 +1,31 @@
+"""The vectors of a version, wherever they lie: a FAISS file in its folder, or a collection of a Milvus server that a file names."""
+
+from pathlib import Path
+
+from glow.runtime import Device
+from glow.search.columns import Columns
+from glow.search.dense import DenseIndex
+from glow.search.milvus import STORE_FILE, MilvusVectors, connect, read_store_header
+
+__all__ = ["DENSE_FILE", "StoredVectors", "open_dense"]
+
+DENSE_FILE = "vectors.faiss"
+StoredVectors = DenseIndex | MilvusVectors
+
+
+def open_dense(folder: Path, columns: Columns | None = None, device: Device = "cpu") -> StoredVectors:
+    """Opens the vectors of a version's folder.
+
+    Args:
+        folder: holds `vectors.faiss` or `vectors.json`.
+        columns: by which filters are said to a server; None: by rows.
+        device: where FAISS has them.
+
+    Raises:
+        FormatError: if the file is missing or damaged.
+        StoreError, ConfigError, DependencyError: if the server cannot be asked.
+    """
+    if not (folder / STORE_FILE).is_file():
+        return DenseIndex.load(folder / DENSE_FILE, device)
+    header = read_store_header(folder)
+    return MilvusVectors(connect(header.address), header, columns)

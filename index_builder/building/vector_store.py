@@ -1,0 +1,83 @@
+"""Vectors of a version in a server: one collection for each build, whose name outlives an import that is killed."""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.search import (
+    STORE_FILE,
+    CollectionWriter,
+    Columns,
+    FilterFields,
+    IndexKind,
+    PassageMap,
+    StoreHeader,
+    VectorRows,
+    connect,
+)
+
+__all__ = ["VectorStore"]
+
+NAME_FILE = "collection.txt"
+
+
+class VectorStore:
+    """Where a build imports its vectors.
+
+    Args:
+        address: of the server.
+        notes: folder that stays when the build ends before its time; made if need be.
+    """
+
+    def __init__(self, address: str, notes: Path) -> None:
+        self._address = address
+        self._notes = notes
+        notes.mkdir(exist_ok=True)
+
+    def write(
+        self,
+        folder: Path,
+        vectors: VectorRows,
+        kind: IndexKind,
+        binding: tuple[str, str],
+        columns: Columns,
+        passages: PassageMap | None,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> StoreHeader:
+        """Imports the vectors; a call that ended before its time is gone on with.
+
+        Args:
+            folder: gets `vectors.json`.
+            vectors: float32 [N, D].
+            kind: of the index.
+            binding: hashes of model and term table.
+            columns: what can be filtered by.
+            passages: whose rows the vectors are; None: those of documents.
+            advance: told how many are imported.
+
+        Raises:
+            StoreError: if the server does not answer.
+        """
+        writer = CollectionWriter(connect(self._address), self._prefix(), kind, FilterFields(columns))
+
+        def documents(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+            return rows if passages is None else passages.documents[rows].astype(np.int64)
+
+        header = writer.write(self._notes, vectors, *binding, documents, advance)
+        if self._notes != folder:
+            header.save(folder / STORE_FILE)
+        return header
+
+    def forget(self) -> None:
+        """Removes the name, where the notes lie in the version."""
+        (self._notes / NAME_FILE).unlink(missing_ok=True)
+
+    def _prefix(self) -> str:
+        """A name that no other build has, though its vectors be the same: each version owns its collection."""
+        file = self._notes / NAME_FILE
+        if not file.exists():
+            file.write_text(f"glow_{secrets.token_hex(6)}", encoding="ascii")
+        return file.read_text(encoding="ascii")

@@ -1,0 +1,176 @@
+"""Versions whose vectors lie in Milvus: built, changed, compacted, served, collected; and what is said where that cannot be."""
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.errors import ConfigError, MismatchError, StoreError
+from glow.search import STORE_FILE, Index, connect, rank_dense, rank_hybrid, read_store_header
+from glow.search.milvus import StoreAccess
+from glow_index_builder.building import build
+from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+from glow_index_builder.versions import collect
+from tests.attacks.harness import serving
+from tests.ports import free_port
+from tests.stores.server import Milvus
+
+Root = Callable[[str], IndexRoot]
+QUERIES = ("how do bees find home", "coffee beans", "owls hunt at night", "a zebra in the snow")
+
+
+def stages() -> Stages:
+    return Stages(io.StringIO())
+
+
+def made(output: Path, model: Path, corpus: Path, store: str | None, **options: Any) -> IndexRoot:
+    build(BuildOptions(model=model, source=str(corpus), output=output, store=store, **options), stages())
+    return IndexRoot(output)
+
+
+def opened(root: IndexRoot) -> Index:
+    return Index.open(root.folder(root.current()))
+
+
+def answers(index: Index) -> list[tuple[list[str], list[str]]]:
+    found = []
+    for text in QUERIES:
+        vector = index.encoder.encode([index.preprocessor.query(text)])[0]
+        rankings = rank_dense(index, vector, 5), rank_hybrid(index, text, vector, 5)
+        ids = [[hit.id for hit in index.documents.rows(each.rows.tolist())] for each in rankings]
+        found.append((ids[0], ids[1]))
+    return found
+
+
+@pytest.mark.parametrize("passages", [False, True])
+def test_a_version_in_milvus_answers_and_changes_as_one_in_a_file(
+    passages: bool, toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    lite = f"milvus://{tmp_path / 'vectors.db'}"
+    (tmp_path / "new").write_text(
+        '{"_id": "z", "text": "a zebra in the snow"}\n{"_id": "toy/3", "text": "owls"}\n'
+    )
+    (tmp_path / "gone").write_text("toy/0\n")
+    found = []
+    for name, store in (("file", None), ("milvus", lite)):
+        root = made(tmp_path / name, toy_model, toy_corpus, store, passages=passages)
+        seen = [answers(opened(root))]
+        upsert(UpsertOptions(output=root.path, source=str(tmp_path / "new"), model=toy_model), stages())
+        delete(DeleteOptions(output=root.path, source=str(tmp_path / "gone")), stages())
+        seen.append(answers(opened(root)))
+        report = compact(CompactOptions(output=root.path), stages())
+        seen.append(answers(opened(root)))
+        assert report["status"] == "compacted"
+        assert (STORE_FILE in opened(root).manifest.files) is (store is not None)
+        assert ("vectors.faiss" in opened(root).manifest.files) is (store is None)
+        found.append(seen)
+    assert found[0] == found[1]
+    assert found[1][1] == found[1][2] != found[1][0]
+
+
+def test_gc_removes_the_collections_of_the_versions_that_it_removes(
+    toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    lite = f"milvus://{tmp_path / 'vectors.db'}"
+    root = made(tmp_path / "index", toy_model, toy_corpus, lite)
+    made(tmp_path / "index", toy_model, toy_corpus, lite)  # the same vectors, and a collection of its own
+    first, second = root.versions()
+    names = [read_store_header(root.folder(version)).collection for version in (first, second)]
+    assert names[0] != names[1]
+    assert collect(root, keep=1, now=time.time() + 10**6).removed == (first,)
+    listed = connect(lite).run(lambda client: client.list_collections())
+    assert names[0] not in listed and names[1] in listed
+    assert answers(opened(root))
+
+
+def test_what_cannot_be_is_told(toy_model: Path, toy_corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no address"):
+        made(tmp_path / "index", toy_model, toy_corpus, "localhost:19530")
+    with pytest.raises(StoreError, match="does not answer"):
+        made(tmp_path / "index", toy_model, toy_corpus, f"milvus://127.0.0.1:{free_port()}")
+    assert not (tmp_path / "index").exists() or IndexRoot(tmp_path / "index").versions() == ()
+    lite = f"milvus://{tmp_path / 'vectors.db'}"
+    root = made(tmp_path / "index", toy_model, toy_corpus, lite)
+    header = read_store_header(root.folder(root.current()))
+    connect(lite).run(lambda client: client.drop_collection(header.collection))
+    with pytest.raises(MismatchError, match="collection is not there"):
+        opened(root)
+
+
+@pytest.fixture(scope="module")
+def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
+    server = Milvus(tmp_path_factory.mktemp("milvus"))
+    server.start()
+    yield server
+    server.remove()
+
+
+def search(url: str, retriever: str, number: int, **more: Any) -> httpx.Response:
+    body = {"query": f"{QUERIES[number % 4]} {number}", "retriever": retriever, "top_k": 3, **more}
+    return httpx.post(f"{url}/search", json=body, timeout=30)
+
+
+def test_the_service_swaps_under_load_and_outlives_its_server(
+    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "2000")
+    root = made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
+    # `serving` leaves variables of GLOW out, so the default of two seconds holds there, too.
+    with serving(root.path, "--workers", "1", "--cache-entries", "0") as service:
+        over, statuses = threading.Event(), []
+
+        def ask() -> None:
+            number = 0
+            while not over.is_set():
+                number += 1
+                statuses.append(search(service.url, "dense", number).status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
+            live = root.current()
+            until = time.monotonic() + 60
+            while search(service.url, "dense", 0).json()["index"]["version"] != live:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert set(statuses) == {200} and len(statuses) > 20
+        before = search(service.url, "hybrid", 0).json()["hits"]
+        milvus.kill()
+        refused = search(service.url, "dense", 1)
+        assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
+        assert refused.headers["Retry-After"]
+        assert search(service.url, "hybrid", 2).status_code == 503
+        partly = search(service.url, "hybrid", 0, allow_partial=True)
+        assert (partly.status_code, partly.json()["degraded"]) == (200, ["dense"])
+        assert partly.json()["hits"][0]["scores"].keys() <= {"lexical", "learned"}
+        assert search(service.url, "lexical", 0).json()["degraded"] == []
+        text = httpx.get(f"{service.url}/metrics", timeout=30).text
+        assert "glow_dense_unavailable_total 3.0" in text
+        milvus.start()
+        until = time.monotonic() + 120
+        while (again := search(service.url, "hybrid", 0)).status_code != 200:
+            assert again.status_code == 503 and time.monotonic() < until
+            time.sleep(0.5)
+        assert [hit["id"] for hit in again.json()["hits"]] == [hit["id"] for hit in before]
+
+
+def test_access_is_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOW_STORE_TOKEN", "root:secret")
+    monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "250")
+    access = StoreAccess.of_environment()
+    assert (access.token, access.timeout_s) == ("root:secret", 0.25)
+    assert json.dumps(repr(access)).count("secret") == 0
