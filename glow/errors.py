@@ -191,10 +191,19 @@ class DiskError(GlowError):
 
 
 class StoreError(GlowError):
-    """A server that holds an index's vectors does not answer."""
+    """A server that holds an index's vectors does not answer, or has not what it should hold.
+
+    Args:
+        message: what failed, and what to do.
+        is_gone: whether it answers and has not the vectors: they were dropped, or it has not read yet what it holds.
+    """
 
     code = "store_unavailable"
     exit_code = 4
+
+    def __init__(self, message: str, *, is_gone: bool = False) -> None:
+        super().__init__(message)
+        self.is_gone = is_gone
 
 
 class ExportError(GlowError):

@@ -79,7 +79,7 @@ KILLED = """
 import sys, numpy as np
 from pathlib import Path
 from glow.search.milvus import CollectionWriter, connect, write
-write.BATCH_ROWS, write.NOTED_BATCHES = 50, 2
+write.BATCH_ROWS, write.NOTED_BATCHES = 100, 3
 vectors = np.load(sys.argv[2])
 def told(rows):
     print(rows, flush=True)
@@ -93,7 +93,7 @@ def test_an_import_that_is_killed_goes_on_and_writes_every_row_once(
     np.save(tmp_path / "vectors.npy", vectors)
     command = [sys.executable, "-c", KILLED, milvus.address, str(tmp_path / "vectors.npy"), str(tmp_path)]
     starts = []
-    for kill_after in (3, 9, 10_000):
+    for kill_after in (4, 5, 10_000):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             starts.append(int(process.stdout.readline()))
@@ -110,6 +110,7 @@ def test_an_import_that_is_killed_goes_on_and_writes_every_row_once(
     assert rows.tolist() == np.argsort(-(queries @ vectors.T), axis=1, kind="stable")[:, :10].tolist()
 
 
+@pytest.mark.slow
 def test_a_server_killed_under_load_gives_errors_and_no_wrong_answer_and_comes_back(
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:

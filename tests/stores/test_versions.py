@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptio
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
-from tests.attacks.harness import serving
+from tests.attacks.harness import Service, serving
 from tests.ports import free_port
 from tests.stores.server import Milvus
 
@@ -119,13 +120,15 @@ def search(url: str, retriever: str, number: int, **more: Any) -> httpx.Response
     return httpx.post(f"{url}/search", json=body, timeout=30)
 
 
-def test_the_service_swaps_under_load_and_outlives_its_server(
-    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def serve(root: IndexRoot) -> AbstractContextManager[Service]:
+    return serving(root.path, "--workers", "1", "--cache-entries", "0")
+
+
+def test_the_service_swaps_under_load(
+    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "2000")
     root = made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
-    # `serving` leaves variables of GLOW out, so the default of two seconds holds there, too.
-    with serving(root.path, "--workers", "1", "--cache-entries", "0") as service:
+    with serve(root) as service:
         over, statuses = threading.Event(), []
 
         def ask() -> None:
@@ -148,7 +151,14 @@ def test_the_service_swaps_under_load_and_outlives_its_server(
         for thread in threads:
             thread.join()
         assert set(statuses) == {200} and len(statuses) > 20
-        before = search(service.url, "hybrid", 0).json()["hits"]
+
+
+def test_without_its_server_a_search_is_a_503_or_answered_by_words(
+    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    root = made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
+    with serve(root) as service:
+        assert search(service.url, "hybrid", 0).json()["degraded"] == []
         milvus.kill()
         refused = search(service.url, "dense", 1)
         assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
@@ -158,8 +168,19 @@ def test_the_service_swaps_under_load_and_outlives_its_server(
         assert (partly.status_code, partly.json()["degraded"]) == (200, ["dense"])
         assert partly.json()["hits"][0]["scores"].keys() <= {"lexical", "learned"}
         assert search(service.url, "lexical", 0).json()["degraded"] == []
-        text = httpx.get(f"{service.url}/metrics", timeout=30).text
-        assert "glow_dense_unavailable_total 3.0" in text
+        assert "glow_dense_unavailable_total 3.0" in httpx.get(f"{service.url}/metrics", timeout=30).text
+
+
+@pytest.mark.slow
+def test_the_service_outlives_its_server(
+    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    milvus.start()
+    root = made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
+    with serve(root) as service:
+        before = search(service.url, "hybrid", 0).json()["hits"]
+        milvus.kill()
+        assert search(service.url, "hybrid", 0).status_code == 503
         milvus.start()
         until = time.monotonic() + 120
         while (again := search(service.url, "hybrid", 0)).status_code != 200:

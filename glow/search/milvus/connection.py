@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from glow.errors import ConfigError, DependencyError, GlowError, StoreError
 
-__all__ = ["CollectionGoneError", "Connection", "StoreAccess", "connect", "require_pymilvus"]
+__all__ = ["Connection", "StoreAccess", "connect", "require_pymilvus"]
 
 T = TypeVar("T")
 _ADDRESS = re.compile(r"milvus(\+tls)?://([^/@\s]*)(/[^\s]*)?")
@@ -70,10 +70,6 @@ def require_pymilvus() -> Any:
         raise DependencyError(
             "vectors in Milvus need the package pymilvus: install the extra `milvus` (pip install 'glow-retrieval[milvus]')"
         ) from error
-
-
-class CollectionGoneError(StoreError):
-    """A server has not the collection: it was dropped, or the server has not read yet what it holds."""
 
 
 class Connection:
@@ -149,9 +145,10 @@ class Connection:
             return ConfigError(f"{self.address} has no such database: {text}")
         if any(word in lower for word in GONE):
             self._pause_until = 0.0  # the server answers
-            return CollectionGoneError(
+            return StoreError(
                 f"{self.address}: the collection is not there: {text}; where Milvus does not just start, publish another "
-                "version, or build again"
+                "version, or build again",
+                is_gone=True,
             )
         return StoreError(f"{self.address} does not answer: {text}; see that Milvus runs and can be reached")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.errors import MismatchError, QueryError
+from glow.errors import MismatchError, QueryError, StoreError
 from glow.search.columns import Columns
 from glow.search.dense import (
     DEFAULT_NPROBE,
@@ -19,7 +19,7 @@ from glow.search.dense import (
     VectorReader,
     list_count,
 )
-from glow.search.milvus.connection import CollectionGoneError, Connection
+from glow.search.milvus.connection import Connection
 from glow.search.milvus.expressions import FilterFields
 from glow.search.milvus.format import ROW_FIELD, VECTOR_FIELD, StoreHeader, sample_hash, sampled_rows
 from glow.search.row_mask import RowMask
@@ -77,7 +77,9 @@ class MilvusVectors:
             )
         try:
             self._connection.run(lambda client: client.load_collection(name))
-        except CollectionGoneError as error:
+        except StoreError as error:
+            if not error.is_gone:
+                raise
             raise MismatchError(str(error)) from error
         counted = self._connection.run(
             lambda client: client.query(
