@@ -257,6 +257,15 @@ def test_an_index_of_another_metric_or_kind_is_refused(foreign: faiss.Index, tmp
         DenseIndex.load(tmp_path / "vectors.faiss")
 
 
+def test_codes_and_vectors_of_other_numbers_are_refused(vectors: Vectors, tmp_path: Path) -> None:
+    built = build_dense(vectors[:300], "ivf-pq")
+    stored = faiss.downcast_index(built._index.refine_index)
+    stored.add(vectors[300:301])
+    built.save(tmp_path / "vectors.faiss")
+    with pytest.raises(FormatError, match="this GLOW does not write"):
+        DenseIndex.load(tmp_path / "vectors.faiss")
+
+
 def test_a_file_that_cannot_be_written_says_so(indexes: dict[IndexKind, DenseIndex], tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"cannot write vectors\.faiss"):
         indexes["flat"].save(tmp_path / "missing" / "vectors.faiss")

@@ -142,6 +142,18 @@ def test_a_long_list_that_cannot_matter_is_not_decoded(packed: ImpactIndex) -> N
     assert decoded == [False, False, True]
 
 
+def test_a_document_may_overtake_by_several_long_lists_together(tmp_path: Path) -> None:
+    """Ten documents have 10 of a rare word, ten others 7 and then 2 of each frequent word: 11."""
+    with ImpactWriter(tmp_path, ["a", "b", "rare"]) as writer:
+        for row in range(5_000):
+            impacts = {2: 10.0} if row < 10 else {0: 2.0, 1: 2.0, 2: 7.0} if row < 20 else {0: 2.0, 1: 2.0}
+            writer.add(list(impacts), list(impacts.values()))
+        header = writer.finish("bm25", lambda _words, _rows, values: values, {})
+    pack_lists(tmp_path, header)
+    scores, rows = ImpactIndex.open(tmp_path).search(["a", "b", "rare"], 10)
+    assert rows.tolist() == list(range(10, 20)) and scores.tolist() == [11.0] * 10
+
+
 def test_eight_bits_rank_as_floats_do(plain: ImpactIndex, packed: ImpactIndex) -> None:
     same = [
         len(np.intersect1d(plain.search(words, 10)[1], packed.search(words, 10)[1])) / 10
