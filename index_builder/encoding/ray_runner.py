@@ -5,7 +5,9 @@ A task is one shard. What a process opened stays open for its next tasks; a proc
 
 import importlib
 import os
+import statistics
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
@@ -22,6 +24,45 @@ MAX_DEATHS = 3
 QUEUED = 2
 """Tasks that wait for each that runs, so that no worker is idle and Ray holds few."""
 DIED = "the process that encoded it died"
+LOOK_S = 1.0
+STRAGGLER_S, STRAGGLER_TIMES = 30.0, 5.0
+"""From so many seconds on, and so many times what a shard takes, the last shards are begun again on another worker."""
+
+
+class _Tasks:
+    """Tasks that run, and how long those took that have ended.
+
+    Attributes:
+        running: reference -> its shard. A shard may have two tasks, whose files are the same.
+    """
+
+    def __init__(self) -> None:
+        self.running: dict[Any, Shard] = {}
+        self._begun: dict[Any, float] = {}
+        self._took: list[float] = []
+
+    def begin(self, reference: Any, shard: Shard) -> None:
+        """Notes a task."""
+        self.running[reference] = shard
+        self._begun[reference] = time.monotonic()
+
+    def end(self, reference: Any) -> Shard:
+        """Forgets a task; returns its shard."""
+        self._took.append(time.monotonic() - self._begun.pop(reference))
+        return self.running.pop(reference)
+
+    def of(self, shard: Shard) -> list[Any]:
+        """The tasks of a shard that still run."""
+        return [reference for reference, each in self.running.items() if each == shard]
+
+    def late(self) -> list[Shard]:
+        """Shards with one task, which has run far longer than others did."""
+        if not self._took:
+            return []
+        limit = max(STRAGGLER_S, STRAGGLER_TIMES * statistics.median(self._took))
+        now = time.monotonic()
+        late = [self.running[each] for each, begun in self._begun.items() if now - begun > limit]
+        return [shard for shard in late if len(self.of(shard)) == 1]
 
 
 class RayRunner:
@@ -70,24 +111,35 @@ class RayRunner:
             self._ray.shutdown()
 
     def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
-        """As `Runner.run`; a process has one shard at a time anyway."""
+        """As `Runner.run`; a process has one shard at a time anyway. At the end, what takes far longer than others is begun again beside it."""
         waiting = deque(shards)
-        running: dict[Any, Shard] = {}
+        tasks = _Tasks()
         limit = self._workers if careful else QUEUED * self._workers
         deaths = 0
-        while waiting or running:
-            while waiting and len(running) < limit:
-                shard = waiting.popleft()
-                running[self._task.remote(self._encoder, self._job_reference, shard)] = shard
-            ready, _ = self._ray.wait(list(running), num_returns=1)
+        while waiting or tasks.running:
+            while waiting and len(tasks.running) < limit:
+                self._begin(tasks, waiting.popleft())
+            ready, _ = self._ray.wait(list(tasks.running), num_returns=1, timeout=LOOK_S)
             for reference in ready:
-                outcome = self._outcome(reference, running.pop(reference))
+                outcome = self._outcome(reference, tasks.end(reference))
                 deaths = deaths + 1 if outcome.fault == DIED and not careful else 0
                 if deaths >= MAX_DEATHS * self._workers:
                     raise BuildError(
                         "Ray's workers die as soon as they start; see its logs, and give them more memory"
                     )
+                copies = tasks.of(outcome.shard)
+                if outcome.fault == DIED and copies:
+                    continue  # its copy goes on
+                for copy in copies:
+                    tasks.end(copy)
+                    self._ray.cancel(copy, force=True)
                 yield outcome
+            if not waiting:
+                for shard in tasks.late():
+                    self._begin(tasks, shard)
+
+    def _begin(self, tasks: "_Tasks", shard: Shard) -> None:
+        tasks.begin(self._task.remote(self._encoder, self._job_reference, shard), shard)
 
     def _outcome(self, reference: Any, shard: Shard) -> Outcome:
         errors = self._ray.exceptions
