@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glow.errors import FormatError
-from glow.search import ImpactIndex
-from glow.search.lexical import ImpactWriter, pack_lists, packing
+from glow.search import ImpactIndex, LearnedImpacts
+from glow.search.lexical import ImpactWriter, pack_codes, pack_lists, packing
 from glow.search.lexical.format import IMPACTS_HEADER, PACKED_FILE, PLACES_FILE, WIDTHS_FILE
 from glow.search.lexical.packing import PackedPostings, pack_postings, packed_sizes, width_of
 from glow.search.lexical.posting_list import PackedList
@@ -140,6 +140,30 @@ def test_a_long_list_that_cannot_matter_is_not_decoded(packed: ImpactIndex) -> N
     packed._sums.search(lists, 3)
     decoded = ["rows" in each.packed.__dict__ for each in lists]
     assert decoded == [False, False, True]
+
+
+def test_learned_impacts_beside_packed_ones_are_those_of_all_postings(
+    packed: ImpactIndex, tmp_path: Path
+) -> None:
+    """Plain lists of codes and packed ones in one search."""
+    generator = np.random.default_rng(7)
+    held = generator.random((DOCUMENTS, len(VOCABULARY)), np.float32) < np.linspace(
+        0.2, 0.0005, len(VOCABULARY)
+    )
+    with ImpactWriter(tmp_path, VOCABULARY) as writer:
+        for row in held:
+            words = np.flatnonzero(row)
+            codes = generator.integers(1, 256, len(words)).astype(np.uint8)
+            writer.add(words.tolist(), pack_codes(codes, np.zeros(len(words), np.uint8)).tolist())
+        writer.finish("learned", lambda _words, _rows, values: values, {"unit": 0.02, "budget": 60.0})
+    both = LearnedImpacts(packed, ImpactIndex.open(tmp_path), 0.8)
+    every = np.arange(DOCUMENTS)
+    for words in queries(25):
+        scores = both.score(words, every)
+        expected = np.lexsort((every, -scores))[:10]
+        found, rows = both.search(words, 10)
+        assert rows.tolist() == expected[scores[expected] > 0].tolist()
+        assert found.tolist() == scores[rows].tolist()
 
 
 def test_a_document_may_overtake_by_several_long_lists_together(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 from pymilvus import MilvusClient
 
 from tests.ports import free_port
@@ -37,6 +38,8 @@ class Milvus:
     """
 
     def __init__(self, folder: Path, password: str = "") -> None:
+        if not os.access("/run", os.W_OK):
+            pytest.skip("the wheel's Milvus writes to /run/milvus, which needs root")
         self._folder, self._password = folder, password
         self._ports = {name: free_port() for name in PORTS}
         self._turn = Path(tempfile.gettempdir(), f"glow-milvus-{os.getuid()}.lock").open("wb")
