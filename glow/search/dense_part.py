@@ -7,10 +7,15 @@ from glow.search.columns import Columns
 from glow.search.dense import DenseIndex
 from glow.search.milvus import STORE_FILE, MilvusVectors, connect, read_store_header
 
-__all__ = ["DENSE_FILE", "StoredVectors", "open_dense"]
+__all__ = ["DENSE_FILE", "StoredVectors", "is_elsewhere", "open_dense"]
 
 DENSE_FILE = "vectors.faiss"
 StoredVectors = DenseIndex | MilvusVectors
+
+
+def is_elsewhere(vectors: StoredVectors) -> bool:
+    """Whether a server has them."""
+    return isinstance(vectors, MilvusVectors)
 
 
 def open_dense(folder: Path, columns: Columns | None = None, device: Device = "cpu") -> StoredVectors:

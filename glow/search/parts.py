@@ -136,6 +136,10 @@ def open_parts(
     encoder = tower.encoder if tower else _open_encoder(folder, preprocessor, device, threads)
     like_part = same(DOCUMENTS_FILE)
     documents = like_part.documents if like_part else DocumentStore(folder / DOCUMENTS_FILE)
+    if documents.count != rows.documents:
+        raise MismatchError(
+            f"index {manifest.name}: {documents.count} stored documents, {rows.documents} in the manifest; rebuild the index"
+        )
     like_part = same(f"{COLUMNS_FOLDER}/")
     columns = like_part.columns if like_part else _open_columns(folder, manifest, documents)
     like_part = same(DENSE_FILE, STORE_FILE, f"{COLUMNS_FOLDER}/")

@@ -16,20 +16,19 @@ class RowMask:
 
     Args:
         mask: bool [n]; belongs to this object from now on.
-        expression: a filter that every row of the mask matches, and few others, for who searches elsewhere; None: there is none.
 
     Attributes:
         mask: bool [n], read-only.
         count: allowed rows.
-        expression: as given.
+        expression: a filter that every row of the mask matches, and few others, for who searches elsewhere; None unless `tell` was called.
         packed: uint8 [n / 8], the mask as bits, lowest first, as FAISS reads it.
     """
 
     __slots__ = ("_rows", "count", "expression", "mask", "packed")
 
-    def __init__(self, mask: NDArray[np.bool_], expression: Any = None) -> None:
+    def __init__(self, mask: NDArray[np.bool_]) -> None:
         self.mask = mask
-        self.expression = expression
+        self.expression: Any = None
         self.mask.flags.writeable = False
         self.count = int(np.count_nonzero(mask))
         self.packed: NDArray[np.uint8] = np.packbits(mask, bitorder="little")
@@ -37,6 +36,10 @@ class RowMask:
 
     def __len__(self) -> int:
         return len(self.mask)
+
+    def tell(self, expression: Any) -> None:
+        """Says which filter it comes from; before anybody else has the mask."""
+        self.expression = expression
 
     @property
     def rows(self) -> NDArray[np.int64]:

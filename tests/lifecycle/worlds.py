@@ -59,7 +59,7 @@ COMMANDS = (
         ("upsert", "--input", "{world}/upsert.jsonl", "--model", "{model}", "--output", "{root}"),
     ),
     Command("delete", "delta", ("delete", "--input", "{world}/delete.txt", "--output", "{root}")),
-    Command("compact", "delta", ("compact", "--model", "{model}", "--output", "{root}")),
+    Command("compact", "delta", ("compact", "--output", "{root}")),
     Command("publish", "two", ("publish", "--output", "{root}")),
     Command("rollback", "delta", ("rollback", "--output", "{root}")),
     Command("gc", "delta", ("gc", "--keep", "1", "--output", "{root}")),

@@ -105,7 +105,7 @@ SAID: list[Json] = [
 def test_a_filter_finds_what_its_mask_allows(
     store: str, term: Json, made: Stores, vectors: Vectors, queries: Vectors, columns: Columns
 ) -> None:
-    allowed = FilterMasks(columns).mask(parse_filter(term, columns))
+    allowed = FilterMasks(columns, tells_filters=True).mask(parse_filter(term, columns))
     rows = made(store, "flat").view.search(queries, 10, None, allowed)[1]
     assert rows.tolist() == exact_rows(vectors, queries, 10, allowed)
 

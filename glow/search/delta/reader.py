@@ -31,6 +31,7 @@ from glow.search.delta.segment_parts import (
 )
 from glow.search.delta.segments import Segments
 from glow.search.dense import DenseIndex
+from glow.search.dense_part import is_elsewhere
 from glow.search.documents import DocumentStore
 from glow.search.filters import FilterMasks
 from glow.search.learned import LearnedImpacts
@@ -148,7 +149,9 @@ def _together(bm25: ImpactIndex | None, learned: ImpactIndex | None, weight: flo
 
 def view_of(base: VersionParts, weight: float = 1.0) -> View:
     """A version without a delta: its parts as they are; `weight` as for `join`."""
-    masks = None if base.columns is None else FilterMasks(base.columns)
+    masks = (
+        None if base.columns is None else FilterMasks(base.columns, tells_filters=is_elsewhere(base.dense))
+    )
     learned = _together(base.impacts, base.learned, weight)
     return View(
         base.dense, base.documents, base.columns, base.impacts, base.passages, masks, base.states, learned
@@ -183,7 +186,7 @@ def join(name: str, base: VersionParts, delta: Delta, weight: float = 1.0) -> Vi
     columns = masks = None
     if base.columns is not None and delta.columns is not None and delta.order is not None:
         columns = join_columns(base.columns, delta.columns, delta.tombstones, delta.order)
-        masks = segment_masks(columns, documents)
+        masks = segment_masks(columns, documents, tells_filters=is_elsewhere(base.dense))
     impacts = None
     if base.impacts is not None and delta.impacts is not None:
         impacts = SegmentedImpacts(base.impacts, delta.impacts, documents)

@@ -48,12 +48,13 @@ def join_columns(
     return SegmentedColumns(base.documents + delta.documents, fields, left_out, order, base, delta)
 
 
-def segment_masks(columns: SegmentedColumns, segments: Segments) -> FilterMasks:
+def segment_masks(columns: SegmentedColumns, segments: Segments, *, tells_filters: bool) -> FilterMasks:
     """The masks of filters over both: complements and all, rows that are gone are in none."""
     return FilterMasks(
         lambda expression, check: segments.join(
-            evaluate(expression, columns.base, check), evaluate(expression, columns.delta, check), expression
-        )
+            evaluate(expression, columns.base, check), evaluate(expression, columns.delta, check)
+        ),
+        tells_filters=tells_filters,
     )
 
 

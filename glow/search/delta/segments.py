@@ -32,6 +32,10 @@ class SegmentMask(RowMask):
         self.base = base
         self.delta = delta
 
+    def tell(self, expression: Any) -> None:
+        """As `RowMask.tell`; only the base may lie elsewhere."""
+        self.expression = self.base.expression = expression
+
     @property
     def size_bytes(self) -> int:
         """What it may hold in memory, its parts included."""
@@ -68,17 +72,16 @@ class Segments:
         """Whether a row of the base is gone."""
         return self.alive is not None and not self.alive.mask[row]
 
-    def join(self, base: NDArray[np.bool_], delta: NDArray[np.bool_], expression: Any = None) -> SegmentMask:
+    def join(self, base: NDArray[np.bool_], delta: NDArray[np.bool_]) -> SegmentMask:
         """Masks of both as one, without the rows that are gone.
 
         Args:
             base: bool [N]; belongs to the mask from now on.
             delta: bool [M], likewise.
-            expression: as of `RowMask`.
         """
         if self.alive is not None:
             base &= self.alive.mask
-        return SegmentMask(RowMask(base, expression), RowMask(delta))
+        return SegmentMask(RowMask(base), RowMask(delta))
 
     def split(self, allowed: RowMask | None) -> tuple[RowMask | None, RowMask | None]:
         """The parts of a mask of all rows; rows that are gone are never allowed.
@@ -92,7 +95,6 @@ class Segments:
             raise MismatchError(f"found a mask of {len(allowed)} rows for an index of {len(self)}")
         if isinstance(allowed, SegmentMask):
             return allowed.base, allowed.delta
-        joined = self.join(
-            allowed.mask[: self.base].copy(), allowed.mask[self.base :].copy(), allowed.expression
-        )
+        joined = self.join(allowed.mask[: self.base].copy(), allowed.mask[self.base :].copy())
+        joined.tell(allowed.expression)
         return joined.base, joined.delta

@@ -24,7 +24,6 @@ faiss: Any = _faiss  # its type stubs lack much of what it has
 
 HNSW_EF_CONSTRUCTION = 200
 MAX_TRAIN_VECTORS = 262_144
-QT_8BIT: int = faiss.ScalarQuantizer.QT_8bit
 BLOCK_VECTORS = 4_096
 """Vectors that are held beside the index in the making: 6 MB of 384 dimensions."""
 
@@ -95,7 +94,9 @@ def _empty(kind: IndexKind, count: int, dimensions: int) -> Any:
     if kind == "ivf-flat":
         return index
     # Python keeps the parts alive as long as it keeps what refers to them.
-    return faiss.IndexRefine(index, faiss.IndexScalarQuantizer(dimensions, QT_8BIT, metric))
+    return faiss.IndexRefine(
+        index, faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_8bit, metric)
+    )
 
 
 def _train(index: Any, kind: IndexKind, sample: NDArray[np.float32], like: DenseIndex | None) -> None:

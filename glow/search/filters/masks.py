@@ -17,6 +17,8 @@ __all__ = ["FilterMasks", "evaluate"]
 
 DEFAULT_MAX_BYTES = 64 << 20
 KEY_BYTES = 16
+TOLD_BYTES = 8
+"""What a filter takes in memory for each character of its text, about."""
 ENTRY_BYTES = 512
 """What an entry takes beside its mask: the key and the mask's object."""
 Mask = NDArray[np.bool_]
@@ -35,11 +37,17 @@ class FilterMasks:
     Args:
         columns: the index's metadata, or a function that makes the mask of an expression.
         max_bytes: what the kept entries may take; the one that was not used for longest goes first.
+        tells_filters: whether masks say which filter they come from, because vectors are searched elsewhere by it.
     """
 
     def __init__(
-        self, columns: Columns | Callable[[Expression, Check], RowMask], max_bytes: int = DEFAULT_MAX_BYTES
+        self,
+        columns: Columns | Callable[[Expression, Check], RowMask],
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        *,
+        tells_filters: bool = False,
     ) -> None:
+        self._tells_filters = tells_filters
         self._make = _maker(columns) if isinstance(columns, Columns) else columns
         self._max_bytes = max_bytes
         self._kept: OrderedDict[bytes, RowMask] = OrderedDict()
@@ -61,6 +69,8 @@ class FilterMasks:
                 return cached
         # Outside the lock: two threads that ask for the same at once both work, and nobody waits.
         made = self._make(expression, check)
+        if self._tells_filters:
+            made.tell(expression)
         with self._lock:
             if key not in self._kept and _cost(made) <= self._max_bytes:
                 self._kept[key] = made
@@ -71,11 +81,12 @@ class FilterMasks:
 
 
 def _cost(mask: RowMask) -> int:
-    return mask.size_bytes + ENTRY_BYTES
+    told = 0 if mask.expression is None else TOLD_BYTES * len(repr(mask.expression))
+    return mask.size_bytes + ENTRY_BYTES + told
 
 
 def _maker(columns: Columns) -> Callable[[Expression, Check], RowMask]:
-    return lambda expression, check: RowMask(evaluate(expression, columns, check), expression)
+    return lambda expression, check: RowMask(evaluate(expression, columns, check))
 
 
 def evaluate(expression: Expression, columns: Columns, check: Check = nothing) -> Mask:

@@ -166,7 +166,9 @@ class PassageMap:
 
     def mask(self, allowed: RowMask) -> RowMask:
         """The passages of allowed documents."""
-        return RowMask(np.repeat(allowed.mask, np.diff(self.first)), allowed.expression)
+        mask = RowMask(np.repeat(allowed.mask, np.diff(self.first)))
+        mask.tell(allowed.expression)
+        return mask
 
     def fold(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> Folded:
         """Hits of passages as hits of documents: a document stands where its best passage does.
