@@ -44,6 +44,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     """With 3,000 vectors the graph is hardly worth its while, so it is also searched wherever it can be."""
     if request.param == 0:
         monkeypatch.setattr(dense_module, "should_scan", lambda *_: False)
+        monkeypatch.setattr(dense_module, "should_scan_codes", lambda *_: False)
 
 
 @pytest.mark.parametrize("share", SHARES)
@@ -86,6 +87,14 @@ def test_few_allowed_rows_are_all_compared_and_many_are_not() -> None:
     assert dense_module.should_scan(10, 100_000, 96) and dense_module.should_scan(10_000, 100_000, 96)  # type: ignore[attr-defined]  # a private name, on purpose
     assert not dense_module.should_scan(50_000, 100_000, 96)  # type: ignore[attr-defined]  # a private name, on purpose
     assert not dense_module.should_scan(500_000, 1_000_000, 96)  # type: ignore[attr-defined]  # a private name, on purpose
+
+
+def test_compressed_vectors_are_all_compared_where_lists_would_be_more_work() -> None:
+    """Of ten million in 12,649 lists: up to a hundredth, of which a search would open half of all lists; not a tenth."""
+    lists = (10_000_000, 64, 12_649)
+    assert dense_module.should_scan_codes(10_000, *lists) and dense_module.should_scan_codes(100_000, *lists)  # type: ignore[attr-defined]  # a private name, on purpose
+    assert not dense_module.should_scan_codes(1_000_000, *lists)  # type: ignore[attr-defined]  # a private name, on purpose
+    assert not dense_module.should_scan_codes(5_000_000, *lists)  # type: ignore[attr-defined]  # a private name, on purpose
 
 
 @pytest.mark.parametrize("kind", KINDS)

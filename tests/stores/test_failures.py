@@ -115,7 +115,7 @@ def test_a_server_killed_under_load_gives_errors_and_no_wrong_answer_and_comes_b
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:
     view = imported(milvus, tmp_path, vectors, "restarted")
-    view._connection.access = HASTY  # type: ignore[misc]  # as a service would have it
+    view._connection.access = HASTY  # as a service would have it
     expected = view.search(queries, 10)[1].tolist()
     over, answers, refused, wrong = threading.Event(), [0], [0], [0]
 

@@ -113,7 +113,8 @@ class Connection:
         """Calls the client; what fails is told in our errors.
 
         Raises:
-                ConfigError: if it refuses the credentials.
+            StoreError: if the server is gone, slow or refuses, failed a moment ago, or has not the collection.
+            ConfigError: if it refuses the credentials, or has no such database.
         """
         if time.monotonic() < self._pause_until:
             raise StoreError(

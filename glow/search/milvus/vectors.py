@@ -108,8 +108,8 @@ class MilvusVectors:
 
         Raises:
             QueryError: if `exact` was asked for, which only a `flat` collection can do, or more hits than Milvus gives.
-            StoreError: if the server does not answer.
-            MismatchError: if the mask has another number of rows, or the collection is gone.
+            StoreError: if the server does not answer, or the collection is gone.
+            MismatchError: if the mask has another number of rows.
         """
         params = params or SearchParams()
         if params.exact and self.kind != "flat":
