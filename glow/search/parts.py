@@ -136,10 +136,7 @@ def open_parts(
     encoder = tower.encoder if tower else _open_encoder(folder, preprocessor, device, threads)
     like_part = same(DOCUMENTS_FILE)
     documents = like_part.documents if like_part else DocumentStore(folder / DOCUMENTS_FILE)
-    if documents.count != rows.documents:
-        raise MismatchError(
-            f"index {manifest.name}: {documents.count} stored documents, {rows.documents} in the manifest; rebuild the index"
-        )
+    _check_documents(manifest, rows, documents)
     like_part = same(f"{COLUMNS_FOLDER}/")
     columns = like_part.columns if like_part else _open_columns(folder, manifest, documents)
     like_part = same(DENSE_FILE, STORE_FILE, f"{COLUMNS_FOLDER}/")
@@ -298,11 +295,19 @@ def _check_copies(manifest: Manifest, names: Sequence[str]) -> None:
             )
 
 
+def _check_documents(manifest: Manifest, rows: Rows, documents: DocumentStore) -> None:
+    """Before anything that is read row by row beside them."""
+    if documents.count != rows.documents:
+        raise MismatchError(
+            f"index {manifest.name}: {documents.count} stored documents, {rows.documents} in the manifest; rebuild the index"
+        )
+
+
 def _check_shapes(
     manifest: Manifest, rows: Rows, encoder: Encoder, dense: DenseView, documents: DocumentStore
 ) -> None:
     vectors = rows.documents if rows.passages is None else rows.passages
-    if documents.count != rows.documents or len(dense) != vectors:
+    if len(dense) != vectors:
         passages = f" and {vectors} passages" if rows.passages is not None else ""
         raise MismatchError(
             f"index {manifest.name}: {len(dense)} vectors, {documents.count} stored documents, "
