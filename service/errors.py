@@ -17,6 +17,7 @@ GlowError
 │   └── KeyRefusedError        the key is not one of those that are known
 ├── RateLimitError             a key sends more requests than it may
 ├── SwapRefusedError           the index version that is asked for cannot be served
+├── VersionNotOpenError        a shard is asked for a version that it has not open
 ├── DeadlineError              the deadline passed before the answer was made
 └── UnavailableError           the service cannot answer now
     ├── OverloadedError        as many requests as can be served are in work
@@ -33,7 +34,7 @@ __all__ = [
     "HeadersTooLateError", "KeyMissingError", "KeyRefusedError", "MalformedHttpError", "MalformedJsonError",
     "MediaTypeError", "MethodNotAllowedError", "NotAvailableError", "NotReadyError", "OverloadedError",
     "QueryTooLongError", "RateLimitError", "RequestError", "RouteNotFoundError", "SwapRefusedError",
-    "UnavailableError",
+    "UnavailableError", "VersionNotOpenError",
 ]  # fmt: skip
 
 
@@ -150,6 +151,12 @@ class RateLimitError(GlowError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class VersionNotOpenError(GlowError):
+    """A shard is asked for a version that it has not open."""
+
+    code = "version_not_open"
 
 
 class SwapRefusedError(GlowError):

@@ -19,13 +19,14 @@ from glow.runtime import Device
 from glow.search import DEFAULT_CANDIDATES
 from glow_service.access import check_keys, parse_origins
 from glow_service.search import SearchLimits
+from glow_service.shards import parse_shards
 from glow_service.telemetry import LogForm
 
 __all__ = ["ENV_PREFIX", "Settings", "settings_table"]
 
 ENV_PREFIX = "GLOW_"
 
-_PRIVATE = ("index_root", "query_log", "document_model", "otel_endpoint")
+_PRIVATE = ("index_root", "query_log", "document_model", "otel_endpoint", "shards")
 # Paths and addresses of this machine.
 
 
@@ -38,6 +39,7 @@ MOST_PROCESSES = 8
 
 
 MOST_BATCH_BYTES = 64 << 20
+LEAST_SHARD_KEY = 16
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Of a container: microseconds of CPU in each period of so many (cgroup v2)."""
 
@@ -151,6 +153,15 @@ class Settings(StrictModel):
         SecretStr(""), "Keys for searching, as name:SHA-256 separated by commas; empty lets everyone search."
     )
     admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty turns /admin off.")
+    shards: str = _setting(
+        "",
+        "Services of a set's shards, by number and separated by commas, as http://host:8080; replicas of one by |. "
+        "Empty opens the shards in this process.",
+    )
+    shard_key: SecretStr = _setting(
+        SecretStr(""),
+        "Key that routers and shards share; a shard has it and no shards. Empty turns /shard off.",
+    )
     document_model: str = _setting(
         "", "Model folder whose document tower answers /v1/embeddings; empty for none."
     )
@@ -209,6 +220,7 @@ class Settings(StrictModel):
     def _check(self) -> Self:
         check_keys(self.api_keys.get_secret_value(), self.admin_key.get_secret_value())
         parse_origins(self.cors_origins)
+        self._check_shards()
         if self.default_timeout_ms > self.max_timeout_ms:
             raise ValueError(
                 f"default_timeout_ms {self.default_timeout_ms} exceeds max_timeout_ms {self.max_timeout_ms}"
@@ -221,9 +233,30 @@ class Settings(StrictModel):
                 )
         return self
 
+    def _check_shards(self) -> None:
+        key = self.shard_key.get_secret_value()
+        if self.shards:
+            parse_shards(self.shards)
+        elif key and self.workers > 1:
+            raise ValueError(
+                "a shard keeps versions open for its routers in one process: leave workers out, and start several services "
+                "where one is not enough"
+            )
+        if self.shards and not key:
+            raise ValueError("shards are asked by a key: set shard_key here and at each of them")
+        if key and len(key) < LEAST_SHARD_KEY:
+            raise ValueError(f"shard_key has {len(key)} characters, expected at least {LEAST_SHARD_KEY}")
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether routers ask this service for parts of their answers."""
+        return bool(self.shard_key.get_secret_value()) and not self.shards
+
     @property
     def processes(self) -> int:
         """How many processes serve. Python runs on one core in each, so every core gets one."""
+        if self.is_shard:
+            return 1
         if self.device == "cuda":
             return self.workers or 1  # each would take a part of the GPU's memory
         return self.workers or min(_cores(), MOST_PROCESSES)

@@ -11,6 +11,7 @@ from glow_service.cache import Cache
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, SearchLimits
 from glow_service.settings import Settings
+from glow_service.shards import ShardConnections, ShardVersions, parse_shards
 from glow_service.telemetry import Metrics, QueryLog, Tracer
 
 __all__ = ["Service", "new_service", "service_of"]
@@ -37,6 +38,7 @@ class Service:
     watcher: Watcher
     channel: Channel | None
     shadow: Shadow
+    shard_versions: ShardVersions
 
     @property
     def lanes(self) -> Mapping[LaneName, Lane]:
@@ -71,6 +73,7 @@ def new_service(settings: Settings) -> Service:
             metrics,
             api_keys=settings.api_keys.get_secret_value(),
             admin_key=settings.admin_key.get_secret_value(),
+            shard_key="" if settings.shards else settings.shard_key.get_secret_value(),
             rate_limit=settings.rate_limit,
             rate_burst=settings.rate_burst,
         ),
@@ -96,6 +99,7 @@ def new_service(settings: Settings) -> Service:
             device=settings.device,
             threads=settings.encode_threads,
         ),
+        shard_versions=ShardVersions(resources.live, lambda version: resources.open(version).index),
     )
 
 
@@ -119,7 +123,15 @@ def _resources(settings: Settings, metrics: Metrics) -> Resources:
         threads=settings.encode_threads,
         warmup_queries=settings.warmup_queries,
         document_model=settings.document_model,
+        shards=_connections(settings),
     )
+
+
+def _connections(settings: Settings) -> ShardConnections | None:
+    """What reaches the shards of a set, where they are services of their own."""
+    if not settings.shards:
+        return None
+    return ShardConnections(parse_shards(settings.shards), settings.shard_key.get_secret_value())
 
 
 def _channel(settings: Settings, watcher: Watcher) -> Channel | None:

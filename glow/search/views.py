@@ -51,6 +51,7 @@ class DocumentsView(Protocol):
     def get(self, document_id: str) -> Document: ...  # noqa: D102
     def find(self, document_id: str) -> int | None: ...  # noqa: D102
     def rows(self, rows: Sequence[int]) -> list[Document]: ...  # noqa: D102
+    def ids(self, rows: Sequence[int]) -> list[str]: ...  # noqa: D102
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]: ...  # noqa: D102
     def by_id(self) -> Iterator[tuple[str, int, str, str]]: ...  # noqa: D102
 

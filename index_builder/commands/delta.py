@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from glow.artifact import IndexRoot
 from glow.commands import command, say, write_report
 from glow_index_builder.deltas import (
     CompactOptions,
@@ -15,6 +16,7 @@ from glow_index_builder.deltas import (
     upsert,
 )
 from glow_index_builder.progress import Stages
+from glow_index_builder.sharding import compact_set, delete_from_set, live_set, upsert_into_set
 
 __all__ = ["compact_command", "delete_command", "upsert_command"]
 
@@ -22,19 +24,22 @@ __all__ = ["compact_command", "delete_command", "upsert_command"]
 @command(UpsertOptions)
 def upsert_command(options: UpsertOptions) -> None:
     """Adds documents to the live version, or replaces those with the same ids, and publishes the result."""
-    _tell(upsert(options, Stages(sys.stderr)), options.json_file)
+    change = upsert if live_set(IndexRoot(options.output)) is None else upsert_into_set
+    _tell(change(options, Stages(sys.stderr)), options.json_file)
 
 
 @command(DeleteOptions)
 def delete_command(options: DeleteOptions) -> None:
     """Deletes documents of the live version by their ids, and publishes the result."""
-    _tell(delete(options, Stages(sys.stderr)), options.json_file)
+    change = delete if live_set(IndexRoot(options.output)) is None else delete_from_set
+    _tell(change(options, Stages(sys.stderr)), options.json_file)
 
 
 @command(CompactOptions)
 def compact_command(options: CompactOptions) -> None:
     """Merges what was added and deleted into the live version's other files, and publishes the result."""
-    report = compact(options, Stages(sys.stderr))
+    change = compact if live_set(IndexRoot(options.output)) is None else compact_set
+    report = change(options, Stages(sys.stderr))
     write_report(options.json_file, report)
     if report["status"] == "unchanged":
         say(f"{report['version']} has no delta: nothing to compact")

@@ -2,8 +2,10 @@
 
 from glow_index_builder.deltas.change import DeltaResult, delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.input import read_identifier
+from glow_index_builder.deltas.options import ChangeOptions, CompactOptions, DeleteOptions, UpsertOptions
 
 __all__ = [
-    "CompactOptions", "DeleteOptions", "DeltaResult", "UpsertOptions", "compact", "delete", "upsert",
+    "ChangeOptions", "CompactOptions", "DeleteOptions", "DeltaResult", "UpsertOptions", "compact", "delete",
+    "read_identifier", "upsert",
 ]  # fmt: skip

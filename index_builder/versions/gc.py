@@ -62,7 +62,13 @@ class Collected:
 
 
 def collect(
-    root: IndexRoot, keep: int, *, dry_run: bool = False, work: bool = False, now: float | None = None
+    root: IndexRoot,
+    keep: int,
+    *,
+    dry_run: bool = False,
+    work: bool = False,
+    now: float | None = None,
+    named: frozenset[str] = frozenset(),
 ) -> Collected:
     """Removes versions beyond `keep`, and leftovers.
 
@@ -74,6 +80,7 @@ def collect(
         dry_run: only says what it would do.
         work: removes interrupted builds that nobody works on, too, which then cannot go on.
         now: seconds since the epoch; None: the clock's.
+        named: versions that a set names, which stay.
 
     Raises:
         ArtifactError: if there is no root, or CURRENT or PINNED cannot be read: nothing is removed then.
@@ -84,9 +91,9 @@ def collect(
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --output")
     moment = time.time() if now is None else now
     if dry_run:
-        return _look(root, keep, work, moment)
+        return _look(root, keep, work, moment, named)
     with root.locked():
-        collected = _look(root, keep, work, moment)
+        collected = _look(root, keep, work, moment, named)
         for version in collected.removed:
             _drop_collection(root.folder(version))
         aside = [root.remove(version) for version in collected.removed]
@@ -105,8 +112,9 @@ def collect(
     )
 
 
-def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:
+def _look(root: IndexRoot, keep: int, work: bool, now: float, named: frozenset[str]) -> Collected:
     kept = _kept(root, keep, now)
+    kept |= {version: "named" for version in root.versions() if version in named and version not in kept}
     removed = tuple(version for version in root.versions() if version not in kept)
     leftovers = [*_leftovers(root.path, now), *(path for path in _works(root.path, work) if _is_idle(path))]
     folders = [*(root.folder(version) for version in removed), *leftovers]

@@ -3,13 +3,14 @@
 A path that the table does not name needs a key wherever keys are set, so a route that is forgotten here is closed.
 """
 
+import hashlib
 from collections.abc import Iterable
 from enum import StrEnum
 
 from starlette.types import Scope
 
 from glow.errors import GlowError
-from glow_service.access.keys import ADMIN, find_name, parse_admin_key, parse_keys
+from glow_service.access.keys import ADMIN, SHARD, find_name, parse_admin_key, parse_keys
 from glow_service.access.rate_limit import RateLimiter, client_of
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
 from glow_service.telemetry import Metrics
@@ -26,6 +27,7 @@ class Access(StrEnum):
     OPEN = "open"
     KEY = "key"
     ADMIN = "admin"
+    SHARD = "shard"
 
 
 ACCESS: dict[str, Access] = {
@@ -41,6 +43,8 @@ ACCESS: dict[str, Access] = {
     "/info": Access.KEY,
     "/admin": Access.ADMIN,
     "/admin/*": Access.ADMIN,
+    "/shard": Access.SHARD,
+    "/shard/*": Access.SHARD,
     # What load balancers, scrapers and readers of errors need, and the page, which asks for a key itself.
     "/healthz": Access.OPEN,
     "/readyz": Access.OPEN,
@@ -74,6 +78,7 @@ def access_errors(path: str) -> tuple[type[GlowError], ...]:
         Access.OPEN: (),
         Access.KEY: (KeyMissingError, KeyRefusedError, RateLimitError),
         Access.ADMIN: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
+        Access.SHARD: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
     }
     return errors[access_of(path)]
 
@@ -86,6 +91,7 @@ class AccessControl:
     Args:
         metrics: where refusals are counted.
         api_keys, admin_key: as the settings hold them; "" for none.
+        shard_key: the key itself, by which routers ask this shard; "" where this is none.
         rate_limit: requests that one key may send in each second; 0 for no limit.
         rate_burst: requests that it may send at once before the limit counts.
 
@@ -99,12 +105,14 @@ class AccessControl:
         *,
         api_keys: str = "",
         admin_key: str = "",
+        shard_key: str = "",
         rate_limit: float = 0.0,
         rate_burst: int = 50,
     ) -> None:
         self._keys = parse_keys(api_keys)
         admin = parse_admin_key(admin_key)
         self._admin = {ADMIN: admin} if admin is not None else {}
+        self._shard = {SHARD: hashlib.sha256(shard_key.encode()).digest()} if shard_key else {}
         self._limiter: RateLimiter | None = None
         if rate_limit > 0:
             clients = max(MAX_CLIENTS, len(self._keys))
@@ -126,7 +134,7 @@ class AccessControl:
             KeyMissingError: if the path needs a key, and none came.
             KeyRefusedError: if the key is not one of those that open this path, or several different ones came.
             RateLimitError: if the key, or the address where no keys are set, sends more than it may.
-            RouteNotFoundError: if /admin is off.
+            RouteNotFoundError: if /admin or /shard is off.
         """
         wanted = access_of(scope["path"])
         if wanted is Access.OPEN:
@@ -135,6 +143,10 @@ class AccessControl:
             if not self._admin:
                 raise RouteNotFoundError("no such path; /openapi.json lists every one")
             return self._name(scope, self._admin)
+        if wanted is Access.SHARD:
+            if not self._shard:
+                raise RouteNotFoundError("no such path; /openapi.json lists every one")
+            return self._name(scope, self._shard)
         name = self._name(scope, self._keys) if self._keys else ""
         if self._limiter is not None:
             self._limit(self._limiter, name or _client(scope))

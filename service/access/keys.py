@@ -12,10 +12,21 @@ from collections.abc import Mapping
 
 from glow.errors import ConfigError
 
-__all__ = ["ADMIN", "MAX_KEY_BYTES", "check_keys", "find_name", "make_key", "parse_admin_key", "parse_keys"]
+__all__ = [
+    "ADMIN",
+    "MAX_KEY_BYTES",
+    "SHARD",
+    "check_keys",
+    "find_name",
+    "make_key",
+    "parse_admin_key",
+    "parse_keys",
+]
 
 ADMIN = "admin"
 """Name of the admin key in log lines; no other key may have it."""
+SHARD = "shard"
+"""Name of the key by which routers ask shards."""
 MAX_KEY_BYTES = 1_024
 """A longer key is refused unread."""
 _KEY_BYTES = 32

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.errors import GlowError, StoreError
+from glow.errors import GlowError, ShardError, StoreError
 from glow.query_log import LoggedQuery
 from glow.search import Index, Words
 from glow_service.api.context import RequestContext
@@ -27,6 +27,7 @@ from glow_service.search import (
     StageClock,
     result_body,
 )
+from glow_service.shards import describe, open_session
 from glow_service.state import Service
 
 __all__ = ["LONG_FILTER", "Answer", "count_late", "find", "note"]
@@ -74,6 +75,7 @@ async def find(
     Raises:
         QueryError: if the query holds no word.
         DeadlineError: if the deadline passed, and no partial answer was asked for.
+        ShardError: if a shard does not answer, and no partial answer was asked for, or none of them answers.
         StoreError: if the vectors lie on a server that does not answer, or lost them; a hybrid search that may
             be partial is answered by words.
     """
@@ -83,20 +85,18 @@ async def find(
     begun: list[SearchSession] = []
 
     async def make() -> bytes:
-        session = SearchSession(index, checked.call, deadline)
+        session = open_session(index, checked.call, deadline)
         begun.append(session)
         answer, result = await _search(service.cache, lane, session, budget)
         timings.update(answer.timings_ms)
         if answer.truncated:
             service.metrics.truncated.labels("query").inc()
-        if answer.is_partly_reranked:
-            raise _PartlyReranked(Answer(result, ("rerank_partial",), dict(answer.timings_ms)))
+        _require_whole(service, checked, answer, result)
         return result.members
 
     try:
         result = await _cached(service.cache, lane, index, checked, make, deadline, budget)
-    except _PartlyReranked as partial:
-        service.metrics.rerank_partial.inc()
+    except _UnfinishedError as partial:
         return partial.answer
     except StoreError as error:
         service.metrics.dense_unavailable.inc()
@@ -107,12 +107,32 @@ async def find(
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
-        session = begun[0] if begun else SearchSession(index, checked.call)
+        session = begun[0] if begun else open_session(index, checked.call)
         return await asyncio.to_thread(_partial, session)
     if not timings:  # from the cache, or made by another request that asked the same just before
         clock.lap("cache")
         timings = clock.timings_ms
     return Answer(result, (), timings)
+
+
+def _require_whole(
+    service: Service, checked: CheckedSearch, answer: SearchAnswer, result: ResultFragment
+) -> None:
+    """Keeps what is not whole from the caches.
+
+    Raises:
+        ShardError: if shards are missing, and no partial answer was asked for.
+        _UnfinishedError: with the answer, otherwise.
+    """
+    if answer.is_partly_reranked:
+        service.metrics.rerank_partial.inc()
+        raise _UnfinishedError(Answer(result, ("rerank_partial",), dict(answer.timings_ms)))
+    if answer.missing_shards:
+        service.metrics.shards_missing.inc(len(answer.missing_shards))
+        if not checked.allow_partial:
+            reasons = describe(answer.missing_shards)
+            raise ShardError(f"{reasons}; try again, or take what the others hold (allow_partial)")
+        raise _UnfinishedError(Answer(result, ("shards",), dict(answer.timings_ms)))
 
 
 async def _by_words(lane: Lane, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
@@ -125,11 +145,11 @@ async def _by_words(lane: Lane, index: Index, checked: CheckedSearch, deadline: 
     return Answer(result, ("dense",), dict(answer.timings_ms))
 
 
-class _PartlyReranked(DeadlineError):
-    """Time ran out before all hits were read again: an answer, but no cache may keep it, and who has more time gets another."""
+class _UnfinishedError(DeadlineError):
+    """What there is of an answer that is not whole: no cache may keep it, and whoever asks next gets another."""
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__("not all hits could be read again before the deadline")
+        super().__init__("the answer is not whole")
         self.answer = answer
 
 

@@ -61,6 +61,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     errors.RateLimitError: Problem(429, "Too many requests of this key"),
     errors.OverloadedError: Problem(429, "Too many requests"),
     errors.SwapRefusedError: Problem(409, "The index version was refused"),
+    errors.VersionNotOpenError: Problem(409, "The version is not open here"),
     errors.DeadlineError: Problem(504, "The deadline passed"),
     glow_errors.GlowError: Problem(500, "Internal error"),
     errors.UnavailableError: Problem(503, "Unavailable for now"),
@@ -80,6 +81,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     glow_errors.BusyError: Problem(409, "The index root is being changed"),
     glow_errors.ReadOnlyError: Problem(409, "The index root cannot be written"),
     glow_errors.StoreError: Problem(503, "The vectors cannot be searched now"),
+    glow_errors.ShardError: Problem(503, "Not every shard answers"),
     glow_errors.DiskError: Problem(507, "The disk is full or fails"),
     glow_errors.ExportError: Problem(500, "The export was refused"),
 }

@@ -18,9 +18,9 @@ from glow.client import GlowClient
 from glow.commands import command, option
 from glow.errors import QueryError
 from glow.options import StrictModel
-from glow.search import Index
-from glow_service.search import SearchSession, check_search, result_body
+from glow_service.search import check_search, result_body
 from glow_service.settings import Settings
+from glow_service.shards import open_session, open_version
 
 __all__ = ["SearchOptions", "search_command"]
 
@@ -68,14 +68,14 @@ def _search_index(options: SearchOptions) -> Mapping[str, Any]:
     if not options.text.strip():
         raise QueryError("the query is empty; give some text")
     root = IndexRoot(options.index_root)
-    index = Index.open(root.folder(root.current()))
+    index = open_version(root.folder(root.current()))
     retriever = options.retriever
     if retriever == "auto":
         retriever = "dense" if index.impacts is None else "hybrid"
     limits = Settings(index_root=options.index_root).limits
     checked = check_search(_body(options, retriever), limits, index)
-    session = SearchSession(index, checked.call)
-    return result_body(index, checked.call, session.run())
+    answer = open_session(index, checked.call).run()
+    return result_body(index, checked.call, answer)
 
 
 def _ask_service(options: SearchOptions) -> Mapping[str, Any]:

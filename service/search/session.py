@@ -222,6 +222,7 @@ class SearchSession:
         hits: tuple[FoundDocument, ...],
         facets: dict[str, FacetCounts],
         explanations: Explanations | None,
+        missing_shards: Mapping[int, str] | None = None,
     ) -> SearchAnswer:
         tokens = self.tokens
         return SearchAnswer(
@@ -235,6 +236,7 @@ class SearchSession:
             facets=facets,
             explanations=explanations,
             is_partly_reranked=self.is_partly_reranked,
+            missing_shards=missing_shards or {},
         )
 
     def _hits(self, ranked: Ranked) -> tuple[tuple[FoundDocument, ...], Explanations | None]:

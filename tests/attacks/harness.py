@@ -58,7 +58,9 @@ def _command_line(pid: int) -> str:
 
 
 @contextmanager
-def serving(index_root: Path, *flags: str, keys: bool = False, tree: Path = ROOT) -> Iterator[Service]:
+def serving(
+    index_root: Path, *flags: str, keys: bool = False, tree: Path = ROOT, port: int | None = None
+) -> Iterator[Service]:
     """Starts `glow serve` and waits until it is ready.
 
     Args:
@@ -66,8 +68,9 @@ def serving(index_root: Path, *flags: str, keys: bool = False, tree: Path = ROOT
         flags: of the command.
         keys: whether requests need one of `KEYS`.
         tree: the checkout whose code is served, so that two can be compared.
+        port: to listen on; None: a free one.
     """
-    port = free_port()
+    port = port or free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")}
     if keys:
         environment["GLOW_API_KEYS"] = ",".join(

@@ -125,6 +125,13 @@ class SegmentedDocuments:
         new = iter(self._delta.rows([row - first for row in rows if row >= first]))
         return [next(old if row < first else new) for row in rows]
 
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        """As `rows`, but the ids alone."""
+        first = self._segments.base
+        old = iter(self._base.ids([row for row in rows if row < first]))
+        new = iter(self._delta.ids([row - first for row in rows if row >= first]))
+        return [next(old if row < first else new) for row in rows]
+
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the documents of rows `start` to `stop` (not included; None: to the end) that are not gone."""
         first = self._segments.base

@@ -9,7 +9,19 @@ from typing import TypeAlias
 
 from glow.search.columns import Scalar, ValueType
 
-__all__ = ["And", "Between", "Exists", "Expression", "Not", "OneOf", "Or", "all_of", "any_of", "negated"]
+__all__ = [
+    "And",
+    "Between",
+    "Exists",
+    "Expression",
+    "Not",
+    "OneOf",
+    "Or",
+    "all_of",
+    "any_of",
+    "fields_in",
+    "negated",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +74,15 @@ class Or:
 
 
 Expression: TypeAlias = OneOf | Between | Exists | Not | And | Or
+
+
+def fields_in(expression: Expression) -> set[str]:
+    """Names of all fields that a filter asks about."""
+    if isinstance(expression, Not):
+        return fields_in(expression.term)
+    if isinstance(expression, And | Or):
+        return set[str]().union(*(fields_in(term) for term in expression.terms))
+    return {expression.field}
 
 
 def negated(term: Expression) -> Expression:
