@@ -23,6 +23,7 @@ LOCKS: dict[str, tuple[str, ...]] = {
     "service-gpu": ("gpu", "otel"),
     "builder": ("formats",),
     "builder-gpu": ("formats", "gpu"),
+    "builder-ray": ("formats", "cluster", "milvus"),
     "train": ("train", "export", "eval"),
     "train-gpu": ("train", "export", "eval"),
 }

@@ -155,8 +155,8 @@ class Settings(StrictModel):
     admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty turns /admin off.")
     shards: str = _setting(
         "",
-        "Services of a set's shards, by number and separated by commas, as http://host:8080; replicas of one by |. "
-        "Empty opens the shards in this process.",
+        "Services of the shards of a set, by number, separated by commas; replicas of one by a bar. Empty opens the "
+        "shards in this process.",
     )
     shard_key: SecretStr = _setting(
         SecretStr(""),

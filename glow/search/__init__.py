@@ -110,12 +110,15 @@ from glow.search.lexical import (
     read_impacts_header,
 )
 from glow.search.milvus import (
+    IMPORT_ROWS,
     STORE_FILE,
     CollectionWriter,
     FilterFields,
+    Insert,
     StoreHeader,
     connect,
     drop_collection,
+    insert_rows,
     read_store_header,
 )
 from glow.search.parts import open_query_side
@@ -211,6 +214,7 @@ __all__ = [
     "IMPACTS_FILES",
     "IMPACTS_FOLDER",
     "IMPACTS_HEADER",
+    "IMPORT_ROWS",
     "KINDS",
     "LEARNED_FILES",
     "LEARNED_FOLDER",
@@ -265,6 +269,7 @@ __all__ = [
     "ImpactsView",
     "Index",
     "IndexKind",
+    "Insert",
     "LearnedImpacts",
     "LearnedView",
     "LearnedWeight",
@@ -336,6 +341,7 @@ __all__ = [
     "gather_candidates",
     "gather_hybrid",
     "index_bytes",
+    "insert_rows",
     "is_set",
     "map_array",
     "map_vectors",

@@ -11,9 +11,20 @@ from glow_index_builder.building.report import (
 )
 from glow_index_builder.building.vector_store import VectorStore
 from glow_index_builder.building.work import WorkFolder, open_work
-from glow_index_builder.building.work_key import work_key
+from glow_index_builder.building.work_key import key_of
 
 __all__ = [
-    "RECALL_FLOOR", "BuildResult", "FrozenStatistics", "VectorStore", "WorkFolder", "build", "describe_columns", "describe_lexical", "measure_recall", "open_work",
-    "stage_seconds", "work_key", "write_json",
+    "RECALL_FLOOR",
+    "BuildResult",
+    "FrozenStatistics",
+    "VectorStore",
+    "WorkFolder",
+    "build",
+    "describe_columns",
+    "describe_lexical",
+    "key_of",
+    "measure_recall",
+    "open_work",
+    "stage_seconds",
+    "write_json",
 ]  # fmt: skip

@@ -43,7 +43,7 @@ from glow_index_builder.building.report import (
 )
 from glow_index_builder.building.steps import Steps
 from glow_index_builder.building.work import RESUME_HINT, Step, WorkFolder, open_work
-from glow_index_builder.building.work_key import work_key
+from glow_index_builder.building.work_key import key_of
 from glow_index_builder.encoding import (
     batch_tokens,
     describe_passages,
@@ -111,7 +111,7 @@ def build(options: BuildOptions, stages: Stages, frozen: FrozenStatistics | None
     building = _Build(options, model, stages, frozen)
     folders: list[WorkFolder] = []
     with _resumable(options, stages, folders):
-        key = work_key(options, sources, model, building.states, building.learned, frozen)
+        key = key_of(options, sources, model, building.states, building.learned, frozen)
         with open_work(root.path, key, resume=options.resume) as work:
             folders.append(work)
             report = building.run(work, sources, target)

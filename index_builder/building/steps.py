@@ -63,6 +63,7 @@ from glow_index_builder.encoding import (
     batch_tokens,
     cut_documents,
     encode_shards,
+    make_insert,
     make_runner,
     make_word_side,
     plan_shards,
@@ -314,13 +315,21 @@ class Steps:
         total = vectors.shape[0] if self._options.store else None
         with self._step("index", total, "vectors") as (step, advance):
             if not step.is_done and self._options.store:
-                store = VectorStore(self._options.store, self._work.path / "import")
+                insert = make_insert(
+                    self._options, vectors, columns.folder, corpus.store.count, self._passages_of(corpus)
+                )
+                store = VectorStore(self._options.store, self._work.path / "import", insert)
                 described = Columns.open(columns.folder, corpus.store.count)
                 binding = (self._model.hash, terms.hash)
                 store.write(step.folder, vectors, kind, binding, described, corpus.passages, advance)
             elif not step.is_done:
                 build_dense(vectors, kind, self._options.device).save(step.folder / DENSE_FILE)
         return step
+
+    @staticmethod
+    def _passages_of(corpus: Corpus) -> Path | None:
+        """Where the map of passages lies; None where rows are documents."""
+        return None if corpus.cut is None else corpus.cut.folder / PASSAGES_FOLDER
 
     def recall(self, index: Step, vectors: VectorRows, corpus: Corpus, terms: TermTable) -> dict[str, Any]:
         """Recall of what is served: the index is opened from its file."""

@@ -13,6 +13,7 @@ from glow.search import (
     Columns,
     FilterFields,
     IndexKind,
+    Insert,
     PassageMap,
     StoreHeader,
     VectorRows,
@@ -30,11 +31,13 @@ class VectorStore:
     Args:
         address: of the server.
         notes: folder that stays when the build ends before its time; made if need be.
+        insert: puts rows there in other processes; None: this one does.
     """
 
-    def __init__(self, address: str, notes: Path) -> None:
+    def __init__(self, address: str, notes: Path, insert: Insert | None = None) -> None:
         self._address = address
         self._notes = notes
+        self._insert = insert
         notes.mkdir(exist_ok=True)
 
     def write(
@@ -66,7 +69,7 @@ class VectorStore:
         def documents(rows: NDArray[np.int64]) -> NDArray[np.int64]:
             return rows if passages is None else passages.documents[rows].astype(np.int64)
 
-        header = writer.write(self._notes, vectors, *binding, documents, advance)
+        header = writer.write(self._notes, vectors, *binding, documents, advance, self._insert)
         if self._notes != folder:
             header.save(folder / STORE_FILE)
         return header

@@ -11,7 +11,7 @@ from glow_index_builder.building.frozen import FrozenStatistics
 from glow_index_builder.input import Source
 from glow_index_builder.options import BuildOptions
 
-__all__ = ["work_key"]
+__all__ = ["key_of"]
 
 FORMAT = 2
 """Of the work folder; another one is not gone on with."""
@@ -20,7 +20,7 @@ NO_MATTER = ("source", "threads")
 KEY_CHARACTERS = 24
 
 
-def work_key(
+def key_of(
     options: BuildOptions,
     sources: Sequence[Source],
     model: Model,

@@ -16,9 +16,9 @@ from glow_index_builder.building import (
     FrozenStatistics,
     WorkFolder,
     build,
+    key_of,
     open_work,
     stage_seconds,
-    work_key,
 )
 from glow_index_builder.input import REJECTS_FILE, RejectLog, Source, open_sources
 from glow_index_builder.options import BuildOptions
@@ -57,7 +57,7 @@ def build_set(options: BuildOptions, stages: Stages) -> SetResult:
     options.check_rename(model.preprocessor.schema.names)
     root = IndexRoot(options.output)
     sources = open_sources(options.source)
-    key = work_key(options, sources, model, None)
+    key = key_of(options, sources, model, None)
     with disk_errors(options.output), open_work(root.path, key, resume=options.resume) as work:
         version = root.new_version()
         keep = root.path / f"rejects-{version}.jsonl"

@@ -4,27 +4,55 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.artifact import IndexRoot, Manifest
 from glow.errors import ArtifactError, ReadOnlyError
-from glow_service.api.admin_shapes import ReloadBody, RollbackBody
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of
 from glow_service.api.responses import json_response
+from glow_service.api.schemas import IndexShape
 from glow_service.errors import DeadlineError, SwapRefusedError
-from glow_service.search import faults_of, index_body
+from glow_service.search import Shape, faults_of, index_body
 from glow_service.state import Service, service_of
 
-__all__ = ["post_reload", "post_rollback", "workers_body"]
+__all__ = ["AdminResult", "ReloadBody", "RollbackBody", "post_reload", "post_rollback", "workers_body"]
 
 LONGEST_S = 600.0
 """How long an answer waits for a version to be loaded; the loading itself goes on."""
 WORKERS_S = 10.0
 """How long an answer waits for the other workers, once its own has followed."""
 POLL_S = 0.05
+
+
+class ReloadBody(Shape):
+    """`POST /admin/reload`: nothing; the body may be left out."""
+
+
+class RollbackBody(Shape):
+    """`POST /admin/rollback`; the body may be left out."""
+
+    version: str | None = Field(
+        None, max_length=128, description="The version to make live; else the one that was live before."
+    )
+
+
+class WorkersShape(Shape):
+    """The workers of this service."""
+
+    count: int = Field(description="How many there are.")
+    following: int = Field(description="How many have the live version of the one that answers.")
+    refusing: int = Field(description="How many refused the version that CURRENT names.")
+
+
+class AdminResult(Shape):
+    """The answer of both."""
+
+    before: str = Field(description="The version that was live when the request came.")
+    live: IndexShape
+    workers: WorkersShape
 
 
 async def post_reload(request: Request) -> Response:

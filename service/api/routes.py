@@ -29,8 +29,7 @@ from glow.errors import (
 )
 from glow_service import errors
 from glow_service.access import Access, access_errors, access_of
-from glow_service.api.admin import post_reload, post_rollback
-from glow_service.api.admin_shapes import AdminResult, ReloadBody, RollbackBody
+from glow_service.api.admin import AdminResult, ReloadBody, RollbackBody, post_reload, post_rollback
 from glow_service.api.batch import post_batch
 from glow_service.api.documents import get_document
 from glow_service.api.embeddings import get_models, post_embeddings

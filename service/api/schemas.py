@@ -49,6 +49,9 @@ class IndexShape(Shape):
 
     version: str
     model: str
+    missing_shards: list[int] | None = Field(
+        None, description="Shards that gave no answer, where any did not."
+    )
 
 
 class TermShape(Shape):

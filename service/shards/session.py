@@ -180,6 +180,8 @@ class ShardedSession(SearchSession):
     def _columns(self, found: Mapping[int, Found], merged: MergedCandidates) -> Columns:
         """Metadata of the candidates, as far as they are arranged or counted by them."""
         wanted = _fields(self.call)
+        if not wanted:
+            return columns_in_memory([], {})
         by_id = {
             name: metadata
             for each in found.values()

@@ -56,12 +56,12 @@ def answer_rank(index: Index, call: RankCall, check: Callable[[], None] = nothin
     if call.filter is not None and index.masks is not None:
         allowed = index.masks.mask(expression_from_json(call.filter), check)
     candidates = _every(index, call, allowed) if call.source == "all" else _gather(index, call, allowed)
-    documents = [] if not len(candidates.rows) else index.documents.rows(candidates.rows.tolist())
-    names = frozenset(call.fields)
+    rows, names = candidates.rows.tolist(), frozenset(call.fields)
     found = Found.model_construct(
-        ids=[document.id for document in documents],
+        ids=index.documents.ids(rows),
         candidates=candidates,
-        metadata=[pick(document.metadata, names) for document in documents] if names else [],
+        # Whole documents are read only for who sorts or counts by them: reading ids takes a tenth of the time.
+        metadata=[pick(each.metadata, names) for each in index.documents.rows(rows)] if names else [],
         matching=index.documents.count if allowed is None else allowed.count,
         held=index.documents.count,
     )

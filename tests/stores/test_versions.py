@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
@@ -18,6 +21,7 @@ from glow.search import STORE_FILE, Index, connect, rank_dense, rank_hybrid, rea
 from glow.search.milvus import StoreAccess
 from glow_index_builder.building import build
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
+from glow_index_builder.encoding.ray_import import ImportJob, RayImport
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
@@ -195,3 +199,60 @@ def test_access_is_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     access = StoreAccess.of_environment()
     assert (access.token, access.timeout_s) == ("root:secret", 0.25)
     assert json.dumps(repr(access)).count("secret") == 0
+
+
+def test_workers_of_ray_import_what_one_process_would(
+    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "glow_index_builder.encoding.ray_import.IMPORT_ROWS", 16
+    )  # so that there are several ranges
+    for passages in (False, True):
+        given = {"store": milvus.address, "passages": passages}
+        plain = made(tmp_path / f"plain-{passages}", toy_model, toy_corpus, **given)
+        spread = made(tmp_path / f"ray-{passages}", toy_model, toy_corpus, runner="ray", workers=2, **given)
+        assert answers(opened(spread)) == answers(opened(plain))
+        headers = [read_store_header(root.folder(root.current())) for root in (plain, spread)]
+        assert headers[0].sample == headers[1].sample
+        assert headers[0].vectors == headers[1].vectors > 16
+
+
+class Rows:
+    """Vectors that one worker in two cannot read, the first time."""
+
+    def __init__(self, vectors: np.ndarray, marks: Path, tries: int) -> None:
+        self.shape, self._vectors, self._marks, self._tries = vectors.shape, vectors, marks, tries
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def __getitem__(self, wanted: slice) -> np.ndarray:
+        mark = self._marks / f"{wanted.start}"
+        tries = len(mark.read_bytes()) if mark.exists() else 0
+        mark.write_bytes(b"x" * (tries + 1))
+        if tries < self._tries and wanted.start % 32:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._vectors[wanted]
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+def test_a_range_whose_worker_is_killed_is_imported_again(
+    tries: int, tmp_path: Path, toy_model: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glow_index_builder.encoding.ray_import.IMPORT_ROWS", 16)
+    root = made(tmp_path / "index", toy_model, toy_corpus, None)
+    folder = root.folder(root.current())
+    vectors = np.zeros((48, 4), np.float32)
+    job = ImportJob("milvus://127.0.0.1:1", Rows(vectors, tmp_path, tries), folder, 50, None)  # type: ignore[arg-type]
+    monkeypatch.setattr("glow_index_builder.encoding.ray_import._import", _read_only)
+    run = RayImport(job, 2)("any", 0, 48)
+    if tries == 1:
+        assert list(run)[-1] == 48
+    else:
+        with pytest.raises(StoreError, match=r"rows 16 to 32 could not be imported by Ray's workers"):
+            list(run)
+
+
+def _read_only(job: ImportJob, collection: str, start: int, stop: int) -> None:
+    """Reads a range, in place of importing it."""
+    assert len(job.vectors[start:stop]) == stop - start

@@ -4,11 +4,13 @@ N   vectors     D   dimensions
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glow.search.dense import IndexKind, VectorRows, list_count
 from glow.search.milvus.connection import Connection, require_pymilvus
@@ -23,14 +25,18 @@ from glow.search.milvus.format import (
     sampled_rows,
 )
 
-__all__ = ["CollectionWriter", "drop_collection"]
+__all__ = ["IMPORT_ROWS", "CollectionWriter", "Insert", "drop_collection", "insert_rows"]
 
 BATCH_ROWS = 2_048
 """3 MB of 384 dimensions: an insert's message may be some tens of MB."""
-NOTED_BATCHES = 16
-"""How far an import is, is noted when so many batches were flushed."""
+IMPORT_ROWS = 16 * BATCH_ROWS
+"""How far an import is, is noted when so many rows were flushed; one piece of work for who imports in several processes."""
 NOTE_FILE = "import.json"
 Advance = Callable[[int], None]
+Documents = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+"""Rows int64 [m] -> the document of each, where rows are passages."""
+Insert = Callable[[str, int, int], Iterator[int]]
+"""Puts rows `start` to `stop` into a collection; yields up to where all are there, ascending, `stop` at last."""
 
 
 class CollectionWriter:
@@ -57,8 +63,9 @@ class CollectionWriter:
         vectors: VectorRows,
         model: str,
         terms: str,
-        documents: Callable[[np.ndarray], np.ndarray] | None = None,
+        documents: Documents | None = None,
         advance: Advance = lambda _: None,
+        insert: Insert | None = None,
     ) -> StoreHeader:
         """Fills the collection, builds its index, loads it and writes `vectors.json`.
 
@@ -68,6 +75,7 @@ class CollectionWriter:
             model, terms: hashes that bind the collection to its version.
             documents: rows int64 [m] -> the document of each, where rows are passages; None: the row itself.
             advance: told how many rows are imported.
+            insert: puts the rows there in other processes; None: this one does.
 
         Raises:
             StoreError: if the server does not answer; the same call goes on.
@@ -87,13 +95,10 @@ class CollectionWriter:
         note = folder / NOTE_FILE
         done = self._begin(header, note)
         advance(done)
-        for number, start in enumerate(range(done, count, BATCH_ROWS), 1):
-            rows = np.arange(start, min(start + BATCH_ROWS, count))
-            self._insert(rows, vectors[start : int(rows[-1]) + 1], documents)
-            advance(len(rows))
-            if number % NOTED_BATCHES == 0:
-                self._flush(note, int(rows[-1]) + 1)
-        self._flush(note, count)
+        for reached in (insert or self._insert_here(vectors, documents))(self._name, done, count):
+            self._flush(note, reached)
+            advance(reached - done)
+            done = reached
         self._index(count)
         note.unlink()
         header.save(folder / STORE_FILE)
@@ -121,18 +126,14 @@ class CollectionWriter:
         self._note(note, 0)
         return 0
 
-    def _insert(self, rows: Any, vectors: Any, documents: Any) -> None:
-        codes = (
-            {} if self._fields is None else self._fields.codes(rows if documents is None else documents(rows))
-        )
-        batch = [
-            {ROW_FIELD: row, VECTOR_FIELD: vector, **{name: int(each[place]) for name, each in codes.items()}}
-            for place, (row, vector) in enumerate(
-                zip(rows.tolist(), np.ascontiguousarray(vectors), strict=True)
-            )
-        ]
-        # What an import that was killed has put there beyond its note is written again: by its key, so once.
-        self._connection.run(lambda client: client.upsert(self._name, batch))
+    def _insert_here(self, vectors: VectorRows, documents: Documents | None) -> Insert:
+        def insert(collection: str, start: int, stop: int) -> Iterator[int]:
+            for first in range(start, stop, IMPORT_ROWS):
+                last = min(first + IMPORT_ROWS, stop)
+                insert_rows(self._connection, collection, vectors, first, last, self._fields, documents)
+                yield last
+
+        return insert
 
     def _flush(self, note: Path, rows: int) -> None:
         self._connection.run(lambda client: client.flush(self._name))
@@ -155,6 +156,44 @@ class CollectionWriter:
             client.load_collection(self._name)
 
         self._connection.run(build)
+
+
+def insert_rows(
+    connection: Connection,
+    collection: str,
+    vectors: VectorRows,
+    start: int,
+    stop: int,
+    fields: FilterFields | None = None,
+    documents: Documents | None = None,
+) -> None:
+    """Puts rows into a collection, batch by batch.
+
+    What is there already is written again: by its key, so it is there once, however often a killed import is repeated.
+
+    Args:
+        connection: to the server.
+        collection: its name.
+        vectors: of all rows.
+        start, stop: the rows.
+        fields, documents: as for `CollectionWriter`.
+
+    Raises:
+        StoreError: if the server does not answer.
+    """
+    for first in range(start, stop, BATCH_ROWS):
+        rows = np.arange(first, min(first + BATCH_ROWS, stop))
+        codes = {} if fields is None else fields.codes(rows if documents is None else documents(rows))
+        found = np.ascontiguousarray(vectors[first : int(rows[-1]) + 1])
+        batch = [
+            {ROW_FIELD: row, VECTOR_FIELD: vector, **{name: int(each[place]) for name, each in codes.items()}}
+            for place, (row, vector) in enumerate(zip(rows.tolist(), found, strict=True))
+        ]
+        connection.run(partial(_upsert, collection, batch))
+
+
+def _upsert(collection: str, batch: list[dict[str, Any]], client: Any) -> None:
+    client.upsert(collection, batch)
 
 
 def drop_collection(connection: Connection, header: StoreHeader) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from glow.artifact import IndexRoot
-from glow_service.api.admin_shapes import AdminResult
+from glow_service.api.admin import AdminResult
 
 ROOT = Path(__file__).parents[3]
 Serve = Callable[..., AbstractContextManager[Any]]
