@@ -120,6 +120,7 @@ from glow.search.milvus import (
     drop_collection,
     insert_rows,
     read_store_header,
+    release_collection,
 )
 from glow.search.parts import open_query_side
 from glow.search.passages import (
@@ -370,6 +371,7 @@ __all__ = [
     "read_query",
     "read_shard_set",
     "read_store_header",
+    "release_collection",
     "require_buildable",
     "require_device",
     "rerank",

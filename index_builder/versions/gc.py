@@ -27,12 +27,21 @@ from glow.artifact import (
     set_aside_abandoned,
 )
 from glow.errors import ArtifactNotFoundError, BusyError
-from glow.search import STORE_FILE, connect, drop_collection, read_store_header
+from glow.search import (
+    STORE_FILE,
+    StoreHeader,
+    connect,
+    drop_collection,
+    read_store_header,
+    release_collection,
+)
 
 __all__ = ["Collected", "collect"]
 
 FRESH_S = 3600.0
 """How long a version that was never live is left for its build to publish it."""
+SERVED = ("live", "fresh", "pinned", "named")
+"""Reasons to stay of versions that are served, or may be in a moment."""
 _TEMPORARY_FILE = re.compile(
     rf"\.({CURRENT_FILE}|{PINNED_FILE}|{re.escape(MANIFEST_FILE)})-\d+-[0-9a-f]{{8}}"
 )
@@ -94,8 +103,7 @@ def collect(
         return _look(root, keep, work, moment, named)
     with root.locked():
         collected = _look(root, keep, work, moment, named)
-        for version in collected.removed:
-            _drop_collection(root.folder(version))
+        _tend_collections(root, collected, moment)
         aside = [root.remove(version) for version in collected.removed]
         for path in _leftovers(root.path, moment):
             if path.name.startswith(REMOVED):
@@ -122,11 +130,30 @@ def _look(root: IndexRoot, keep: int, work: bool, now: float, named: frozenset[s
     return Collected(removed, kept, names, sum(_own_bytes(folder) for folder in folders), dry_run=True)
 
 
-def _drop_collection(version: Path) -> None:
-    """Removes the collection of a version whose vectors lie on a server; where that fails, the version stays to say so."""
-    if (version / STORE_FILE).is_file():
-        header = read_store_header(version)
-        drop_collection(connect(header.address), header)
+def _tend_collections(root: IndexRoot, collected: Collected, now: float) -> None:
+    """Removes the collections of versions that go, and has the server unload those of older ones that stay.
+
+    A version with a delta has the collection of its base: what a version that stays names is not removed, what the live one
+    names is not unloaded. Whoever opens an older version has it loaded again. For an hour after a publication nothing is
+    unloaded, because services may still follow. Where the server does not answer, the versions stay to say so.
+    """
+    held = {version: header for version in root.versions() if (header := _collection(root.folder(version)))}
+    kept = {held[version].collection for version in collected.kept if version in held}
+    going = {held[version].collection: held[version] for version in collected.removed if version in held}
+    for name, header in going.items():
+        if name not in kept:
+            drop_collection(connect(header.address), header)
+    if now - _changed(root.path / CURRENT_FILE) < FRESH_S:
+        return
+    served = {held[each].collection for each, why in collected.kept.items() if why in SERVED and each in held}
+    for version in collected.kept:
+        if version in held and held[version].collection not in served:
+            release_collection(connect(held[version].address), held[version])
+
+
+def _collection(version: Path) -> StoreHeader | None:
+    """What says where the vectors of a version lie; None where that is its folder."""
+    return read_store_header(version) if (version / STORE_FILE).is_file() else None
 
 
 def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
@@ -187,8 +214,13 @@ def _take_work(work: Path, root: Path) -> Path | None:
 
 def _made(folder: Path) -> float:
     """When a version was written whole, in seconds since the epoch; 0 where it is gone."""
+    return _changed(folder / MANIFEST_FILE)
+
+
+def _changed(path: Path) -> float:
+    """When a file was written, in seconds since the epoch; 0 where it is gone."""
     try:
-        return (folder / MANIFEST_FILE).stat().st_mtime
+        return path.stat().st_mtime
     except OSError:
         return 0.0
 

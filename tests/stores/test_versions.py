@@ -97,6 +97,33 @@ def test_gc_removes_the_collections_of_the_versions_that_it_removes(
     assert answers(opened(root))
 
 
+def test_gc_unloads_what_is_not_served_and_keeps_what_a_delta_stands_on(
+    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    root = made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
+    made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
+    (tmp_path / "new").write_text('{"_id": "z", "text": "a zebra in the snow"}\n')
+    upsert(UpsertOptions(output=root.path, source=str(tmp_path / "new"), model=toy_model), stages())
+    oldest, base, live = root.versions()
+    names = {each: read_store_header(root.folder(each)).collection for each in (oldest, base, live)}
+    assert names[base] == names[live] != names[oldest]
+
+    def state(version: str) -> str:
+        found = connect(milvus.address).run(lambda client: client.get_load_state(names[version]))
+        return str(found["state"])
+
+    collect(root, keep=3)
+    assert "Loaded" in state(oldest)  # somebody may still follow
+    later = time.time() + 10**6
+    collect(root, keep=3, now=later)
+    assert ("NotLoad" in state(oldest), "Loaded" in state(live)) == (True, True)
+    assert answers(Index.open(root.folder(oldest)))  # a rollback
+    assert collect(root, keep=1, now=later).removed == (oldest, base)
+    assert answers(opened(root))[0][0]
+    listed = connect(milvus.address).run(lambda client: client.list_collections())
+    assert names[live] in listed and names[oldest] not in listed
+
+
 def test_what_cannot_be_is_told(toy_model: Path, toy_corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no address"):
         made(tmp_path / "index", toy_model, toy_corpus, "localhost:19530")
@@ -144,7 +171,7 @@ def test_the_service_swaps_under_load(
         threads = [threading.Thread(target=ask) for _ in range(2)]
         for thread in threads:
             thread.start()
-        for _ in range(3):
+        for _ in range(20):
             made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
             live = root.current()
             until = time.monotonic() + 60

@@ -4,9 +4,16 @@ from glow.search.milvus.connection import StoreAccess, connect, require_pymilvus
 from glow.search.milvus.expressions import FilterFields
 from glow.search.milvus.format import STORE_FILE, STORE_INDEXES, StoreHeader, read_store_header, sampled_rows
 from glow.search.milvus.vectors import MilvusVectors
-from glow.search.milvus.write import IMPORT_ROWS, CollectionWriter, Insert, drop_collection, insert_rows
+from glow.search.milvus.write import (
+    IMPORT_ROWS,
+    CollectionWriter,
+    Insert,
+    drop_collection,
+    insert_rows,
+    release_collection,
+)
 
 __all__ = [
     "IMPORT_ROWS", "STORE_FILE", "STORE_INDEXES", "CollectionWriter", "FilterFields", "Insert", "MilvusVectors", "StoreAccess", "StoreHeader",
-    "connect", "drop_collection", "insert_rows", "read_store_header", "require_pymilvus", "sampled_rows",
+    "connect", "drop_collection", "insert_rows", "read_store_header", "release_collection", "require_pymilvus", "sampled_rows",
 ]  # fmt: skip

@@ -25,7 +25,14 @@ from glow.search.milvus.format import (
     sampled_rows,
 )
 
-__all__ = ["IMPORT_ROWS", "CollectionWriter", "Insert", "drop_collection", "insert_rows"]
+__all__ = [
+    "IMPORT_ROWS",
+    "CollectionWriter",
+    "Insert",
+    "drop_collection",
+    "insert_rows",
+    "release_collection",
+]
 
 BATCH_ROWS = 2_048
 """3 MB of 384 dimensions: an insert's message may be some tens of MB."""
@@ -190,6 +197,16 @@ def insert_rows(
             for place, (row, vector) in enumerate(zip(rows.tolist(), found, strict=True))
         ]
         connection.run(partial(_upsert, collection, batch))
+
+
+def release_collection(connection: Connection, header: StoreHeader) -> None:
+    """Has the server unload a collection, which stays on its disks; opening its version loads it again.
+
+    Raises:
+        StoreError: if the server does not answer.
+    """
+    name = header.collection
+    connection.run(lambda client: client.release_collection(name) if client.has_collection(name) else None)
 
 
 def _upsert(collection: str, batch: list[dict[str, Any]], client: Any) -> None:
