@@ -155,8 +155,7 @@ class Settings(StrictModel):
     admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty turns /admin off.")
     shards: str = _setting(
         "",
-        "Services of the shards of a set, by number, separated by commas; replicas of one by a bar. Empty opens the "
-        "shards in this process.",
+        "Services of shards, by number, separated by commas, replicas by a bar; empty: all in this process.",
     )
     shard_key: SecretStr = _setting(
         SecretStr(""),

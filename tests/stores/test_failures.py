@@ -79,7 +79,7 @@ KILLED = """
 import sys, numpy as np
 from pathlib import Path
 from glow.search.milvus import CollectionWriter, connect, write
-write.BATCH_ROWS, write.NOTED_BATCHES = 100, 3
+write.BATCH_ROWS, write.IMPORT_ROWS = 25, 100
 vectors = np.load(sys.argv[2])
 def told(rows):
     print(rows, flush=True)

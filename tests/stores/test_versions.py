@@ -155,8 +155,9 @@ def serve(root: IndexRoot) -> AbstractContextManager[Service]:
     return serving(root.path, "--workers", "1", "--cache-entries", "0")
 
 
+@pytest.mark.parametrize("swaps", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_service_swaps_under_load(
-    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path
+    swaps: int, milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path
 ) -> None:
     root = made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
     with serve(root) as service:
@@ -171,7 +172,7 @@ def test_the_service_swaps_under_load(
         threads = [threading.Thread(target=ask) for _ in range(2)]
         for thread in threads:
             thread.start()
-        for _ in range(20):
+        for _ in range(swaps):
             made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
             live = root.current()
             until = time.monotonic() + 60
@@ -234,14 +235,13 @@ def test_workers_of_ray_import_what_one_process_would(
     monkeypatch.setattr(
         "glow_index_builder.encoding.ray_import.IMPORT_ROWS", 16
     )  # so that there are several ranges
-    for passages in (False, True):
-        given = {"store": milvus.address, "passages": passages}
-        plain = made(tmp_path / f"plain-{passages}", toy_model, toy_corpus, **given)
-        spread = made(tmp_path / f"ray-{passages}", toy_model, toy_corpus, runner="ray", workers=2, **given)
-        assert answers(opened(spread)) == answers(opened(plain))
-        headers = [read_store_header(root.folder(root.current())) for root in (plain, spread)]
-        assert headers[0].sample == headers[1].sample
-        assert headers[0].vectors == headers[1].vectors > 16
+    given = {"store": milvus.address, "passages": True}
+    plain = made(tmp_path / "plain", toy_model, toy_corpus, **given)
+    spread = made(tmp_path / "ray", toy_model, toy_corpus, runner="ray", workers=2, **given)
+    assert answers(opened(spread)) == answers(opened(plain))
+    headers = [read_store_header(root.folder(root.current())) for root in (plain, spread)]
+    assert headers[0].sample == headers[1].sample
+    assert headers[0].vectors == headers[1].vectors > 16
 
 
 class Rows:
