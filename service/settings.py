@@ -161,6 +161,18 @@ class Settings(StrictModel):
         SecretStr(""),
         "Key that routers and shards share; a shard has it and no shards. Empty turns /shard off.",
     )
+    write_key: SecretStr = _setting(
+        SecretStr(""), "Key for writing documents, as SHA-256; empty turns writing off."
+    )
+    ingest_bytes: int = _setting(
+        1 << 30, "Most that may wait to be applied; one more write is a 429.", "bytes", ge=1 << 16, le=1 << 40
+    )
+    max_write_documents: int = _setting(
+        1_000, "Most documents or ids of one write.", "documents", ge=1, le=100_000
+    )
+    max_write_bytes: int = _setting(
+        16 << 20, "Largest body of a write; a larger one is a 413.", "bytes", ge=1 << 10, le=1 << 30
+    )
     document_model: str = _setting(
         "", "Model folder whose document tower answers /v1/embeddings; empty for none."
     )
@@ -217,7 +229,11 @@ class Settings(StrictModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_keys(self.api_keys.get_secret_value(), self.admin_key.get_secret_value())
+        check_keys(
+            self.api_keys.get_secret_value(),
+            self.admin_key.get_secret_value(),
+            self.write_key.get_secret_value(),
+        )
         parse_origins(self.cors_origins)
         self._check_shards()
         if self.default_timeout_ms > self.max_timeout_ms:

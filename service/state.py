@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from glow.artifact import IndexRoot
+from glow.ingest import IngestLog
 from glow_service.access import AccessControl
 from glow_service.cache import Cache
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
@@ -39,6 +40,7 @@ class Service:
     channel: Channel | None
     shadow: Shadow
     shard_versions: ShardVersions
+    ingest: IngestLog
 
     @property
     def lanes(self) -> Mapping[LaneName, Lane]:
@@ -73,6 +75,7 @@ def new_service(settings: Settings) -> Service:
             metrics,
             api_keys=settings.api_keys.get_secret_value(),
             admin_key=settings.admin_key.get_secret_value(),
+            write_key=settings.write_key.get_secret_value(),
             shard_key="" if settings.shards else settings.shard_key.get_secret_value(),
             rate_limit=settings.rate_limit,
             rate_burst=settings.rate_burst,
@@ -100,6 +103,7 @@ def new_service(settings: Settings) -> Service:
             threads=settings.encode_threads,
         ),
         shard_versions=ShardVersions(resources.live, lambda version: resources.open(version).index),
+        ingest=IngestLog(settings.index_root, settings.ingest_bytes),
     )
 
 

@@ -2,7 +2,7 @@
 
 from glow.artifact.folder import ArtifactWriter, sync, write_artifact
 from glow.artifact.learned import LEARNED_HEAD, LEARNED_MODEL_FILES, TERMS_TOWER, learned_hash
-from glow.artifact.lock import LOCK_FILE, RootLock
+from glow.artifact.lock import LOCK_FILE, RootLock, disk_error
 from glow.artifact.making import (
     REMOVED,
     discard,
@@ -58,7 +58,7 @@ __all__ = [
     "JOIN_GRAPH", "LATE_GRAPH", "LEARNED_HEAD", "LEARNED_MODEL_FILES", "LOCK_FILE", "MANIFEST_FILE", "MIXTURE_FILE", "PINNED_FILE", "QUERY_READER",
     "QUERY_SIDE_FILES", "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS",
     "TERMS_TOWER", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord",
-    "IndexRoot", "KnownFiles", "Manifest", "RootLock", "TensorNames", "default_model", "discard",
+    "IndexRoot", "KnownFiles", "Manifest", "RootLock", "TensorNames", "default_model", "discard", "disk_error",
     "failed_checks", "file_records", "file_sha256", "folder_for", "is_abandoned", "is_temporary", "learned_hash", "model_hash",
     "open_model", "open_reranker", "read_manifest", "reranker_files", "reranker_hash", "set_aside",
     "set_aside_abandoned", "sync", "verify", "write_artifact",

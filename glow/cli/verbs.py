@@ -43,6 +43,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             f"{_BUILDER}.delta:compact_command",
             "Merges what was added and deleted into the index.",
         ),
+        Verb("ingest", f"{_BUILDER}.ingest:ingest_command", "Applies writes that services accepted."),
         Verb("demo", "glow_demo.command:demo_command", "Indexes this Python's documentation and serves it."),
     ),
     "Index": (

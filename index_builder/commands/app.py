@@ -1,7 +1,7 @@
 """`python -m index_builder`, as it was called before `glow`: the same commands under the names that they had."""
 
 from glow.commands import room_app
-from glow_index_builder.commands import build, delta, diff, gate, snapshot, versions
+from glow_index_builder.commands import build, delta, diff, gate, ingest, snapshot, versions
 
 __all__ = ["app"]
 
@@ -21,6 +21,7 @@ app = room_app(
         "upsert": delta.upsert_command,
         "delete": delta.delete_command,
         "compact": delta.compact_command,
+        "ingest": ingest.ingest_command,
         "export": snapshot.export_command,
         "import": snapshot.import_command,
     },

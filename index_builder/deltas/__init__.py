@@ -1,11 +1,12 @@
 """A live version changed in place of rebuilt: upsert, delete, compact."""
 
-from glow_index_builder.deltas.change import DeltaResult, delete, upsert
+from glow_index_builder.deltas.change import DeltaResult, apply_changes, delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.input import read_identifier
+from glow_index_builder.deltas.input import Changes, read_identifier
+from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.options import ChangeOptions, CompactOptions, DeleteOptions, UpsertOptions
 
 __all__ = [
-    "ChangeOptions", "CompactOptions", "DeleteOptions", "DeltaResult", "UpsertOptions", "compact", "delete",
-    "read_identifier", "upsert",
+    "ChangeOptions", "Changes", "CompactOptions", "DeleteOptions", "DeltaResult", "OpenVersion", "UpsertOptions",
+    "apply_changes", "compact", "delete", "read_identifier", "upsert",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Documents added, replaced and deleted: a version of the same base with another delta, published in seconds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from glow_index_builder.input import LineReader, RejectLog, Source, open_sources
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, derive, disk_errors
 
-__all__ = ["DeltaResult", "delete", "upsert"]
+__all__ = ["DeltaResult", "apply_changes", "delete", "upsert"]
 
 BATCH_TOKENS = 512
 """As a build on the CPU: small batches stay in a core's cache."""
@@ -60,6 +60,23 @@ def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
     return _Change(options, stages, read_upserts).run()
 
 
+def apply_changes(
+    options: UpsertOptions, changes: Changes, parameters: Mapping[str, Any], stages: Stages
+) -> DeltaResult:
+    """Documents and ids that are at hand, in one version, with parameters in its manifest.
+
+    Args:
+        options: of an upsert; its input is not read.
+        changes: what is asked of the index.
+        parameters: added to the manifest's, in the same step that publishes the changes.
+        stages: progress and times.
+
+    Raises:
+        GlowError: as `upsert`.
+    """
+    return _Change(options, stages, read_upserts, parameters).apply(changes)
+
+
 def delete(options: ChangeOptions, stages: Stages) -> DeltaResult:
     """Deletes documents by their ids and publishes the result; an id that is not there is counted, no error.
 
@@ -76,6 +93,7 @@ class _Change:
     options: ChangeOptions
     stages: Stages
     read: Read
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     root: IndexRoot = field(init=False)
 
     def run(self) -> DeltaResult:
@@ -105,6 +123,17 @@ class _Change:
         return DeltaResult(
             result.version, result.report, result.warning, rejects_file if rejects.count else None
         )
+
+    def apply(self, changes: Changes) -> DeltaResult:
+        """As `run`, with what is at hand."""
+        self.root = IndexRoot(self.options.output)
+        self.root.current()
+        with disk_errors(self.options.output), self.root.locked(self.options.wait_s):
+            live = OpenVersion.open(self.root)
+            model = self._model(live) if changes.upserts else None
+            result = self._change(live, changes, model, self.root.new_version())
+        result.report["seconds"] = stage_seconds(self.stages.seconds)
+        return result
 
     def _model(self, live: OpenVersion) -> Model:
         assert isinstance(self.options, UpsertOptions)  # noqa: S101 - nothing else reads documents
@@ -159,7 +188,7 @@ class _Change:
                     self.root,
                     live.folder.name,
                     {"base": base},
-                    {},
+                    self.parameters,
                     lambda folder: self._write(folder, live, plan, segments),
                     OpenVersion.is_base_file,
                     version,

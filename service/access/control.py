@@ -10,7 +10,7 @@ from enum import StrEnum
 from starlette.types import Scope
 
 from glow.errors import GlowError
-from glow_service.access.keys import ADMIN, SHARD, find_name, parse_admin_key, parse_keys
+from glow_service.access.keys import ADMIN, SHARD, WRITE, find_name, parse_admin_key, parse_keys
 from glow_service.access.rate_limit import RateLimiter, client_of
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
 from glow_service.telemetry import Metrics
@@ -28,6 +28,7 @@ class Access(StrEnum):
     KEY = "key"
     ADMIN = "admin"
     SHARD = "shard"
+    WRITE = "write"
 
 
 ACCESS: dict[str, Access] = {
@@ -38,6 +39,10 @@ ACCESS: dict[str, Access] = {
     "/v1/search/batch": Access.KEY,
     "/v1/embeddings": Access.KEY,
     "/v1/models": Access.KEY,
+    "/documents": Access.WRITE,
+    "/v1/documents": Access.WRITE,
+    "/operations/*": Access.WRITE,
+    "/v1/operations/*": Access.WRITE,
     "/documents/*": Access.KEY,
     "/v1/documents/*": Access.KEY,
     "/info": Access.KEY,
@@ -56,6 +61,8 @@ ACCESS: dict[str, Access] = {
     "/static/*": Access.OPEN,
 }
 _EXACT = {path: access for path, access in ACCESS.items() if not path.endswith("/*")}
+_DOCUMENTS = ("/documents/", "/v1/documents/")
+READING = ("GET", "HEAD", "OPTIONS")
 _BELOW = tuple((path[:-1], access) for path, access in ACCESS.items() if path.endswith("/*"))
 
 
@@ -67,20 +74,26 @@ def listed_access(path: str) -> Access | None:
     return found
 
 
-def access_of(path: str) -> Access:
-    """What a path, decoded as the router sees it, asks for; `KEY` where the table does not name it."""
+def access_of(path: str, method: str = "GET") -> Access:
+    """What a path, decoded as the router sees it, asks for; `KEY` where the table does not name it.
+
+    Below /documents who only reads needs a key for searching, and every other method the one for writing.
+    """
+    if method not in READING and path.startswith(_DOCUMENTS):
+        return Access.WRITE
     return listed_access(path) or Access.KEY
 
 
-def access_errors(path: str) -> tuple[type[GlowError], ...]:
+def access_errors(path: str, method: str = "GET") -> tuple[type[GlowError], ...]:
     """The errors that `AccessControl` may answer a path with; for OpenAPI."""
     errors: dict[Access, tuple[type[GlowError], ...]] = {
         Access.OPEN: (),
         Access.KEY: (KeyMissingError, KeyRefusedError, RateLimitError),
         Access.ADMIN: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
         Access.SHARD: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
+        Access.WRITE: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
     }
-    return errors[access_of(path)]
+    return errors[access_of(path, method)]
 
 
 class AccessControl:
@@ -90,7 +103,7 @@ class AccessControl:
 
     Args:
         metrics: where refusals are counted.
-        api_keys, admin_key: as the settings hold them; "" for none.
+        api_keys, admin_key, write_key: as the settings hold them; "" for none.
         shard_key: the key itself, by which routers ask this shard; "" where this is none.
         rate_limit: requests that one key may send in each second; 0 for no limit.
         rate_burst: requests that it may send at once before the limit counts.
@@ -106,12 +119,15 @@ class AccessControl:
         api_keys: str = "",
         admin_key: str = "",
         shard_key: str = "",
+        write_key: str = "",
         rate_limit: float = 0.0,
         rate_burst: int = 50,
     ) -> None:
         self._keys = parse_keys(api_keys)
         admin = parse_admin_key(admin_key)
         self._admin = {ADMIN: admin} if admin is not None else {}
+        write = parse_admin_key(write_key)
+        self._write = {WRITE: write} if write is not None else {}
         self._shard = {SHARD: hashlib.sha256(shard_key.encode()).digest()} if shard_key else {}
         self._limiter: RateLimiter | None = None
         if rate_limit > 0:
@@ -134,19 +150,20 @@ class AccessControl:
             KeyMissingError: if the path needs a key, and none came.
             KeyRefusedError: if the key is not one of those that open this path, or several different ones came.
             RateLimitError: if the key, or the address where no keys are set, sends more than it may.
-            RouteNotFoundError: if /admin or /shard is off.
+            RouteNotFoundError: if /admin, /shard or writing is off.
         """
-        wanted = access_of(scope["path"])
+        wanted = access_of(scope["path"], scope["method"])
         if wanted is Access.OPEN:
             return ""
         if wanted is Access.ADMIN:
             if not self._admin:
                 raise RouteNotFoundError("no such path; /openapi.json lists every one")
             return self._name(scope, self._admin)
-        if wanted is Access.SHARD:
-            if not self._shard:
+        if wanted is not Access.KEY:
+            keys = self._shard if wanted is Access.SHARD else self._write
+            if not keys:
                 raise RouteNotFoundError("no such path; /openapi.json lists every one")
-            return self._name(scope, self._shard)
+            return self._name(scope, keys)
         name = self._name(scope, self._keys) if self._keys else ""
         if self._limiter is not None:
             self._limit(self._limiter, name or _client(scope))

@@ -16,6 +16,7 @@ __all__ = [
     "ADMIN",
     "MAX_KEY_BYTES",
     "SHARD",
+    "WRITE",
     "check_keys",
     "find_name",
     "make_key",
@@ -27,6 +28,8 @@ ADMIN = "admin"
 """Name of the admin key in log lines; no other key may have it."""
 SHARD = "shard"
 """Name of the key by which routers ask shards."""
+WRITE = "write"
+"""Name of the key for writing."""
 MAX_KEY_BYTES = 1_024
 """A longer key is refused unread."""
 _KEY_BYTES = 32
@@ -82,8 +85,8 @@ def parse_admin_key(text: str) -> bytes | None:
     return _parse_digest(text.strip(), "it") if text.strip() else None
 
 
-def check_keys(api_keys: str, admin_key: str) -> None:
-    """Checks both settings, and that the admin key is none of the others.
+def check_keys(api_keys: str, admin_key: str, write_key: str = "") -> None:
+    """Checks the settings, and that neither the admin key nor the one for writing is another one.
 
     Raises:
         ValueError: if one is malformed (the message names the setting and shows none of it), or they share a key.
@@ -96,6 +99,12 @@ def check_keys(api_keys: str, admin_key: str) -> None:
         admin = parse_admin_key(admin_key)
     except ValueError as error:
         raise ValueError(f"admin_key: {error}") from None
+    try:
+        write = parse_admin_key(write_key)
+    except ValueError as error:
+        raise ValueError(f"write_key: {error}") from None
+    if write is not None and write in (admin, *keys.values()):
+        raise ValueError("write_key: it is also another key; a key that searches must not write")
     if admin is not None and admin in keys.values():
         position = list(keys.values()).index(admin) + 1
         raise ValueError(
@@ -123,10 +132,10 @@ def find_name(key: bytes, digests: Mapping[str, bytes]) -> str | None:
 
 
 def _check_name(name: str, place: str) -> None:
-    if not _NAME.fullmatch(name) or name == ADMIN:
+    if not _NAME.fullmatch(name) or name in (ADMIN, SHARD, WRITE):
         raise ValueError(
             f"{place}: the name has {len(name)} characters; expected 1 to 64 of A-Z a-z 0-9 . _ - "
-            f"and not '{ADMIN}'"
+            f"and not '{ADMIN}', '{SHARD}' or '{WRITE}'"
         )
 
 

@@ -17,7 +17,7 @@ from glow_service.errors import (
 )
 from glow_service.search import NEVER, Deadline
 
-__all__ = ["read_object"]
+__all__ = ["read_bytes", "read_object"]
 
 SMALL_BYTES = 64 << 10
 """Parsed in less than a millisecond; a larger body is parsed off the event loop."""
@@ -31,8 +31,22 @@ MAX_MEMBERS = 100
 MAX_ITEMS = 1_000
 
 
+async def read_bytes(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> bytes:
+    """Reads the body as it is; arguments and errors as for `read_object`, which says how one is declared."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise MediaTypeError("found a Content-Encoding; send the body as it is")
+    try:
+        return await _read(request, max_bytes, deadline)
+    except TimeoutError as error:
+        raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error
+
+
 async def read_object(
-    request: Request, max_bytes: int, deadline: Deadline = NEVER, max_items: int = MAX_ITEMS
+    request: Request,
+    max_bytes: int,
+    deadline: Deadline = NEVER,
+    max_items: int = MAX_ITEMS,
+    max_members: int = MAX_MEMBERS,
 ) -> dict[str, Any]:
     """Reads the body as a JSON object; no more than `max_bytes` of it are ever held.
 
@@ -44,6 +58,7 @@ async def read_object(
         max_bytes: the longest body.
         deadline: by which the whole body must be there.
         max_items: of any list.
+        max_members: of any object.
 
     Raises:
         MediaTypeError: if it is not declared as `application/json` in UTF-8, or is compressed.
@@ -60,7 +75,9 @@ async def read_object(
     try:
         is_small = len(body) <= SMALL_BYTES
         value, oversized = (
-            _parse(body, max_items) if is_small else await asyncio.to_thread(_parse, body, max_items)
+            _parse(body, max_items, max_members)
+            if is_small
+            else await asyncio.to_thread(_parse, body, max_items, max_members)
         )
     except orjson.JSONDecodeError as error:
         detail = f"{error.msg} at character {error.pos}"
@@ -73,15 +90,15 @@ async def read_object(
     return value
 
 
-def _parse(body: bytes, max_items: int) -> tuple[Any, str]:
+def _parse(body: bytes, max_items: int, max_members: int) -> tuple[Any, str]:
     """The value, and what in it is too large to be looked at; "" for nothing."""
     value = orjson.loads(body)
     waiting = [value]
     while waiting:
         item = waiting.pop()
         if type(item) is dict:
-            if len(item) > MAX_MEMBERS:
-                return value, f"expected objects of at most {MAX_MEMBERS} members, found one of {len(item)}"
+            if len(item) > max_members:
+                return value, f"expected objects of at most {max_members} members, found one of {len(item)}"
             waiting += [each for each in item.values() if type(each) is dict or type(each) is list]
         elif type(item) is list:
             if len(item) > max_items:

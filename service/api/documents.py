@@ -1,14 +1,37 @@
-"""`GET /documents/{id}`."""
+"""Documents by id, and writes: `GET /documents/{id}`, `POST /documents`, `DELETE /documents/{id}`, `POST /documents/delete`, `GET /operations/{id}`.
+
+A write is answered once it lies in the log on disk; `glow ingest` applies it. With `?wait=visible` the answer waits until every
+worker of this service serves it.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glow.ingest import Kind, OperationId, parse_operation_id
+from glow.search import Index, parse_filter
+from glow_service.api.body import read_bytes, read_object
 from glow_service.api.context import context_of, leaving_cancels
 from glow_service.api.responses import json_response
-from glow_service.search import index_body, list_fields, shown_fields
-from glow_service.state import service_of
+from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.search import Deadline, index_body, list_fields, shown_fields
+from glow_service.state import Service, service_of
+from glow_service.writes import OperationState, Reject, Taken, read_documents, read_ids, read_lines, state_of
 
-__all__ = ["get_document"]
+__all__ = ["delete_document", "get_document", "get_operation", "post_delete", "post_documents"]
+
+LINES = "application/x-ndjson"
+WAIT_S, MOST_WAIT_S = 30.0, 600.0
+"""How long `wait=visible` waits, and how long it may be asked to (`wait_s`)."""
+POLL_S = 0.1
+READ_S = 60.0
+"""How long a write's body may take."""
+SHOWN_REJECTS = 100
 
 
 async def get_document(request: Request) -> Response:
@@ -30,3 +53,120 @@ async def get_document(request: Request) -> Response:
             "index": index_body(index),
         }
     )
+
+
+async def post_documents(request: Request) -> Response:
+    """Adds documents, or replaces those with the same ids: one, `{"documents": […]}`, or JSON lines."""
+    service = service_of(request)
+    index, most = _writable(service), service.settings.max_write_documents
+    names, deadline = index.preprocessor.schema.names, _read_by(request)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == LINES:
+        data = await read_bytes(request, service.settings.max_write_bytes, deadline)
+        taken = await asyncio.to_thread(read_lines, data, names, most)
+    else:
+        body = await read_object(
+            request, service.settings.max_write_bytes, deadline, most + 1, max_members=most
+        )
+        taken = await asyncio.to_thread(read_documents, body, names, most)
+    return await _write(service, request, "upsert", taken, documents=taken.documents)
+
+
+async def delete_document(request: Request) -> Response:
+    """Deletes the document of an id; one that is not there is no error."""
+    service = service_of(request)
+    _writable(service)
+    ids = read_ids({"ids": [request.path_params["id"]]}, 1)
+    return await _write(service, request, "delete", None, ids=ids)
+
+
+async def post_delete(request: Request) -> Response:
+    """Deletes documents: `{"ids": […]}`, or all that a filter finds when it is applied: `{"filter": {…}}`."""
+    service = service_of(request)
+    index, most = _writable(service), service.settings.max_write_documents
+    body = await read_object(request, service.settings.max_write_bytes, _read_by(request), most + 1)
+    if body.keys() == {"filter"}:
+        if index.columns is None:
+            raise NotAvailableError("this index holds no metadata columns; build it again (glow build)")
+        parse_filter(body["filter"], index.columns, service.settings.max_filter_terms)
+        return await _write(service, request, "delete_by_filter", None, filter=body["filter"])
+    if body.keys() != {"ids"}:
+        detail = "expected 'ids' or 'filter', one of them and nothing else"
+        raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])
+    return await _write(service, request, "delete", None, ids=read_ids(body, most))
+
+
+async def get_operation(request: Request) -> Response:
+    """How far a write has come."""
+    service = service_of(request)
+    operation = parse_operation_id(request.path_params["id"])
+    return json_response(_operation_body(operation, await _state(service, operation)))
+
+
+async def _write(
+    service: Service, request: Request, kind: Kind, taken: Taken | None, **content: Any
+) -> Response:
+    wait_s = _wait_s(request)
+    operation = await asyncio.to_thread(service.ingest.append, kind, **content)
+    state = OperationState("waiting")
+    until = time.monotonic() + wait_s
+    while wait_s and state.state not in ("visible", "failed") and time.monotonic() < until:
+        await asyncio.sleep(POLL_S)
+        state = await _state(service, operation)
+    body = _operation_body(operation, state)
+    if taken is not None:
+        body["accepted"] = len(taken.documents)
+        body["rejected"] = len(taken.rejects)
+        body["rejects"] = [asdict(each) for each in _few(taken.rejects)]
+    return json_response(body, 200 if state.state in ("visible", "failed") else 202)
+
+
+def _few(rejects: Sequence[Reject]) -> Sequence[Reject]:
+    return rejects[:SHOWN_REJECTS]
+
+
+async def _state(service: Service, operation: OperationId) -> OperationState:
+    served = [status.version for status in service.workers.statuses()] or [service.resources.live().version]
+    return await asyncio.to_thread(state_of, service.settings.index_root, operation, served)
+
+
+def _operation_body(operation: OperationId, state: OperationState) -> dict[str, Any]:
+    body: dict[str, Any] = {"operation": str(operation), "state": state.state}
+    if state.version:
+        body["version"] = state.version
+    if state.counts:
+        body["counts"] = state.counts
+    if state.reason:
+        body["reason"] = state.reason
+    return body
+
+
+def _writable(service: Service) -> Index:
+    index = service.resources.live()
+    if index.is_set:
+        raise NotAvailableError("a set of shards is written to by glow upsert, not over HTTP")
+    return index
+
+
+def _read_by(request: Request) -> Deadline:
+    return Deadline.after(context_of(request.scope).started, READ_S * 1_000)
+
+
+def _wait_s(request: Request) -> float:
+    """How long the client wants to wait; 0 for not at all.
+
+    Raises:
+        RequestError: if it asks for something else.
+    """
+    wait = request.query_params.get("wait")
+    if wait is None:
+        return 0.0
+    if wait != "visible":
+        raise RequestError(f"wait={wait!r:.40}: expected 'visible', or leave it out")
+    asked = request.query_params.get("wait_s", str(WAIT_S))
+    try:
+        seconds = float(asked)
+    except ValueError as error:
+        raise RequestError(f"wait_s={asked!r:.40}: expected seconds") from error
+    if not 0.0 < seconds <= MOST_WAIT_S:
+        raise RequestError(f"wait_s={asked!r:.40}: expected more than 0 and at most {MOST_WAIT_S:g} seconds")
+    return seconds

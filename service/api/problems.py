@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from glow import errors as glow_errors
 from glow.errors import FilterError, GlowError, QueryError
+from glow.ingest import LogFullError
 from glow_service import errors
 from glow_service.api.responses import json_bytes
 from glow_service.errors import Fault, RequestError
@@ -61,6 +62,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     errors.RateLimitError: Problem(429, "Too many requests of this key"),
     errors.OverloadedError: Problem(429, "Too many requests"),
     errors.SwapRefusedError: Problem(409, "The index version was refused"),
+    LogFullError: Problem(429, "Too many writes wait"),
     errors.VersionNotOpenError: Problem(409, "The version is not open here"),
     errors.DeadlineError: Problem(504, "The deadline passed"),
     glow_errors.GlowError: Problem(500, "Internal error"),

@@ -27,11 +27,18 @@ from glow.errors import (
     ReadOnlyError,
     ShardError,
 )
+from glow.ingest import LogFullError
 from glow_service import errors
 from glow_service.access import Access, access_errors, access_of
 from glow_service.api.admin import AdminResult, ReloadBody, RollbackBody, post_reload, post_rollback
 from glow_service.api.batch import post_batch
-from glow_service.api.documents import get_document
+from glow_service.api.documents import (
+    delete_document,
+    get_document,
+    get_operation,
+    post_delete,
+    post_documents,
+)
 from glow_service.api.embeddings import get_models, post_embeddings
 from glow_service.api.operations import get_health, get_info, get_metrics, get_problem, get_ready
 from glow_service.api.page import PAGE_FILES, page_route
@@ -40,10 +47,13 @@ from glow_service.api.responses import json_response
 from glow_service.api.schemas import (
     BatchBody,
     BatchResult,
+    DeleteBody,
     DocumentBody,
+    DocumentsBody,
     EmbeddingsBody,
     EmbeddingsResult,
     ModelsResult,
+    OperationResult,
     ProblemBody,
     SearchResult,
 )
@@ -69,6 +79,9 @@ _SHAPES: tuple[type[BaseModel], ...] = (
     EmbeddingsResult,
     ModelsResult,
     DocumentBody,
+    DocumentsBody,
+    DeleteBody,
+    OperationResult,
     ProblemBody,
     ReloadBody,
     RollbackBody,
@@ -82,7 +95,7 @@ class Route:
 
     Attributes:
         paths: the path, and its synonyms.
-        method: GET (which also answers HEAD) or POST.
+        method: GET (which also answers HEAD), POST or DELETE.
         handler: what answers.
         errors: the errors that it can answer with, beside the internal one.
         answer: shape of its answer where that is documented.
@@ -149,6 +162,16 @@ _BODY_ERRORS = (
 
 _ADMIN_ERRORS = (*_BODY_ERRORS, errors.RequestError, errors.SwapRefusedError, errors.NotReadyError)
 
+_WRITE_ERRORS = (
+    *_BODY_ERRORS,
+    errors.RequestError,
+    errors.NotAvailableError,
+    errors.OverloadedError,
+    LogFullError,
+    DiskError,
+    ReadOnlyError,
+    errors.NotReadyError,
+)
 _SHARD_ERRORS = (
     *_BODY_ERRORS,
     errors.RequestError,
@@ -225,6 +248,44 @@ ROUTES = (
         parameter="id",
         tag="documents",
     ),
+    Route(
+        ("/documents", "/v1/documents"),
+        "POST",
+        post_documents,
+        _WRITE_ERRORS,
+        answer=OperationResult,
+        body=DocumentsBody,
+        tag="documents",
+        example={"documents": [{"_id": "d42", "title": "Bees", "text": "How bees find home."}]},
+    ),
+    Route(
+        ("/documents/delete", "/v1/documents/delete"),
+        "POST",
+        post_delete,
+        (*_WRITE_ERRORS, FilterError),
+        answer=OperationResult,
+        body=DeleteBody,
+        tag="documents",
+        example={"ids": ["d42"]},
+    ),
+    Route(
+        ("/documents/{id:path}", "/v1/documents/{id:path}"),
+        "DELETE",
+        delete_document,
+        _WRITE_ERRORS,
+        answer=OperationResult,
+        parameter="id",
+        tag="documents",
+    ),
+    Route(
+        ("/operations/{id}", "/v1/operations/{id}"),
+        "GET",
+        get_operation,
+        (QueryError, errors.NotReadyError),
+        answer=OperationResult,
+        parameter="id",
+        tag="documents",
+    ),
     Route(("/healthz",), "GET", get_health),
     Route(("/readyz",), "GET", get_ready, (errors.NotReadyError, errors.DrainingError)),
     Route(("/metrics",), "GET", get_metrics),
@@ -287,7 +348,7 @@ def add_routes(app: FastAPI, *, page: bool) -> None:
                 route.handler,
                 methods=[route.method],
                 response_class=Response,
-                responses=responses_of((*route.errors, *access_errors(path), GlowError)),
+                responses=responses_of((*route.errors, *access_errors(path, route.method), GlowError)),
                 openapi_extra=_extra(route, path),
                 summary=(route.handler.__doc__ or "").rstrip("."),
                 tags=[route.tag],
@@ -302,8 +363,14 @@ def add_routes(app: FastAPI, *, page: bool) -> None:
 def _extra(route: Route, path: str) -> dict[str, Any]:
     # Without keys in the settings the paths that may need one are open, too: no scheme at all is one of the choices.
     with_key: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
-    choices = {Access.OPEN: [], Access.KEY: [{}, *with_key], Access.ADMIN: with_key, Access.SHARD: with_key}
-    extra: dict[str, Any] = {"security": choices[access_of(path)]}
+    choices = {
+        Access.OPEN: [],
+        Access.KEY: [{}, *with_key],
+        Access.ADMIN: with_key,
+        Access.SHARD: with_key,
+        Access.WRITE: with_key,
+    }
+    extra: dict[str, Any] = {"security": choices[access_of(path, route.method)]}
     if route.answer:
         extra["responses"] = {"200": {"description": "found", "content": _json(route.answer)}}
     if route.body:

@@ -287,6 +287,44 @@ class FaultShape(Shape):
     detail: str
 
 
+class DocumentsBody(Shape):
+    """`POST /documents`: documents as lines of a collection; one alone may be the whole body, or JSON lines be sent."""
+
+    documents: list[dict[str, Any]] = Field(
+        description="1 to `max_write_documents`, each with `_id` and text."
+    )
+
+
+class DeleteBody(Shape):
+    """`POST /documents/delete`: one of both."""
+
+    ids: list[str] | None = Field(
+        None, description="1 to `max_write_documents`; one that is not there is no error."
+    )
+    filter: dict[str, Any] | None = Field(None, description="As a search has it; found when it is applied.")
+
+
+class RejectShape(Shape):
+    """A document that was not taken."""
+
+    place: int = Field(description="In the request, from 0.")
+    id: str | None
+    reason: str
+
+
+class OperationResult(Shape):
+    """A write, and how far it has come."""
+
+    operation: str = Field(description="For `GET /operations/{id}`.")
+    state: Literal["waiting", "applied", "visible", "failed"]
+    version: str | None = Field(None, description="That holds it.")
+    counts: dict[str, int] | None = Field(None, description="Of the batch that it was applied in.")
+    reason: str | None = Field(None, description="Why it failed.")
+    accepted: int | None = Field(None, description="Documents that were taken.")
+    rejected: int | None = Field(None, description="Documents that were not.")
+    rejects: list[RejectShape] | None = Field(None, description="The first hundred of them.")
+
+
 class ProblemBody(Shape):
     """An error (RFC 9457)."""
 

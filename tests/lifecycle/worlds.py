@@ -10,6 +10,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from glow.artifact import LEARNED_HEAD, IndexRoot, verify
+from glow.ingest import IngestLog
 from glow.search import Index, Reranking, SearchParams, rank_dense, rank_lexical, rerank
 from glow_index_builder.commands.app import app
 
@@ -62,6 +63,7 @@ COMMANDS = (
     Command("compact", "delta", ("compact", "--output", "{root}")),
     Command("publish", "two", ("publish", "--output", "{root}")),
     Command("rollback", "delta", ("rollback", "--output", "{root}")),
+    Command("ingest", "written", ("ingest", "--once", "--model", "{model}", "--output", "{root}")),
     Command("gc", "delta", ("gc", "--keep", "1", "--output", "{root}")),
 )
 
@@ -81,6 +83,8 @@ def document(number: int, salt: int) -> dict[str, Any]:
 def make_worlds(folder: Path, model: Path | None) -> None:
     """`one`: a live version. `two`: another one, not published. `delta`: a live version with a delta.
 
+    `written` is as `one`, with writes of two services that wait.
+
     Without a model they are of the toy model with a head of learned impacts, and have such impacts.
     """
     if model is None:
@@ -89,7 +93,7 @@ def make_worlds(folder: Path, model: Path | None) -> None:
         model = folder / "toy-learned"
         shutil.copytree(TOY_MODEL, model)
         add_untrained_head(model, folder / "checkpoint")
-    for name in ("one", "two", "delta"):
+    for name in ("one", "two", "delta", "written"):
         world = folder / name
         world.mkdir()
         (world / "model").symlink_to(model)
@@ -109,6 +113,11 @@ def make_worlds(folder: Path, model: Path | None) -> None:
             "{root}",
         )
         do(world, "build", "--input", "{world}/first.jsonl", *fixed)
+    for writer in range(2):
+        log = IngestLog(folder / "written" / "root", 1 << 30)
+        log.append("upsert", documents=[document(number, 3 + writer) for number in range(EACH - 3, EACH + 2)])
+        log.append("delete", ids=[f"d{writer}", "nobody"])
+        log.close()
     do(folder / "two", "build", "--no-publish", "--input", "{world}/other.jsonl", *fixed)
     do(
         folder / "delta",

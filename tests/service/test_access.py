@@ -52,7 +52,8 @@ def access_control(make_access: MakeAccess) -> AccessControl:
 
 
 def scope(path: str = "/search", *headers: tuple[bytes, bytes], client: Any = ("10.0.0.1", 5)) -> Any:
-    return {"type": "http", "method": "POST", "path": path, "headers": list(headers), "client": client}
+    method = "GET" if "/documents/" in path else "POST"  # whoever only reads
+    return {"type": "http", "method": method, "path": path, "headers": list(headers), "client": client}
 
 
 def bearer(key: bytes) -> tuple[bytes, bytes]:

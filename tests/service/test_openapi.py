@@ -16,7 +16,7 @@ def test_openapi_promises_what_the_table_says(http: httpx.Client) -> None:
         for path in route.paths:
             operation = document["paths"][path.replace(":path", "")][route.method.lower()]
             promised = {status for status in operation["responses"] if status != "200"}
-            kinds = (*route.errors, *access_errors(path), GlowError)
+            kinds = (*route.errors, *access_errors(path, route.method), GlowError)
             assert promised == {str(problem_of(kind).status) for kind in kinds}
     assert _references(document) <= set(document["components"]["schemas"])
     operations = [value["operationId"] for path in document["paths"].values() for value in path.values()]
@@ -35,7 +35,8 @@ def test_openapi_has_groups_keys_and_bodies_that_are_answered(http: httpx.Client
             )
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             if "example" in body:
-                assert http.request(method, path, json=body["example"]).status_code == 200, path
+                wanted = 404 if "/documents" in path else 200  # writing is off here: tests/ingest has it on
+                assert http.request(method, path, json=body["example"]).status_code == wanted, path
     assert document["paths"]["/healthz"]["get"]["security"] == []
     assert {} in document["paths"]["/search"]["post"]["security"]
     assert {} not in document["paths"]["/admin/reload"]["post"]["security"]

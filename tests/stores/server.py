@@ -48,10 +48,12 @@ class Milvus:
         self.address = f"milvus://127.0.0.1:{self._ports['proxy']}"
 
     def start(self) -> None:
-        """Starts it and waits until it answers.
+        """Starts it, unless it runs, and waits until it answers.
 
         After a kill its own sessions hold it up until they expire, and it may give up: it is started again, as by `restart: always`.
         """
+        if self._process is not None:
+            return
         self._folder.mkdir(parents=True, exist_ok=True)
         until = time.monotonic() + START_S
         while not self._try():

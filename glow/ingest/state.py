@@ -1,0 +1,139 @@
+"""How far the log was applied, and what came of each operation.
+
+The version that operations led to carries their positions in its manifest, so publishing it and remembering that are one
+rename; `state.json` has what led to no version, and what a rollback left.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from glow.artifact import IndexRoot
+from glow.errors import ArtifactError
+from glow.ingest.records import OperationId
+from glow.options import StrictModel
+
+__all__ = [
+    "APPLIED", "IngestState", "Outcome", "Position", "find_outcome", "known_state", "note_outcomes", "read_state", "write_state",
+]  # fmt: skip
+
+STATE_FILE = "state.json"
+OUTCOMES_FOLDER = "outcomes"
+APPLIED = "ingested"
+"""The manifest's parameter with the positions."""
+
+
+class Position(StrictModel):
+    """Of a writer's file: operations that were applied, and where the next one begins."""
+
+    number: int = Field(default=0, ge=0)
+    offset: int = Field(default=0, ge=0)
+
+
+class IngestState(StrictModel):
+    """Writer -> how far its file was applied."""
+
+    applied: dict[str, Position] = Field(default_factory=dict)
+
+    def with_later(self, other: "IngestState") -> "IngestState":
+        """The later position of each writer."""
+        applied = dict(self.applied)
+        for writer, position in other.applied.items():
+            if position.number > applied.get(writer, Position()).number:
+                applied[writer] = position
+        return IngestState(applied=applied)
+
+
+class Outcome(StrictModel):
+    """What came of an operation.
+
+    Attributes:
+        state: `applied`, or `failed` where nothing of it was.
+        version: that holds it; the live one of that moment where it changed nothing.
+        counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of the batch that it was applied in.
+        reason: why it failed.
+    """
+
+    id: str
+    state: Literal["applied", "failed"]
+    version: str
+    counts: dict[str, int] = Field(default_factory=dict)
+    reason: str = ""
+
+
+def read_state(folder: Path) -> IngestState:
+    """What `state.json` says; nothing where it is not there."""
+    try:
+        return IngestState.model_validate_json((folder / STATE_FILE).read_bytes())
+    except FileNotFoundError:
+        return IngestState()
+    except (
+        OSError,
+        ValidationError,
+    ):  # it is written in one step, so another hand was here; manifests know, too
+        return IngestState()
+
+
+def known_state(root: IndexRoot, folder: Path) -> IngestState:
+    """How far the log was applied, by the live version and by `state.json`."""
+    state = read_state(folder)
+    try:
+        live = root.manifest(root.current()).parameters.get(APPLIED)
+        return state if live is None else state.with_later(IngestState.model_validate({"applied": live}))
+    except (ArtifactError, ValidationError):
+        return state
+
+
+def write_state(folder: Path, state: IngestState) -> None:
+    """Writes `state.json` in one step.
+
+    Raises:
+        OSError: if the disk is full or fails.
+    """
+    _write(folder / STATE_FILE, state.model_dump_json().encode())
+
+
+def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None:
+    """Adds what came of operations to their writers' files."""
+    target = folder / OUTCOMES_FOLDER
+    target.mkdir(parents=True, exist_ok=True)
+    writers: dict[str, list[Outcome]] = {}
+    for name, outcome in outcomes.items():
+        writers.setdefault(name.writer, []).append(outcome)
+    for writer, found in writers.items():
+        with (target / f"{writer}.jsonl").open("a", encoding="utf-8") as file:
+            file.write("".join(f"{outcome.model_dump_json()}\n" for outcome in found))
+
+
+def find_outcome(folder: Path, wanted: OperationId) -> Outcome | None:
+    """What came of an operation; None where it waits, or nobody remembers it."""
+    path = folder / OUTCOMES_FOLDER / f"{wanted.writer}.jsonl"
+    found = None
+    for value in _lines(path):
+        if value.get("id") == str(wanted):
+            found = value
+    return None if found is None else Outcome.model_validate(found)
+
+
+def _lines(path: Path) -> Iterable[dict[str, Any]]:
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

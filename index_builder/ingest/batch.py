@@ -1,0 +1,82 @@
+"""Operations of the log as changes of an index: the last word on each document counts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from glow.collection import has_text, parse_document
+from glow.errors import RecordError
+from glow.ingest import Accepted, IngestState, Position
+from glow_index_builder.deltas import Changes
+
+__all__ = ["Batch", "batches"]
+
+
+@dataclass(slots=True)
+class Batch:
+    """Operations that are applied as one version.
+
+    Attributes:
+        accepted: in the order in which they came.
+        changes: what they mean together.
+        filter: of an operation that deletes by one, which is a batch of its own; None: there is none.
+        positions: of their writers, once they are applied.
+    """
+
+    accepted: list[Accepted] = field(default_factory=list)
+    changes: Changes = field(default_factory=Changes)
+    filter: Mapping[str, Any] | None = None
+    positions: dict[str, Position] = field(default_factory=dict)
+
+    def add(self, accepted: Accepted, names: Sequence[str]) -> None:
+        """Takes one more."""
+        self.accepted.append(accepted)
+        self.positions[accepted.id.writer] = accepted.position
+        operation = accepted.operation
+        if operation is None:
+            return
+        self.filter = operation.filter
+        for value in operation.documents:
+            try:
+                document = parse_document(orjson.dumps(value), names)
+            except (
+                RecordError,
+                orjson.JSONEncodeError,
+            ):  # the service took it: another model's schema was live then
+                continue
+            self.changes.deletes.pop(document.id, None)
+            if has_text(document):
+                self.changes.upserts[document.id] = document
+        for identifier in operation.ids:
+            self.changes.upserts.pop(identifier, None)
+            self.changes.deletes[identifier] = None
+
+    def after(self, state: IngestState) -> IngestState:
+        """How far the log is applied once this batch is."""
+        return state.with_later(IngestState(applied=self.positions))
+
+
+def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Iterable[Batch]:
+    """Cuts what waits into batches; whoever takes one may stop there.
+
+    Args:
+        waiting: in the order in which it was accepted.
+        names: the fields that the model reads.
+        most: documents and ids of a batch, unless one operation has more.
+    """
+    batch = Batch()
+    for accepted in waiting:
+        operation = accepted.operation
+        size = 0 if operation is None else operation.size
+        by_filter = operation is not None and operation.filter is not None
+        if batch.accepted and (by_filter or len(batch.changes) + size > most):
+            yield batch
+            batch = Batch()
+        batch.add(accepted, names)
+        if by_filter:
+            yield batch
+            batch = Batch()
+    if batch.accepted:
+        yield batch

@@ -1,0 +1,194 @@
+"""The loop: what waits in the log becomes versions, until somebody ends it.
+
+A version carries the positions of the operations that it holds in its manifest, and `CURRENT` names it in one rename: a kill at any
+moment leaves them applied, or waiting. Only one process does this at a time.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from glow.artifact import IndexRoot, RootLock
+from glow.errors import BuildError, BusyError, ConfigError, FilterError, GlowError, InputError
+from glow.ingest import (
+    APPLIED,
+    INGEST_FOLDER,
+    Outcome,
+    known_state,
+    note_outcomes,
+    read_accepted,
+    remove_applied,
+    write_state,
+)
+from glow.schema import FieldSchema
+from glow.search import MODEL_FOLDER, Index, is_set, parse_filter
+from glow_index_builder.deltas import Changes, CompactOptions, UpsertOptions, apply_changes, compact
+from glow_index_builder.ingest.batch import Batch, batches
+from glow_index_builder.ingest.options import IngestOptions
+from glow_index_builder.progress import Stages
+from glow_index_builder.versions import collect
+
+__all__ = ["Ingester"]
+
+MAX_FILTER_TERMS = 1_000
+COLLECT_EVERY_S = 60.0
+_logger = logging.getLogger(__name__)
+Tell = Callable[[str], None]
+
+
+class Ingester:
+    """Applies the log of one index root.
+
+    Args:
+        options: where and how.
+        stages: progress and times.
+        tell: told a line about each version.
+    """
+
+    def __init__(self, options: IngestOptions, stages: Stages, tell: Tell = lambda line: None) -> None:
+        self._options = options
+        self._stages = stages
+        self._tell = tell
+        self._root = IndexRoot(options.output)
+        self._folder = options.output / INGEST_FOLDER
+        self._collected = 0.0
+        live = self._root.folder(self._root.current())
+        if is_set(live):
+            raise ConfigError(
+                f"{live.name} is a set of shards, into which nothing is written over HTTP; use glow upsert"
+            )
+
+    def claim(self) -> AbstractContextManager[None]:
+        """The right to apply this log, for a block.
+
+        Raises:
+            BusyError: if another process has it.
+            ReadOnlyError: if the root cannot be written.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return RootLock(self._folder).hold(0.0)
+
+    def run(self, ended: threading.Event) -> None:
+        """Applies what comes, until the event is set.
+
+        Raises:
+            GlowError: what no later look would mend.
+        """
+        while not ended.is_set():
+            try:
+                applied = self.apply_waiting(ended)
+            except (
+                BusyError,
+                BuildError,
+            ) as error:  # another command on the root, or a full disk: both may pass
+                self._tell(f"waits: {error}")
+                applied = 0
+            if not applied:
+                ended.wait(self._options.every_s)
+
+    def apply_waiting(self, ended: threading.Event | None = None) -> int:
+        """Applies what waits; returns how many operations that were."""
+        count = 0
+        live = self._root.folder(self._root.current())
+        names = FieldSchema.load(live / MODEL_FOLDER / "schema.json").names
+        state = known_state(self._root, self._folder)
+        for batch in batches(read_accepted(self._folder, state), names, self._options.batch_documents):
+            self._apply(batch)
+            count += len(batch.accepted)
+            if ended is not None and ended.is_set():
+                break
+        self._tidy()
+        return count
+
+    def _apply(self, batch: Batch) -> None:
+        """Applies a batch; where it cannot be, its operations one by one, of which some fail."""
+        try:
+            outcome = self._publish(batch)
+        except (InputError, FilterError) as error:
+            if len(batch.accepted) > 1:
+                self._apply_apart(batch)
+                return
+            outcome = Outcome(id="", state="failed", version=self._root.current(), reason=str(error))
+        self._note(batch, outcome)
+
+    def _apply_apart(self, batch: Batch) -> None:
+        live = self._root.folder(self._root.current())
+        names = FieldSchema.load(live / MODEL_FOLDER / "schema.json").names
+        for accepted in batch.accepted:
+            one = Batch()
+            one.add(accepted, names)
+            self._apply(one)
+
+    def _publish(self, batch: Batch) -> Outcome:
+        changes = batch.changes if batch.filter is None else self._found_by(batch.filter)
+        state = batch.after(known_state(self._root, self._folder))
+        options = UpsertOptions(
+            output=self._options.output,
+            source="-",
+            model=self._options.model,
+            threads=self._options.threads,
+            wait_s=self._options.wait_s,
+        )
+        parameters = {APPLIED: state.model_dump()["applied"]}
+        try:
+            result = apply_changes(options, changes, parameters, self._stages)
+        except InputError:  # the delta is too large for more
+            if not self._compact(parameters):
+                raise
+            result = apply_changes(options, changes, parameters, self._stages)
+        counts = {name: count for name, count in result.report["counts"].items() if name != "documents"}
+        if result.version is not None:
+            shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+            self._tell(f"{result.version}: {shown}; {result.report['counts']['documents']} documents")
+        size = result.report["delta"]
+        if size["documents"] + size["tombstones"] > self._options.compact_share * size["most"]:
+            self._compact(parameters)
+        return Outcome(id="", state="applied", version=self._root.current(), counts=counts)
+
+    def _found_by(self, wanted: Any) -> Changes:
+        """The ids that a filter finds now."""
+        index = Index.open(self._root.folder(self._root.current()))
+        if index.columns is None or index.masks is None:
+            raise InputError(
+                "this index holds no metadata columns; build it again with this version (glow build)"
+            )
+        rows = index.masks.mask(parse_filter(wanted, index.columns, MAX_FILTER_TERMS)).rows.tolist()
+        return Changes(deletes=dict.fromkeys(index.documents.ids(rows)))
+
+    def _compact(self, parameters: dict[str, Any]) -> bool:
+        """Folds the delta in; returns whether there was one. What a compacted version inherits holds the positions, too."""
+        options = CompactOptions(
+            output=self._options.output, threads=self._options.threads, wait_s=self._options.wait_s
+        )
+        report = compact(options, self._stages)
+        is_done = bool(report["status"] != "unchanged")
+        if is_done:
+            self._tell(f"{report['version']}: compacted")
+        return is_done
+
+    def _note(self, batch: Batch, outcome: Outcome) -> None:
+        """Remembers what came of operations, then how far the log is applied."""
+        outcomes = {}
+        for accepted in batch.accepted:
+            found = outcome.model_copy(update={"id": str(accepted.id)})
+            if accepted.operation is None:
+                found = Outcome(
+                    id=str(accepted.id), state="failed", version=outcome.version, reason=accepted.fault
+                )
+            outcomes[accepted.id] = found
+        note_outcomes(self._folder, outcomes)
+        write_state(self._folder, batch.after(known_state(self._root, self._folder)))
+
+    def _tidy(self) -> None:
+        now = time.time()
+        if now - self._collected < COLLECT_EVERY_S:
+            return
+        self._collected = now
+        remove_applied(self._folder, known_state(self._root, self._folder), now)
+        try:
+            collect(self._root, self._options.keep)
+        except GlowError as error:
+            self._tell(f"old versions stay: {error}")

@@ -1,0 +1,6 @@
+"""Writes over HTTP: checked, put into the durable log of the index root, followed until they are visible. `glow ingest` applies them."""
+
+from glow_service.writes.accept import Reject, Taken, read_documents, read_ids, read_lines
+from glow_service.writes.follow import OperationState, state_of
+
+__all__ = ["OperationState", "Reject", "Taken", "read_documents", "read_ids", "read_lines", "state_of"]

@@ -1,0 +1,185 @@
+"""What `glow ingest` makes of the log: the last word counts, nothing twice, what fails is told and costs itself alone."""
+
+import io
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.errors import BusyError, ConfigError
+from glow.ingest import INGEST_FOLDER, IngestLog, OperationId, Outcome, find_outcome, read_state
+from glow.search import Index
+from glow_index_builder.building import build
+from glow_index_builder.ingest import Ingester, IngestOptions
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+from tests.shards.conftest import documents, made, write
+
+
+@pytest.fixture
+def root(toy_model: Path, tmp_path: Path) -> IndexRoot:
+    """Twelve documents, d/0 to d/11."""
+    source = write(tmp_path / "first.jsonl", documents(12))
+    options = BuildOptions(
+        model=toy_model, source=str(source), output=tmp_path / "index", threads=1, index="flat"
+    )
+    build(options, Stages(io.StringIO()))
+    return IndexRoot(tmp_path / "index")
+
+
+def ingester(root: IndexRoot, model: Path, **options: Any) -> Ingester:
+    given = IngestOptions(output=root.path, model=model, threads=1, **options)
+    return Ingester(given, Stages(io.StringIO()))
+
+
+def log_of(root: IndexRoot) -> IngestLog:
+    return IngestLog(root.path, 1 << 30)
+
+
+def held(root: IndexRoot) -> dict[str, str]:
+    """Id -> text of every document that can be found."""
+    index = Index.open(root.folder(root.current()))
+    return {each.id: each.fields["text"][0] for each in index.documents.scan()}
+
+
+def outcome(root: IndexRoot, accepted: OperationId) -> Outcome:
+    found = find_outcome(root.path / INGEST_FOLDER, accepted)
+    assert found is not None
+    return found
+
+
+def text(identifier: str, words: str) -> dict[str, Any]:
+    return {"_id": identifier, "text": words}
+
+
+def test_the_last_word_on_each_document_counts(root: IndexRoot, toy_model: Path) -> None:
+    before, one, two = held(root), log_of(root), log_of(root)
+    one.append("upsert", documents=[text("a", "first"), text("b", "bees")])
+    two.append("upsert", documents=[text("a", "second"), text("d/3", "owls")])
+    one.append("delete", ids=["b", "d/5", "nobody"])
+    two.append("upsert", documents=[text("d/5", "again")])
+    last = one.append("delete", ids=["d/6"])
+    live = root.current()
+    assert ingester(root, toy_model).apply_waiting() == 5
+    expected = {**before, "a": "second", "d/3": "owls", "d/5": "again"}
+    del expected["d/6"]
+    assert held(root) == expected
+    assert root.history() == [live]  # all of it is one version
+    found = outcome(root, last)
+    assert (found.state, found.version) == ("applied", root.current())
+    assert found.counts == {"new": 1, "replaced": 2, "deleted": 1, "unchanged": 0, "unknown": 2}
+    assert ingester(root, toy_model).apply_waiting() == 0
+    assert held(root) == expected
+
+
+def test_what_a_filter_deletes_is_what_it_finds_in_its_turn(root: IndexRoot, toy_model: Path) -> None:
+    log = log_of(root)
+    log.append("upsert", documents=[{**text("new", "early"), "lang": "en"}])
+    log.append("delete_by_filter", filter={"field": "lang", "eq": "en"})
+    log.append("upsert", documents=[{**text("later", "late"), "lang": "en"}])
+    bad = log.append("delete_by_filter", filter={"field": "nowhere", "eq": 1})
+    last = log.append("upsert", documents=[text("last", "words")])
+    assert ingester(root, toy_model).apply_waiting() == 5
+    assert set(held(root)) == {f"d/{number}" for number in range(12) if number % 3} | {"later", "last"}
+    assert outcome(root, bad).state == "failed"
+    assert "no field 'nowhere'" in outcome(root, bad).reason
+    assert outcome(root, last).state == "applied"
+
+
+def test_a_rollback_takes_writes_back_and_they_stay_so(root: IndexRoot, toy_model: Path) -> None:
+    before = held(root)
+    log_of(root).append("upsert", documents=[text("bad", "words")])
+    ingester(root, toy_model).apply_waiting()
+    assert "bad" in held(root)
+    root.rollback()
+    assert ingester(root, toy_model).apply_waiting() == 0
+    assert held(root) == before
+    log_of(root).append("upsert", documents=[text("good", "words")])
+    ingester(root, toy_model).apply_waiting()
+    assert set(held(root)) == {*before, "good"}
+
+
+def test_positions_are_known_without_the_state_file(root: IndexRoot, toy_model: Path) -> None:
+    log = log_of(root)
+    log.append("upsert", documents=[text("a", "words")])
+    ingester(root, toy_model).apply_waiting()
+    live, state = root.current(), root.path / INGEST_FOLDER / "state.json"
+    for damage in (state.unlink, lambda: state.write_text("{")):
+        damage()
+        # What led to a version is known by it; what changed nothing may be looked at again, and changes nothing again.
+        assert ingester(root, toy_model).apply_waiting() <= 1
+        log.append("delete", ids=["nobody"])
+        assert ingester(root, toy_model).apply_waiting() == 1
+    assert root.current() == live
+    assert read_state(root.path / INGEST_FOLDER).applied[log.writer].number == 3
+
+
+def test_a_delta_that_grows_is_folded_in(toy_model: Path, tmp_path: Path) -> None:
+    source = write(tmp_path / "first.jsonl", documents(60))
+    root = made(toy_model, source, tmp_path / "index", index="flat")
+    log = log_of(root)
+    for start in range(0, 1_500, 300):
+        log.append(
+            "upsert", documents=[text(f"n/{start + each}", f"a note, number {each}") for each in range(300)]
+        )
+    said: list[str] = []
+    given = IngestOptions(output=root.path, model=toy_model, threads=2, batch_documents=300, keep=2)
+    Ingester(given, Stages(io.StringIO()), said.append).apply_waiting()
+    assert len(held(root)) == 1_560
+    assert sum("compacted" in line for line in said) >= 2
+    manifest = root.manifest(root.current())
+    assert (
+        manifest.parameters["ingested"][log.writer]["number"] == 5
+    )  # also where the last step was to compact
+    assert len(root.versions()) <= 8
+
+
+def test_damage_is_told_and_what_follows_is_applied(root: IndexRoot, toy_model: Path) -> None:
+    log = log_of(root)
+    accepted = [log.append("upsert", documents=[text(f"n{number}", "words")]) for number in range(3)]
+    path = root.path / INGEST_FOLDER / "log" / f"{log.writer}.log"
+    path.write_bytes(path.read_bytes().replace(b'"n1"', b'"n7"'))
+    assert ingester(root, toy_model).apply_waiting() == 3
+    assert {"n0", "n2"} <= set(held(root)) and not {"n1", "n7"} & set(held(root))
+    found = [outcome(root, each) for each in accepted]
+    assert [each.state for each in found] == ["applied", "failed", "applied"]
+    assert "is damaged: its checksum differs" in found[1].reason
+
+
+def test_one_process_applies_at_a_time_and_sets_are_told(
+    root: IndexRoot, toy_model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    code = "import sys,time; from pathlib import Path; from glow.artifact import RootLock\n"
+    code += "with RootLock(Path(sys.argv[1])).hold(0.0):\n print('held', flush=True); time.sleep(60)"
+    (root.path / INGEST_FOLDER).mkdir()
+    command = [sys.executable, "-c", code, str(root.path / INGEST_FOLDER)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(BusyError), ingester(root, toy_model).claim():
+            pass
+        other.kill()
+    shards = made(toy_model, corpus, tmp_path / "set", 2, index="flat")
+    with pytest.raises(ConfigError, match="is a set of shards"):
+        ingester(shards, toy_model)
+
+
+def test_the_command_goes_on_until_it_is_ended(root: IndexRoot, toy_model: Path) -> None:
+    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
+    with subprocess.Popen(
+        [*command, "--every", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        for number in range(2):
+            log_of(root).append("upsert", documents=[text(f"n{number}", "words")])
+            until = time.monotonic() + 60
+            while f"n{number}" not in held(root):
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        process.terminate()
+        assert process.wait(30) == 0
+    assert json.loads((root.path / INGEST_FOLDER / "state.json").read_text())["applied"]

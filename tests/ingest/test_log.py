@@ -1,0 +1,153 @@
+"""The log of writes: in order, whole or not there, bounded, and never more forgetful than it says."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from glow.errors import QueryError
+from glow.ingest import (
+    INGEST_FOLDER,
+    Accepted,
+    IngestLog,
+    IngestState,
+    LogFullError,
+    OperationId,
+    Position,
+    parse_operation_id,
+    read_accepted,
+    remove_applied,
+    waiting_bytes,
+    write_state,
+)
+
+
+def read(root: Path, state: IngestState | None = None) -> list[Accepted]:
+    return list(read_accepted(root / INGEST_FOLDER, state or IngestState()))
+
+
+def names(found: list[Accepted]) -> list[str]:
+    return [each.operation.documents[0]["_id"] for each in found if each.operation is not None]
+
+
+def log_of(root: Path, most_bytes: int = 1 << 20) -> IngestLog:
+    return IngestLog(root, most_bytes)
+
+
+def test_what_several_processes_wrote_comes_in_the_order_of_their_writing(tmp_path: Path) -> None:
+    logs = [log_of(tmp_path) for _ in range(3)]
+    expected = []
+    for number in range(12):
+        name = f"d{number}"
+        log = logs[number * 7 % 3]
+        accepted = log.append("upsert", documents=[{"_id": name, "text": "ünï ☃"}])
+        assert parse_operation_id(str(accepted)) == accepted
+        expected.append((str(accepted), name))
+    found = read(tmp_path)
+    assert [(str(each.id), name) for each, name in zip(found, names(found), strict=True)] == expected
+    done = IngestState(applied={each.id.writer: each.position for each in found[:5]})
+    assert names(read(tmp_path, done)) == [name for _, name in expected[5:]]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_last_line_that_is_not_whole_was_never_accepted(cut: int, tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    for number in range(3):
+        log.append("upsert", documents=[{"_id": f"d{number}"}])
+    log.close()
+    (path,) = (tmp_path / INGEST_FOLDER / "log").iterdir()
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert names(read(tmp_path)) == ["d0", "d1"]
+    state = IngestState(applied={path.stem: read(tmp_path)[-1].position})
+    remove_applied(tmp_path / INGEST_FOLDER, state, time.time())
+    assert path.exists()  # it may still be written to
+    remove_applied(tmp_path / INGEST_FOLDER, state, time.time() + 10**6)
+    assert not path.exists()
+
+
+def test_a_damaged_line_costs_itself_alone_and_is_told(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    for number in range(3):
+        log.append("upsert", documents=[{"_id": f"d{number}"}])
+    (path,) = (tmp_path / INGEST_FOLDER / "log").iterdir()
+    data = bytearray(path.read_bytes())
+    data[data.index(b'"d1"') + 1] ^= 1
+    path.write_bytes(data)
+    found = read(tmp_path)
+    assert names(found) == ["d0", "d2"]
+    assert found[1].operation is None
+    assert found[1].fault == f"line 2 of {path.name} is damaged: its checksum differs"
+
+
+def test_a_full_log_takes_no_more_until_some_of_it_is_applied(tmp_path: Path) -> None:
+    log = log_of(tmp_path, 2_000)
+    with pytest.raises(
+        LogFullError, match=r"bytes wait to be applied, at most 2000 may; see that `glow ingest` runs"
+    ):
+        for number in range(100):
+            log.append("upsert", documents=[{"_id": f"d{number}", "text": "x" * 100}])
+    found = read(tmp_path)
+    assert 5 < len(found) < 20
+    folder = tmp_path / INGEST_FOLDER
+    assert 1_500 < waiting_bytes(folder) <= 2_000
+    write_state(folder, IngestState(applied={log.writer: found[-1].position}))
+    assert waiting_bytes(folder) == 0
+    time.sleep(0.6)  # how long the size counts
+    assert log.append("delete", ids=["d1"]).number == len(found) + 1
+
+
+def test_a_large_operation_is_not_cut(tmp_path: Path) -> None:
+    text = "wörd " * 100_000
+    log_of(tmp_path).append("upsert", documents=[{"_id": "large", "text": text}])
+    (found,) = read(tmp_path)
+    assert found.operation is not None
+    assert found.operation.documents[0]["text"] == text
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from glow.ingest import IngestLog
+log = IngestLog(Path(sys.argv[1]), 1 << 30)
+for number in range(100_000):
+    print(log.append("upsert", documents=[{"_id": f"d{number}", "text": "x" * 20_000}]), flush=True)
+"""
+
+
+def test_what_a_killed_process_said_is_accepted_is_there(tmp_path: Path) -> None:
+    for round_number in range(5):
+        root = tmp_path / str(round_number)
+        root.mkdir()
+        with subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(root)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            said = [process.stdout.readline().strip()]
+            time.sleep(0.05 + 0.03 * round_number)
+            os.kill(process.pid, signal.SIGKILL)
+            said += [line.strip() for line in process.stdout if line.endswith("\n")]
+        found = [str(each.id) for each in read(root)]
+        assert said
+        assert found[: len(said)] == said
+        assert len(found) <= len(said) + 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "20261124T003351-f2fb5f26", "20261124T003351-f2fb5f26-0", "../../etc/passwd-1"]
+)
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(QueryError, match="is no id of an operation"):
+        parse_operation_id(text)
+
+
+def test_positions_only_go_on() -> None:
+    one, two = Position(number=3, offset=30), Position(number=5, offset=50)
+    state = IngestState(applied={"a": one, "b": two}).with_later(
+        IngestState(applied={"a": two, "b": one, "c": one})
+    )
+    assert state.applied == {"a": two, "b": two, "c": one}
+    assert str(OperationId("20261124T003351-f2fb5f26", 7)) == "20261124T003351-f2fb5f26-7"

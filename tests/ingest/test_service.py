@@ -1,0 +1,235 @@
+"""Writes over real HTTP, to a service and a `glow ingest` beside it: what is answered, who may, and that searches lose nothing."""
+
+import hashlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.ingest import INGEST_FOLDER
+from tests.attacks.harness import ROOT, serving
+from tests.shards.conftest import documents, made, write
+
+KEY = "a key for writing"
+WRITE = {"X-API-Key": KEY}
+
+
+@pytest.fixture(scope="module")
+def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot:
+    folder = tmp_path_factory.mktemp("written")
+    return made(toy_model, write(folder / "first.jsonl", documents(30)), folder / "index", index="flat")
+
+
+@pytest.fixture(scope="module")
+def http(root: IndexRoot, toy_model: Path) -> Iterator[httpx.Client]:
+    """A service, and what applies its writes."""
+    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--max-write-documents", "200")
+    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
+    with (
+        serving(root.path, *flags, "--workers", "2", "--max-write-bytes", "65536") as service,
+        subprocess.Popen(
+            [*command, "--every", "0.1"], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as ingest,
+        httpx.Client(base_url=service.url, timeout=60) as client,
+    ):
+        yield client
+        ingest.terminate()
+
+
+def found(http: httpx.Client, query: str) -> set[str]:
+    hits = http.post("/search", json={"query": query, "top_k": 50, "retriever": "lexical"}).json()["hits"]
+    return {hit["id"] for hit in hits}
+
+
+def test_what_is_written_is_found_and_what_is_deleted_is_not(http: httpx.Client) -> None:
+    records = [
+        {"_id": f"n/{each}", "text": f"an ocelot in the snow, {each}", "lang": "xx"} for each in range(5)
+    ]
+    answer = http.post("/documents?wait=visible", json={"documents": records}, headers=WRITE)
+    assert (answer.status_code, answer.json()["state"]) == (200, "visible")
+    assert (answer.json()["accepted"], answer.json()["rejected"]) == (5, 0)
+    # Every worker serves it: whichever answers.
+    assert all(found(http, "ocelot") == {f"n/{each}" for each in range(5)} for _ in range(8))
+    one = http.post("/documents", json={"_id": "alone", "text": "an ocelot alone"}, headers=WRITE)
+    assert (one.status_code, one.json()["state"]) == (202, "waiting")
+    assert _until_visible(http, one.json()["operation"])["counts"]["new"] >= 1
+    gone = http.request("DELETE", "/documents/n/0?wait=visible", headers=WRITE)
+    assert gone.json()["state"] == "visible"
+    by_filter = {"filter": {"field": "lang", "eq": "xx"}}
+    assert (
+        http.post("/documents/delete?wait=visible", json=by_filter, headers=WRITE).json()["counts"]["deleted"]
+        == 4
+    )
+    assert found(http, "ocelot") == {"alone"}
+    assert (
+        http.post("/documents/delete?wait=visible", json={"ids": ["alone"]}, headers=WRITE).status_code == 200
+    )
+    assert http.get("/documents/alone").status_code == 404
+
+
+def test_lines_are_taken_and_bad_documents_cost_themselves_alone(http: httpx.Client) -> None:
+    lines = [
+        '{"_id": "l/1", "text": "a lynx"}',
+        "",
+        "{",
+        "[]",
+        '{"text": "no id"}',
+        '{"_id": "l/2"}',
+        '{"_id": "l/3", "text": "a lynx"}',
+    ]
+    answer = http.post(
+        "/documents?wait=visible",
+        content="\n".join(lines),
+        headers={**WRITE, "Content-Type": "application/x-ndjson"},
+    ).json()
+    assert (answer["accepted"], answer["rejected"]) == (2, 4)
+    assert [(each["place"], each["id"]) for each in answer["rejects"]] == [
+        (1, None),
+        (2, None),
+        (3, None),
+        (4, "l/2"),
+    ]
+    assert found(http, "lynx") == {"l/1", "l/3"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code", "words"),
+    [
+        ("/documents", {"documents": []}, 422, "invalid_request", "found 0 documents"),
+        (
+            "/documents",
+            {"documents": [{"_id": "x"}]},
+            422,
+            "invalid_request",
+            "none of which can be indexed; the first: no text",
+        ),
+        ("/documents", {"documents": [{}] * 201}, 422, "invalid_request", "at most"),
+        ("/documents", {"documents": [{"_id": "x", "text": "y" * 70_000}]}, 413, "body_too_large", "65536"),
+        ("/documents?wait=soon", {"_id": "x", "text": "y"}, 422, "invalid_request", "expected 'visible'"),
+        (
+            "/documents?wait=visible&wait_s=-1",
+            {"_id": "x", "text": "y"},
+            422,
+            "invalid_request",
+            "at most 600 seconds",
+        ),
+        ("/documents/delete", {}, 422, "invalid_request", "'ids' or 'filter'"),
+        ("/documents/delete", {"ids": [3]}, 422, "invalid_request", "a list of ids"),
+        (
+            "/documents/delete",
+            {"filter": {"field": "nowhere", "eq": 1}},
+            422,
+            "invalid_filter",
+            "no field 'nowhere'",
+        ),
+    ],
+)
+def test_what_cannot_be_written_is_told(
+    path: str, body: Any, status: int, code: str, words: str, http: httpx.Client, root: IndexRoot
+) -> None:
+    before = _log_bytes(root)
+    answer = http.post(path, json=body, headers=WRITE)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert words in answer.json()["detail"]
+    assert _log_bytes(root) == before
+
+
+def test_only_the_key_for_writing_writes(http: httpx.Client) -> None:
+    body = {"_id": "x", "text": "y"}
+    for method, path in (
+        ("POST", "/documents"),
+        ("POST", "/documents/delete"),
+        ("DELETE", "/documents/x"),
+        ("GET", "/operations/x"),
+    ):
+        for prefix in ("", "/v1"):
+            assert http.request(method, prefix + path, json=body).json()["code"] == "key_missing"
+            wrong = http.request(method, prefix + path, json=body, headers={"X-API-Key": "another"})
+            assert wrong.json()["code"] == "key_refused"
+    assert http.get("/documents/d/0").status_code == 200  # reading is free here
+    assert http.get("/operations/20200101T000000-00000000-1", headers=WRITE).status_code == 422
+    assert http.get("/operations/nothing", headers=WRITE).json()["code"] == "invalid_query"
+
+
+def test_without_a_key_nothing_can_be_written(root: IndexRoot) -> None:
+    with serving(root.path, "--workers", "1") as service:
+        for method, path in (("POST", "/documents"), ("DELETE", "/documents/x"), ("GET", "/operations/x")):
+            answer = httpx.request(method, f"{service.url}{path}", headers=WRITE)
+            assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_a_full_log_is_a_429_at_once(toy_model: Path, tmp_path: Path) -> None:
+    root = made(toy_model, write(tmp_path / "first.jsonl", documents(10)), tmp_path / "index", index="flat")
+    flags = (
+        "--write-key",
+        hashlib.sha256(KEY.encode()).hexdigest(),
+        "--ingest-bytes",
+        "65536",
+        "--workers",
+        "1",
+    )
+    with serving(root.path, *flags) as service:
+        body = {"documents": [{"_id": f"d{each}", "text": "words " * 500} for each in range(10)]}
+        answers = [httpx.post(f"{service.url}/documents", json=body, headers=WRITE) for _ in range(4)]
+        assert [each.status_code for each in answers] == [202, 202, 429, 429]
+        assert answers[-1].json()["code"] == "ingest_full"
+        assert "Retry-After" in answers[-1].headers
+        assert httpx.post(f"{service.url}/search", json={"query": "owls"}).status_code == 200
+
+
+def test_searches_lose_nothing_while_many_write(http: httpx.Client) -> None:
+    over, statuses = threading.Event(), []
+
+    def search() -> None:
+        with httpx.Client(base_url=http.base_url, timeout=60) as client:
+            while not over.is_set():
+                statuses.append(client.post("/search", json={"query": f"owls {len(statuses)}"}).status_code)
+
+    def send(writer: int, operations: list[str]) -> None:
+        with httpx.Client(base_url=http.base_url, timeout=60, headers=WRITE) as client:
+            for number in range(6):
+                records = [
+                    {"_id": f"w/{writer}/{number}/{each}", "text": "a walrus on ice"} for each in range(5)
+                ]
+                answer = client.post("/documents", json={"documents": records})
+                assert answer.status_code == 202
+                operations.append(answer.json()["operation"])
+
+    operations: list[str] = []
+    searcher = threading.Thread(target=search)
+    searcher.start()
+    writers = [threading.Thread(target=send, args=(writer, operations)) for writer in range(3)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+    for operation in operations:
+        _until_visible(http, operation)
+    over.set()
+    searcher.join()
+    assert len(set(operations)) == 18
+    assert set(statuses) == {200}
+    wanted = {"query": "walrus", "retriever": "lexical", "top_k": 100}
+    assert len(http.post("/search", json=wanted).json()["hits"]) == 90
+
+
+def _until_visible(http: httpx.Client, operation: str) -> dict[str, Any]:
+    until = time.monotonic() + 60
+    while True:
+        state: dict[str, Any] = http.get(f"/operations/{operation}", headers=WRITE).json()
+        if state["state"] == "visible":
+            return state
+        assert state["state"] in ("waiting", "applied"), state
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def _log_bytes(root: IndexRoot) -> int:
+    return sum(path.stat().st_size for path in (root.path / INGEST_FOLDER / "log").glob("*.log"))
