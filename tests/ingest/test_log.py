@@ -61,6 +61,7 @@ def test_a_last_line_that_is_not_whole_was_never_accepted(cut: int, tmp_path: Pa
     log.close()
     (path,) = (tmp_path / INGEST_FOLDER / "log").iterdir()
     path.write_bytes(path.read_bytes()[:-cut])
+    assert [each.fault for each in read(tmp_path)] == ["", ""]
     assert names(read(tmp_path)) == ["d0", "d1"]
     state = IngestState(applied={path.stem: read(tmp_path)[-1].position})
     remove_applied(tmp_path / INGEST_FOLDER, state, time.time())
@@ -106,6 +107,24 @@ def test_a_large_operation_is_not_cut(tmp_path: Path) -> None:
     (found,) = read(tmp_path)
     assert found.operation is not None
     assert found.operation.documents[0]["text"] == text
+
+
+def test_an_operation_is_synced_before_it_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    sync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_size)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    log = log_of(tmp_path)
+    for number in range(2):
+        log.append("delete", ids=[f"d{number}"])
+        (path,) = (tmp_path / INGEST_FOLDER / "log").iterdir()
+        assert synced[-1] == path.stat().st_size  # all of it, and after it was written
 
 
 KILLED = """
