@@ -86,7 +86,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             "Searches an index or a service, and prints the hits.",
         ),
         Verb("explain", f"{_SERVICE}.explain:explain_command", "Says why documents answer a query."),
-        Verb("key", f"{_SERVICE}.key:key_command", "Makes a key for searching, or for /admin."),
+        Verb("key", f"{_SERVICE}.key:key_command", "Makes a key for searching, /admin or writing."),
         Verb(
             "doctor",
             f"{_SERVICE}.doctor:doctor_command",

@@ -1,6 +1,6 @@
 """A typed client of the HTTP service, for ordinary code and for asyncio; it needs httpx and nothing else of GLOW."""
 
-from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo
+from glow.client.answers import BatchResult, Embeddings, Readiness, RejectedDocument, ServiceInfo, WriteResult
 from glow.client.asynchronous import AsyncGlowClient
 from glow.client.errors import (
     AccessDeniedError,
@@ -27,7 +27,7 @@ __all__ = [
     "AccessDeniedError", "AsyncGlowClient", "BadRequestError", "BatchResult", "BusyError", "ClientError",
     "ConnectionFailedError", "DeadlinePassedError", "Embeddings", "ExplainedTerm", "Explanation", "Facet",
     "FacetCount", "GlowClient", "IndexName", "InternalServiceError", "LexicalTerm", "NoAnswerInTimeError",
-    "NotFoundError", "PagedOptions", "Passage", "QueryReading", "QueryTerm", "Readiness", "RequestFault",
+    "NotFoundError", "PagedOptions", "Passage", "QueryReading", "QueryTerm", "Readiness", "RejectedDocument", "RequestFault",
     "RetryPolicy", "SearchHit", "SearchOptions", "SearchRequest", "SearchResult", "ServiceError",
-    "ServiceInfo", "UnavailableServiceError", "UnusableAnswerError", "WordDelta",
+    "ServiceInfo", "UnavailableServiceError", "UnusableAnswerError", "WordDelta", "WriteResult",
 ]  # fmt: skip

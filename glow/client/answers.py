@@ -15,8 +15,8 @@ from glow.client.results import IndexName, SearchResult
 from glow.records import Document
 
 __all__ = [
-    "BatchResult", "Embeddings", "Readiness", "ServiceInfo", "read_batch", "read_document", "read_embeddings",
-    "read_info",
+    "BatchResult", "Embeddings", "Readiness", "RejectedDocument", "ServiceInfo", "WriteResult", "read_batch", "read_document",
+    "read_embeddings", "read_info", "read_write",
 ]  # fmt: skip
 
 
@@ -87,6 +87,55 @@ class ServiceInfo:
     parts: tuple[str, ...]
     columns: Mapping[str, Mapping[str, Any]]
     raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedDocument:
+    """A document that was not taken: its place among those that were sent, from 0, its id where that could be read, and why."""
+
+    place: int
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """How far a write has come.
+
+    Attributes:
+        operation: its id, for `operation()`.
+        state: `waiting`, `applied`, `visible` or `failed`.
+        version: that holds it; "" while it waits.
+        counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of the batch that it was applied in.
+        reason: why it failed.
+        accepted: documents that were taken.
+        rejects: the first hundred that were not.
+    """
+
+    operation: str
+    state: str
+    version: str
+    counts: Mapping[str, float]
+    reason: str
+    accepted: int
+    rejects: tuple[RejectedDocument, ...]
+
+
+def read_write(node: Node) -> WriteResult:
+    """Reads the answer of what writes, and of `GET /operations/{id}`."""
+    rejects = tuple(
+        RejectedDocument(item.integer("place"), str(item.value.get("id") or ""), item.text("reason", ""))
+        for item in node.nodes("rejects")
+    )
+    return WriteResult(
+        operation=node.text("operation"),
+        state=node.text("state"),
+        version=node.text("version", ""),
+        counts=node.numbers("counts"),
+        reason=node.text("reason", ""),
+        accepted=node.integer("accepted", 0),
+        rejects=rejects,
+    )
 
 
 def read_batch(node: Node) -> BatchResult:

@@ -1,14 +1,14 @@
 """The client for asyncio; the same calls, retries and answers as in `sync.py`, with an `await` before them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 import httpx
 
 from glow.client import calls
-from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo
+from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo, WriteResult
 from glow.client.calls import Call
 from glow.client.connection import LIMITS, Connection
 from glow.client.options import PagedOptions, SearchOptions, SearchRequest
@@ -81,6 +81,22 @@ class AsyncGlowClient:
     async def document(self, document_id: str) -> Document:
         """As `GlowClient.document`."""
         return await self._run(calls.document(document_id))
+
+    async def write(self, documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> WriteResult:
+        """As `GlowClient.write`."""
+        return await self._run(calls.write(documents, wait_s))
+
+    async def delete(self, ids: Sequence[str], *, wait_s: float = 0.0) -> WriteResult:
+        """As `GlowClient.delete`."""
+        return await self._run(calls.delete(ids, wait_s))
+
+    async def delete_where(self, wanted: Mapping[str, Any], *, wait_s: float = 0.0) -> WriteResult:
+        """As `GlowClient.delete_where`."""
+        return await self._run(calls.delete_where(wanted, wait_s))
+
+    async def operation(self, operation_id: str) -> WriteResult:
+        """As `GlowClient.operation`."""
+        return await self._run(calls.operation(operation_id))
 
     async def embeddings(
         self,

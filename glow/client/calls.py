@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 
 from glow.client import answers
-from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo
+from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo, WriteResult
 from glow.client.errors import ServiceError
 from glow.client.node import Node
 from glow.client.options import SearchOptions, SearchRequest
@@ -17,7 +17,10 @@ from glow.client.results import SearchResult
 from glow.errors import ConfigError
 from glow.records import Document
 
-__all__ = ["Call", "document", "embeddings", "health", "info", "ready", "search", "search_batch"]
+__all__ = [
+    "Call", "delete", "delete_where", "document", "embeddings", "health", "info", "operation", "ready", "search",
+    "search_batch", "write",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -76,6 +79,32 @@ def document(document_id: str) -> Call[Document]:
             f"document id {document_id!r:.80} cannot stand in a path; expected one without parts '.' and '..'"
         )
     return Call("GET", f"/v1/documents/{quote(document_id, safe='/')}", _reading(answers.read_document))
+
+
+def write(documents: Sequence[Mapping[str, Any]], wait_s: float = 0.0) -> Call[WriteResult]:
+    """`POST /v1/documents`."""
+    return _write("/v1/documents", {"documents": list(documents)}, wait_s)
+
+
+def delete(ids: Sequence[str], wait_s: float = 0.0) -> Call[WriteResult]:
+    """`POST /v1/documents/delete` of ids."""
+    return _write("/v1/documents/delete", {"ids": list(ids)}, wait_s)
+
+
+def delete_where(wanted: Mapping[str, Any], wait_s: float = 0.0) -> Call[WriteResult]:
+    """`POST /v1/documents/delete` of what a filter finds."""
+    return _write("/v1/documents/delete", {"filter": wanted}, wait_s)
+
+
+def operation(operation_id: str) -> Call[WriteResult]:
+    """`GET /v1/operations/{id}`."""
+    return Call("GET", f"/v1/operations/{quote(operation_id, safe='')}", _reading(answers.read_write))
+
+
+def _write(path: str, body: Mapping[str, Any], wait_s: float) -> Call[WriteResult]:
+    waiting = f"?wait=visible&wait_s={wait_s:g}" if wait_s > 0 else ""
+    # A refusal for now was not accepted, so it may be sent again; a connection that was cut may have been, and is not.
+    return Call("POST", path + waiting, _reading(answers.read_write), body)
 
 
 def embeddings(

@@ -1,14 +1,14 @@
 """The client for ordinary code."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 import httpx
 
 from glow.client import calls
-from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo
+from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo, WriteResult
 from glow.client.calls import Call
 from glow.client.connection import LIMITS, Connection
 from glow.client.options import PagedOptions, SearchOptions, SearchRequest
@@ -113,6 +113,37 @@ class GlowClient:
             NotFoundError: if the index holds none of that id.
         """
         return self._run(calls.document(document_id))
+
+    def write(self, documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> WriteResult:
+        """Adds documents, or replaces those with the same ids.
+
+        Args:
+            documents: as lines of a collection: `{"_id": …, "title": …, "text": …}`.
+            wait_s: how long to wait until searches find them, in seconds, below the client's `timeout_s`; 0: not at all.
+        """
+        return self._run(calls.write(documents, wait_s))
+
+    def delete(self, ids: Sequence[str], *, wait_s: float = 0.0) -> WriteResult:
+        """Deletes documents; one that is not there is no error.
+
+        Args:
+            ids: of the documents.
+            wait_s: as for `write`.
+        """
+        return self._run(calls.delete(ids, wait_s))
+
+    def delete_where(self, wanted: Mapping[str, Any], *, wait_s: float = 0.0) -> WriteResult:
+        """Deletes what a filter finds when it is applied.
+
+        Args:
+            wanted: a filter as a search has it.
+            wait_s: as for `write`.
+        """
+        return self._run(calls.delete_where(wanted, wait_s))
+
+    def operation(self, operation_id: str) -> WriteResult:
+        """How far a write has come, by its id."""
+        return self._run(calls.operation(operation_id))
 
     def embeddings(
         self,

@@ -148,21 +148,22 @@ def _parse_digest(text: str, place: str) -> bytes:
     return bytes.fromhex(text)
 
 
-def make_key(name: str = "", *, is_admin: bool = False) -> tuple[str, str]:
+def make_key(name: str = "", *, is_admin: bool = False, is_write: bool = False) -> tuple[str, str]:
     """Makes a key, to be shown once, and what the service is to keep of it.
 
     Args:
         name: whose key it is.
         is_admin: makes the key of /admin, which has no name.
+        is_write: makes the key for writing, which has none either.
 
     Returns:
-        The key, and its entry: `NAME:SHA-256`, or `GLOW_ADMIN_KEY=SHA-256`.
+        The key, and its entry: `NAME:SHA-256`, `GLOW_ADMIN_KEY=SHA-256` or `GLOW_WRITE_KEY=SHA-256`.
 
     Raises:
-        ConfigError: if neither or both were given, or the name is none.
+        ConfigError: if none or several of them were given, or the name is none.
     """
-    if is_admin == bool(name):
-        raise ConfigError("give a NAME, or --admin")
+    if is_admin + is_write + bool(name) != 1:
+        raise ConfigError("give a NAME, --admin or --write, one of them")
     if name:
         try:
             _check_name(name, "NAME")
@@ -170,4 +171,6 @@ def make_key(name: str = "", *, is_admin: bool = False) -> tuple[str, str]:
             raise ConfigError(str(error)) from error
     key = secrets.token_urlsafe(_KEY_BYTES)
     digest = hashlib.sha256(key.encode()).hexdigest()
-    return key, f"GLOW_ADMIN_KEY={digest}" if is_admin else f"{name}:{digest}"
+    if name:
+        return key, f"{name}:{digest}"
+    return key, f"GLOW_{'ADMIN' if is_admin else 'WRITE'}_KEY={digest}"

@@ -1,4 +1,4 @@
-"""`glow key`: makes a key for searching, or the one for /admin."""
+"""`glow key`: makes a key for searching, the one for /admin, or the one for writing."""
 
 from glow.commands import command, option, say
 from glow.options import StrictModel
@@ -12,11 +12,16 @@ class KeyOptions(StrictModel):
 
     name: str = option("", "Whose key it is; log lines show it.", is_argument=True, metavar="[NAME]")
     admin: bool = option(False, "Make the key of /admin, which has no name.")
+    write: bool = option(False, "Make the key for writing documents, which has none either.")
 
 
 @command(KeyOptions)
 def key_command(options: KeyOptions) -> None:
     """Makes a key; it is shown this once, and only its hash is to be kept."""
-    key, entry = make_key(options.name, is_admin=options.admin)
-    where = "the setting" if options.admin else "an entry of GLOW_API_KEYS (entries are separated by commas)"
+    key, entry = make_key(options.name, is_admin=options.admin, is_write=options.write)
+    where = (
+        "the setting"
+        if options.admin or options.write
+        else "an entry of GLOW_API_KEYS (entries are separated by commas)"
+    )
     say(f"key, for whoever is to use it, shown only now:\n{key}\n{where}:\n{entry}")

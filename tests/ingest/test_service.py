@@ -1,5 +1,6 @@
 """Writes over real HTTP, to a service and a `glow ingest` beside it: what is answered, who may, and that searches lose nothing."""
 
+import asyncio
 import hashlib
 import subprocess
 import sys
@@ -13,11 +14,12 @@ import httpx
 import pytest
 
 from glow.artifact import IndexRoot
+from glow.client import AccessDeniedError, AsyncGlowClient, BadRequestError, GlowClient
 from glow.ingest import INGEST_FOLDER
 from tests.attacks.harness import ROOT, serving
 from tests.shards.conftest import documents, made, write
 
-KEY = "a key for writing"
+KEY = "a-key-for-writing"
 WRITE = {"X-API-Key": KEY}
 
 
@@ -233,3 +235,32 @@ def _until_visible(http: httpx.Client, operation: str) -> dict[str, Any]:
 
 def _log_bytes(root: IndexRoot) -> int:
     return sum(path.stat().st_size for path in (root.path / INGEST_FOLDER / "log").glob("*.log"))
+
+
+def test_the_client_writes(http: httpx.Client) -> None:
+    with GlowClient(str(http.base_url), api_key=KEY, timeout_s=60) as client:
+        written = client.write([{"_id": "c/1", "text": "a capybara"}, {"_id": "c/2"}], wait_s=30)
+        assert (written.state, written.accepted, written.counts["new"]) == ("visible", 1, 1)
+        assert [(each.place, each.id) for each in written.rejects] == [(1, "c/2")]
+        assert [hit.id for hit in client.search("capybara", retriever="lexical").hits] == ["c/1"]
+        deleted = client.delete(["c/1"])
+        assert deleted.state == "waiting"
+        _until_visible(http, deleted.operation)
+        assert client.operation(deleted.operation).version == client.info().index.version
+        gone = client.delete_where({"field": "lang", "eq": "zz"}, wait_s=30)
+        assert (gone.state, gone.counts["deleted"]) == ("visible", 0)
+        with pytest.raises(BadRequestError, match="none of which can be indexed"):
+            client.write([{"_id": "c/3"}])
+    with GlowClient(str(http.base_url)) as client, pytest.raises(AccessDeniedError):
+        client.write([{"_id": "c/3", "text": "words"}])
+
+
+def test_the_client_writes_from_asyncio(http: httpx.Client) -> None:
+    async def write() -> list[str]:
+        async with AsyncGlowClient(str(http.base_url), api_key=KEY, timeout_s=60) as client:
+            written = await client.write([{"_id": "a/1", "text": "an aardvark"}], wait_s=30)
+            states = [written.state, (await client.operation(written.operation)).state]
+            states.append((await client.delete(["a/1"], wait_s=30)).state)
+            return [*states, (await client.delete_where({"field": "lang", "eq": "zz"}, wait_s=30)).state]
+
+    assert asyncio.run(write()) == ["visible"] * 4

@@ -93,15 +93,17 @@ def test_a_made_key_is_the_one_that_its_entry_knows() -> None:
     assert make("alice").stdout.splitlines()[1] != key
 
 
-def test_a_made_admin_key_is_the_one_that_its_setting_knows() -> None:
-    _, key, _, line = make("--admin").stdout.splitlines()
+@pytest.mark.parametrize(("flag", "name"), [("--admin", "GLOW_ADMIN_KEY"), ("--write", "GLOW_WRITE_KEY")])
+def test_a_made_admin_key_is_the_one_that_its_setting_knows(flag: str, name: str) -> None:
+    _, key, _, line = make(flag).stdout.splitlines()
     variable, _, value = line.partition("=")
-    assert variable == "GLOW_ADMIN_KEY"
+    assert variable == name
     assert find_name(key.encode(), {"admin": parse_admin_key(value) or b""}) == "admin"
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["alice", "--admin"], ["al ice"], ["admin"], ["x" * 65], ["a", "b"]]
+    "arguments",
+    [[], ["alice", "--admin"], ["--write", "--admin"], ["al ice"], ["admin"], ["x" * 65], ["a", "b"]],
 )
 def test_a_wrong_call_is_a_usage_error_and_makes_no_key(arguments: list[str]) -> None:
     done = make(*arguments)
@@ -113,3 +115,4 @@ def test_the_command_is_documented_with_its_options() -> None:
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     assert "glow key alice" in page
     assert "glow key --admin" in page
+    assert "glow key --write" in page
