@@ -235,6 +235,7 @@ def test_workers_of_ray_import_what_one_process_would(
     monkeypatch.setattr(
         "glow_index_builder.encoding.ray_import.IMPORT_ROWS", 16
     )  # so that there are several ranges
+    milvus.start()  # another test may have killed it
     given = {"store": milvus.address, "passages": True}
     plain = made(tmp_path / "plain", toy_model, toy_corpus, **given)
     spread = made(tmp_path / "ray", toy_model, toy_corpus, runner="ray", workers=2, **given)
