@@ -151,6 +151,7 @@ def test_a_swap_under_load_loses_and_mixes_nothing(cluster: Cluster, toy_model: 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
+    _until(lambda: bool(answers))
     versions = [before]
     for number in range(3):
         records = [
@@ -162,6 +163,7 @@ def test_a_swap_under_load_loses_and_mixes_nothing(cluster: Cluster, toy_model: 
         )
         versions.append(cluster.root.current())
         _until(lambda: cluster.http.get("/info").json()["index"]["version"] == versions[-1])
+    _until(lambda: answers[-1].json()["index"]["version"] == versions[-1])
     done.set()
     for thread in threads:
         thread.join()
