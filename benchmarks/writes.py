@@ -52,19 +52,7 @@ def main() -> None:
             stack.callback(process.terminate)
         http = stack.enter_context(httpx.Client(base_url=url, timeout=60, headers={"X-API-Key": KEY}))
         _wait(http)
-        over, statuses, ms = threading.Event(), list[int](), list[float]()
-
-        def search() -> None:
-            with httpx.Client(base_url=url, timeout=60) as client:
-                while not over.is_set():
-                    started = time.perf_counter()
-                    query = {"query": f"extract an archive {len(ms)}"}
-                    statuses.append(client.post("/search", json=query).status_code)
-                    ms.append((time.perf_counter() - started) * 1_000)
-                    time.sleep(0.05)
-
-        searcher = threading.Thread(target=search)
-        searcher.start()
+        searches = stack.enter_context(_Searches(url))
         started, operation = time.perf_counter(), ""
         for place in range(0, len(new), options.batch):
             answer = http.post("/documents", json={"documents": new[place : place + options.batch]})
@@ -73,19 +61,50 @@ def main() -> None:
         while http.get(f"/operations/{operation}").json()["state"] != "visible":
             time.sleep(0.1)
         visible = time.perf_counter() - started
-        over.set()
-        searcher.join()
+        searches.end()
         missing = sum(http.get(f"/documents/{each['_id']}").status_code != 200 for each in new)
     report = {
         "accepted_s": round(accepted, 2),
         "visible_s": round(visible, 1),
         "missing": missing,
-        "searches": len(statuses),
-        "failed": sum(status != 200 for status in statuses),
-        "p50_ms": round(float(np.percentile(ms, 50)), 1),
-        "p99_ms": round(float(np.percentile(ms, 99)), 1),
+        "searches": len(searches.statuses),
+        "failed": sum(status != 200 for status in searches.statuses),
+        "p50_ms": round(float(np.percentile(searches.ms, 50)), 1),
+        "p99_ms": round(float(np.percentile(searches.ms, 99)), 1),
     }
     sys.stdout.write(json.dumps(report) + "\n")
+
+
+class _Searches:
+    """Somebody who searches meanwhile, twenty times a second."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._search)
+        self.statuses: list[int] = []
+        self.ms: list[float] = []
+
+    def __enter__(self) -> "_Searches":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Waits for the last search."""
+        self._over.set()
+        self._thread.join()
+
+    def _search(self) -> None:
+        with httpx.Client(base_url=self._url, timeout=60) as client:
+            while not self._over.is_set():
+                started = time.perf_counter()
+                query = {"query": f"extract an archive {len(self.ms)}"}
+                self.statuses.append(client.post("/search", json=query).status_code)
+                self.ms.append((time.perf_counter() - started) * 1_000)
+                time.sleep(0.05)
 
 
 def _wait(http: httpx.Client) -> None:

@@ -17,6 +17,10 @@ __all__ = ["INGEST_FOLDER", "IngestLog", "LogFullError"]
 
 INGEST_FOLDER = ".ingest"
 """Folder of an index root with what was written and is not in the index yet."""
+MOST_FILE_BYTES = 16 << 20
+MOST_FILE_IDLE_S = 3600.0
+"""A file that is larger, or was not written to for longer, is ended: once applied it may be removed (`remove_applied`), which must
+never happen to one that is written to."""
 LOOK_S = 0.5
 """How long the size of what waits counts; other writers' part of it changes, too."""
 
@@ -35,16 +39,16 @@ class IngestLog:
         most_bytes: that may wait in it, of all writers together.
 
     Attributes:
-        writer: names this process in ids of operations.
+        writer: names this process, and its present file, in ids of operations.
     """
 
     def __init__(self, root: Path, most_bytes: int) -> None:
         self._root = root
         self._most_bytes = most_bytes
-        self.writer = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        self.writer = _new_name()
         self._lock = threading.Lock()
         self._file: BinaryIO | None = None
-        self._number = self._last_at = 0
+        self._number = self._last_at = self._written = 0
         self._waiting, self._looked = 0, float("-inf")
         self._is_broken = False
 
@@ -61,6 +65,8 @@ class IngestLog:
             ReadOnlyError: if the root cannot be written.
         """
         with self._lock:
+            if self._written > MOST_FILE_BYTES or time.time_ns() - self._last_at > MOST_FILE_IDLE_S * 1e9:
+                self._begin_afresh()
             number = self._number + 1
             at = max(time.time_ns(), self._last_at + 1)
             line = to_line(Operation(number=number, at=at, kind=kind, **content))
@@ -69,11 +75,12 @@ class IngestLog:
                 self._write(line)
             except OSError as error:
                 # What came to lie there is no whole line, or one that nobody was told of: the next file begins afresh.
-                self._abandon()
+                self._begin_afresh()
                 raise disk_error(self._root, error) from error
             accepted = OperationId(self.writer, number)
             self._number, self._last_at = number, at
             self._waiting += len(line)
+            self._written += len(line)
         return accepted
 
     def close(self) -> None:
@@ -105,12 +112,17 @@ class IngestLog:
             written += self._file.write(line[written:]) or 0
         os.fsync(self._file.fileno())
 
-    def _abandon(self) -> None:
+    def _begin_afresh(self) -> None:
+        """Ends the file; the next operation is the first of another one, under another name."""
         if self._file is not None:
             self._file.close()
             self._file = None
-        self.writer = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-        self._number = 0
+        self.writer = _new_name()
+        self._number = self._written = 0
+
+
+def _new_name() -> str:
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 def _sync_folder(folder: Path) -> None:

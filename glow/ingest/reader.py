@@ -7,9 +7,9 @@ from pathlib import Path
 
 from glow.errors import FormatError
 from glow.ingest.records import Operation, OperationId, read_line
-from glow.ingest.state import IngestState, Position, read_state
+from glow.ingest.state import IngestState, Position, read_state, remove_outcomes
 
-__all__ = ["LOG_FOLDER", "Accepted", "has_log", "read_accepted", "remove_applied", "waiting_bytes"]
+__all__ = ["LOG_FOLDER", "Accepted", "has_log", "read_accepted", "remove_applied", "waiting_bytes", "writers"]
 
 LOG_FOLDER = "log"
 KEPT_S = 24 * 3600.0
@@ -80,13 +80,19 @@ def waiting_bytes(folder: Path) -> int:
     return sum(max(size - applied.get(name, Position()).offset, 0) for name, size in sizes.items())
 
 
+def writers(folder: Path) -> frozenset[str]:
+    """Whose files there are."""
+    return frozenset(path.stem for path in (folder / LOG_FOLDER).glob("*.log"))
+
+
 def remove_applied(folder: Path, state: IngestState, now: float) -> None:
-    """Removes files that were applied whole and are older than a day; one that is written to is younger."""
+    """Removes files that were applied whole and were not written to for a day, and with each what came of its operations."""
     for path in (folder / LOG_FOLDER).glob("*.log"):
         status = path.stat()
         offset = state.applied.get(path.stem, Position()).offset
         if now - status.st_mtime > KEPT_S and b"\n" not in _rest(path, offset):
             path.unlink(missing_ok=True)
+            remove_outcomes(folder, path.stem)
 
 
 def _rest(path: Path, offset: int) -> bytes:

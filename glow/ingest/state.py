@@ -7,7 +7,7 @@ rename; `state.json` has what led to no version, and what a rollback left.
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,8 @@ from glow.ingest.records import OperationId
 from glow.options import StrictModel
 
 __all__ = [
-    "APPLIED", "IngestState", "Outcome", "Position", "find_outcome", "known_state", "note_outcomes", "read_state", "write_state",
+    "APPLIED", "IngestState", "Outcome", "Position", "find_outcome", "known_state", "note_outcomes", "read_state",
+    "remove_outcomes", "write_state",
 ]  # fmt: skip
 
 STATE_FILE = "state.json"
@@ -47,6 +48,10 @@ class IngestState(StrictModel):
             if position.number > applied.get(writer, Position()).number:
                 applied[writer] = position
         return IngestState(applied=applied)
+
+    def only(self, writers: Collection[str]) -> "IngestState":
+        """The positions of some writers; those whose files are gone need none."""
+        return IngestState(applied={name: each for name, each in self.applied.items() if name in writers})
 
 
 class Outcome(StrictModel):
@@ -118,6 +123,11 @@ def find_outcome(folder: Path, wanted: OperationId) -> Outcome | None:
         if value.get("id") == str(wanted):
             found = value
     return None if found is None else Outcome.model_validate(found)
+
+
+def remove_outcomes(folder: Path, writer: str) -> None:
+    """Forgets what came of a writer's operations."""
+    (folder / OUTCOMES_FOLDER / f"{writer}.jsonl").unlink(missing_ok=True)
 
 
 def _lines(path: Path) -> Iterable[dict[str, Any]]:

@@ -11,7 +11,7 @@ from glow.errors import RecordError
 from glow.ingest import Accepted, IngestState, Position
 from glow_index_builder.deltas import Changes
 
-__all__ = ["Batch", "batches"]
+__all__ = ["Batch", "batches", "pieces_of"]
 
 
 @dataclass(slots=True)
@@ -80,3 +80,11 @@ def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Ite
             batch = Batch()
     if batch.accepted:
         yield batch
+
+
+def pieces_of(changes: Changes, most: int) -> list[Changes]:
+    """Changes as several of at most so many documents and ids each; at least one, which may be of nothing."""
+    upserts, deletes = list(changes.upserts.items()), list(changes.deletes)
+    pieces = [Changes(upserts=dict(upserts[at : at + most])) for at in range(0, len(upserts), most)]
+    pieces += [Changes(deletes=dict.fromkeys(deletes[at : at + most])) for at in range(0, len(deletes), most)]
+    return [changes] if len(changes) <= most else pieces

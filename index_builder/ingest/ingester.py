@@ -4,29 +4,31 @@ A version carries the positions of the operations that it holds in its manifest,
 moment leaves them applied, or waiting. Only one process does this at a time.
 """
 
-import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from glow.artifact import IndexRoot, RootLock
-from glow.errors import BuildError, BusyError, ConfigError, FilterError, GlowError, InputError
+from glow.errors import BuildError, BusyError, ConfigError, GlowError, InputError
 from glow.ingest import (
     APPLIED,
     INGEST_FOLDER,
+    IngestState,
     Outcome,
     known_state,
     note_outcomes,
     read_accepted,
     remove_applied,
     write_state,
+    writers,
 )
 from glow.schema import FieldSchema
 from glow.search import MODEL_FOLDER, Index, is_set, parse_filter
 from glow_index_builder.deltas import Changes, CompactOptions, UpsertOptions, apply_changes, compact
-from glow_index_builder.ingest.batch import Batch, batches
+from glow_index_builder.ingest.batch import Batch, batches, pieces_of
 from glow_index_builder.ingest.options import IngestOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
@@ -35,7 +37,6 @@ __all__ = ["Ingester"]
 
 MAX_FILTER_TERMS = 1_000
 COLLECT_EVERY_S = 60.0
-_logger = logging.getLogger(__name__)
 Tell = Callable[[str], None]
 
 
@@ -80,10 +81,7 @@ class Ingester:
         while not ended.is_set():
             try:
                 applied = self.apply_waiting(ended)
-            except (
-                BusyError,
-                BuildError,
-            ) as error:  # another command on the root, or a full disk: both may pass
+            except (BusyError, BuildError) as error:  # another command, or a full disk: both may pass
                 self._tell(f"waits: {error}")
                 applied = 0
             if not applied:
@@ -92,10 +90,8 @@ class Ingester:
     def apply_waiting(self, ended: threading.Event | None = None) -> int:
         """Applies what waits; returns how many operations that were."""
         count = 0
-        live = self._root.folder(self._root.current())
-        names = FieldSchema.load(live / MODEL_FOLDER / "schema.json").names
-        state = known_state(self._root, self._folder)
-        for batch in batches(read_accepted(self._folder, state), names, self._options.batch_documents):
+        accepted = read_accepted(self._folder, known_state(self._root, self._folder))
+        for batch in batches(accepted, self._field_names(), self._options.batch_documents):
             self._apply(batch)
             count += len(batch.accepted)
             if ended is not None and ended.is_set():
@@ -103,28 +99,42 @@ class Ingester:
         self._tidy()
         return count
 
+    def _field_names(self) -> Sequence[str]:
+        """The fields that the live version's model reads."""
+        live = self._root.folder(self._root.current())
+        return FieldSchema.load(live / MODEL_FOLDER / "schema.json").names
+
     def _apply(self, batch: Batch) -> None:
         """Applies a batch; where it cannot be, its operations one by one, of which some fail."""
         try:
             outcome = self._publish(batch)
-        except (InputError, FilterError) as error:
+        except ConfigError:  # of this command, not of what was written: it must not cost any of that
+            raise
+        except InputError as error:
             if len(batch.accepted) > 1:
-                self._apply_apart(batch)
+                for accepted in batch.accepted:
+                    one = Batch()
+                    one.add(accepted, self._field_names())
+                    self._apply(one)
                 return
             outcome = Outcome(id="", state="failed", version=self._root.current(), reason=str(error))
         self._note(batch, outcome)
 
-    def _apply_apart(self, batch: Batch) -> None:
-        live = self._root.folder(self._root.current())
-        names = FieldSchema.load(live / MODEL_FOLDER / "schema.json").names
-        for accepted in batch.accepted:
-            one = Batch()
-            one.add(accepted, names)
-            self._apply(one)
-
     def _publish(self, batch: Batch) -> Outcome:
+        """Applies a batch, in one version unless it is too large for that; the last of them has its positions.
+
+        After a kill in between, the pieces that are there already change nothing when they come again.
+        """
         changes = batch.changes if batch.filter is None else self._found_by(batch.filter)
-        state = batch.after(known_state(self._root, self._folder))
+        positions = {APPLIED: self._after(batch).model_dump()["applied"]}
+        counts: Counter[str] = Counter()
+        pieces = pieces_of(changes, self._options.batch_documents)
+        for place, piece in enumerate(pieces, 1):
+            counts.update(self._change(piece, positions if place == len(pieces) else {}))
+        return Outcome(id="", state="applied", version=self._root.current(), counts=dict(counts))
+
+    def _change(self, changes: Changes, parameters: dict[str, Any]) -> dict[str, int]:
+        """One version, and room for the next; returns what became of the documents."""
         options = UpsertOptions(
             output=self._options.output,
             source="-",
@@ -132,11 +142,12 @@ class Ingester:
             threads=self._options.threads,
             wait_s=self._options.wait_s,
         )
-        parameters = {APPLIED: state.model_dump()["applied"]}
         try:
             result = apply_changes(options, changes, parameters, self._stages)
+        except ConfigError:
+            raise
         except InputError:  # the delta is too large for more
-            if not self._compact(parameters):
+            if not self._compact():
                 raise
             result = apply_changes(options, changes, parameters, self._stages)
         counts = {name: count for name, count in result.report["counts"].items() if name != "documents"}
@@ -145,8 +156,8 @@ class Ingester:
             self._tell(f"{result.version}: {shown}; {result.report['counts']['documents']} documents")
         size = result.report["delta"]
         if size["documents"] + size["tombstones"] > self._options.compact_share * size["most"]:
-            self._compact(parameters)
-        return Outcome(id="", state="applied", version=self._root.current(), counts=counts)
+            self._compact_if_possible()
+        return counts
 
     def _found_by(self, wanted: Any) -> Changes:
         """The ids that a filter finds now."""
@@ -158,16 +169,27 @@ class Ingester:
         rows = index.masks.mask(parse_filter(wanted, index.columns, MAX_FILTER_TERMS)).rows.tolist()
         return Changes(deletes=dict.fromkeys(index.documents.ids(rows)))
 
-    def _compact(self, parameters: dict[str, Any]) -> bool:
-        """Folds the delta in; returns whether there was one. What a compacted version inherits holds the positions, too."""
+    def _compact_if_possible(self) -> None:
+        """Folds the delta in before it must be; what was applied stays so where that fails."""
+        try:
+            self._compact()
+        except (BusyError, BuildError) as error:
+            self._tell(f"not compacted: {error}")
+
+    def _compact(self) -> bool:
+        """Folds the delta in; returns whether there was one. The compacted version inherits the positions."""
         options = CompactOptions(
             output=self._options.output, threads=self._options.threads, wait_s=self._options.wait_s
         )
         report = compact(options, self._stages)
-        is_done = bool(report["status"] != "unchanged")
-        if is_done:
-            self._tell(f"{report['version']}: compacted")
-        return is_done
+        if report["status"] == "unchanged":
+            return False
+        self._tell(f"{report['version']}: compacted")
+        return True
+
+    def _after(self, batch: Batch) -> IngestState:
+        """How far the log is applied once a batch is, without writers whose files are gone."""
+        return batch.after(known_state(self._root, self._folder)).only(writers(self._folder))
 
     def _note(self, batch: Batch, outcome: Outcome) -> None:
         """Remembers what came of operations, then how far the log is applied."""
@@ -180,7 +202,7 @@ class Ingester:
                 )
             outcomes[accepted.id] = found
         note_outcomes(self._folder, outcomes)
-        write_state(self._folder, batch.after(known_state(self._root, self._folder)))
+        write_state(self._folder, self._after(batch))
 
     def _tidy(self) -> None:
         now = time.time()

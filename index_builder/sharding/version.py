@@ -47,7 +47,6 @@ def record_of(root: Path, version: str) -> ShardRecord:
         documents=index.documents.count,
         kind=index.dense.kind,
         dimensions=index.dense.dimensions,
-        has_passages=index.passages is not None,
         largest=None if index.impacts is None else index.impacts.largest,
         analyzer=index.analyzer.name,
         fields={

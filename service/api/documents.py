@@ -17,6 +17,7 @@ from glow.ingest import Kind, OperationId, parse_operation_id
 from glow.search import Index, parse_filter
 from glow_service.api.body import read_bytes, read_object
 from glow_service.api.context import context_of, leaving_cancels
+from glow_service.api.lanes import enter_lane
 from glow_service.api.responses import json_response
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search import Deadline, index_body, list_fields, shown_fields
@@ -58,7 +59,7 @@ async def get_document(request: Request) -> Response:
 async def post_documents(request: Request) -> Response:
     """Adds documents, or replaces those with the same ids: one, `{"documents": […]}`, or JSON lines."""
     service = service_of(request)
-    index, most = _writable(service), service.settings.max_write_documents
+    index, most = _begin(service, request), service.settings.max_write_documents
     names, deadline = index.preprocessor.schema.names, _read_by(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == LINES:
         data = await read_bytes(request, service.settings.max_write_bytes, deadline)
@@ -74,7 +75,7 @@ async def post_documents(request: Request) -> Response:
 async def delete_document(request: Request) -> Response:
     """Deletes the document of an id; one that is not there is no error."""
     service = service_of(request)
-    _writable(service)
+    _begin(service, request)
     ids = read_ids({"ids": [request.path_params["id"]]}, 1)
     return await _write(service, request, "delete", None, ids=ids)
 
@@ -82,7 +83,7 @@ async def delete_document(request: Request) -> Response:
 async def post_delete(request: Request) -> Response:
     """Deletes documents: `{"ids": […]}`, or all that a filter finds when it is applied: `{"filter": {…}}`."""
     service = service_of(request)
-    index, most = _writable(service), service.settings.max_write_documents
+    index, most = _begin(service, request), service.settings.max_write_documents
     body = await read_object(request, service.settings.max_write_bytes, _read_by(request), most + 1)
     if body.keys() == {"filter"}:
         if index.columns is None:
@@ -105,13 +106,15 @@ async def get_operation(request: Request) -> Response:
 async def _write(
     service: Service, request: Request, kind: Kind, taken: Taken | None, **content: Any
 ) -> Response:
-    wait_s = _wait_s(request)
+    wait_s, context = _wait_s(request), context_of(request.scope)
     operation = await asyncio.to_thread(service.ingest.append, kind, **content)
+    context.release()  # who only waits is in nobody's way
     state = OperationState("waiting")
     until = time.monotonic() + wait_s
-    while wait_s and state.state not in ("visible", "failed") and time.monotonic() < until:
-        await asyncio.sleep(POLL_S)
-        state = await _state(service, operation)
+    with leaving_cancels(context):
+        while wait_s and state.state not in ("visible", "failed") and time.monotonic() < until:
+            await asyncio.sleep(POLL_S)
+            state = await _state(service, operation)
     body = _operation_body(operation, state)
     if taken is not None:
         body["accepted"] = len(taken.documents)
@@ -140,8 +143,15 @@ def _operation_body(operation: OperationId, state: OperationState) -> dict[str, 
     return body
 
 
-def _writable(service: Service) -> Index:
+def _begin(service: Service, request: Request) -> Index:
+    """The live index, which can be written to. Writes are work of the bulk lane: however many come, searches go on.
+
+    Raises:
+        NotAvailableError: if it cannot be.
+        OverloadedError: if the lane is full.
+    """
     index = service.resources.live()
+    enter_lane(service, context_of(request.scope), request.scope, 1, "bulk")
     if index.is_set:
         raise NotAvailableError("a set of shards is written to by glow upsert, not over HTTP")
     return index

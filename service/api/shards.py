@@ -61,5 +61,6 @@ async def _answer(request: Request, kind: type[StrictModel], answer: Callable[..
     index = service.shard_versions.get(call.version)
     context.index_version = index.version
     with leaving_cancels(context):
-        body = await service.plain.pool.run_by(context.deadline, answer, index, call)
+        deadline = context.deadline
+        body = await service.plain.pool.run_by(deadline, answer, index, call, deadline.check)
     return Response(body, media_type="application/json")

@@ -275,13 +275,6 @@ class ShardConnections:
             with self._opening:
                 self._reopening.discard(number)
 
-    def close(self) -> None:
-        """Closes what is kept."""
-        for replicas in self._shards:
-            for replica in replicas:
-                while replica.idle:
-                    replica.idle.pop().close()
-
 
 def _is_readable(sock: socket.socket) -> bool:
     sock.setblocking(False)

@@ -10,12 +10,14 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from glow.artifact import read_manifest, verify
+from glow.artifact import FileRecord, Manifest, verify
 from glow.errors import DocumentNotFoundError, MismatchError, ShardError
 from glow.records import Document
 from glow.runtime import Device
 from glow.search import (
+    MODEL_FOLDER,
     STEMS_FOLDER,
+    TERMS_FOLDER,
     Index,
     IndexKind,
     SearchParams,
@@ -30,6 +32,7 @@ from glow.search import (
     shard_of,
 )
 from glow.text import Analyzer, TermTable
+from glow_service.errors import NotAvailableError
 from glow_service.shards.connections import ShardConnections
 from glow_service.shards.transport import LocalShards, Transport
 from glow_service.shards.wire import DocumentCall, OpenCall, document_from_json
@@ -71,16 +74,16 @@ class ShardedVectors:
         allowed: object = None,
         order: object = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Never asked: a search of a set asks the shards for candidates of both parts."""
-        raise NotImplementedError("a set is searched by its shards")
+        """Refused: a search of a set asks the shards for candidates of both parts."""
+        raise _apart()
 
     def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As `search`."""
-        raise NotImplementedError("a set is searched by its shards")
+        """Refused, as `search`."""
+        raise _apart()
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As `search`."""
-        raise NotImplementedError("a set is searched by its shards")
+        """Refused, as `search`."""
+        raise _apart()
 
 
 class ShardedDocuments:
@@ -126,25 +129,25 @@ class ShardedDocuments:
             f"shard {number}, which holds {document_id!r:.80} if any does: {answers.failed[number]}"
         )
 
-    def find(self, document_id: str) -> int | None:
-        """No row: those of shards mean nothing here."""
-        return None
-
     def rows(self, rows: Sequence[int]) -> list[Document]:
-        """None, as `find`."""
+        """None: rows of shards mean nothing here. Whoever wants some documents, whichever, gets none."""
         return []
+
+    def find(self, document_id: str) -> int | None:
+        """Refused: there are no rows to find."""
+        raise _apart()
 
     def ids(self, rows: Sequence[int]) -> list[str]:
-        """None, as `find`."""
-        return []
+        """Refused, as `find`."""
+        raise _apart()
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
-        """None, as `find`."""
-        return iter(())
+        """Refused, as `find`."""
+        raise _apart()
 
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
-        """None, as `find`."""
-        return iter(())
+        """Refused, as `find`."""
+        raise _apart()
 
 
 class ShardedWords:
@@ -171,20 +174,25 @@ class ShardedWords:
     def search(
         self, words: Sequence[str], k: int, allowed: object = None, order: object = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """As `ShardedVectors.search`."""
-        raise NotImplementedError("a set is searched by its shards")
+        """Refused, as `ShardedVectors.search`."""
+        raise _apart()
 
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As `search`."""
-        raise NotImplementedError("a set is searched by its shards")
+        """Refused, as `search`."""
+        raise _apart()
 
     def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
-        """As `search`."""
-        raise NotImplementedError("a set is searched by its shards")
+        """Refused, as `search`."""
+        raise _apart()
 
     def bound(self, words: Sequence[str]) -> float:
-        """As `search`."""
-        raise NotImplementedError("a set is searched by its shards")
+        """Refused, as `search`."""
+        raise _apart()
+
+
+def _apart() -> NotAvailableError:
+    """What is said of a way to the rows of all shards, of which there is none: each shard has its own."""
+    return NotAvailableError("not over a set of shards; ask an index that is one piece")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
@@ -231,13 +239,17 @@ def open_set(
     manifest = verify(folder, "index")
     shards = read_shard_set(folder)
     fields = shards.fields
-    preprocessor, encoder = open_query_side(folder, manifest, device, threads)
+    if before is not None and _query_side(before.manifest) == _query_side(manifest):
+        # Making a tower and its word pieces anew would hold up those who search meanwhile.
+        preprocessor, encoder = before.preprocessor, before.encoder
+    else:
+        preprocessor, encoder = open_query_side(folder, manifest, device, threads)
     terms = TermTable.load(folder / STEMS_FOLDER) if (folder / STEMS_FOLDER).is_dir() else preprocessor.terms
     transport: Transport
     if connections is None:
         local = before.transport if before is not None and isinstance(before.transport, LocalShards) else None
         transport = LocalShards.open(folder.parent, shards, device, threads, local)
-        _check(folder, shards, transport)
+        _check(manifest, shards, transport)
         can_read = all(index.dense.has_vectors for index in transport.indexes)
     else:
         connections.require(len(shards.shards))
@@ -277,13 +289,19 @@ def open_version(
     return Index.open(folder, device, threads, like=None if isinstance(like, ShardedIndex) else like)
 
 
-def _check(folder: Path, shards: ShardSet, local: LocalShards) -> None:
+def _query_side(manifest: Manifest) -> dict[str, FileRecord]:
+    """The files that queries are read with."""
+    folders = (f"{MODEL_FOLDER}/", f"{TERMS_FOLDER}/")
+    return {name: file for name, file in manifest.files.items() if name.startswith(folders)}
+
+
+def _check(manifest: Manifest, shards: ShardSet, local: LocalShards) -> None:
     """The shards' versions are those that the set was made of."""
-    terms = read_manifest(folder, "index").hashes.get("terms")
+    terms = manifest.hashes.get("terms")
     for number, (record, index) in enumerate(zip(shards.shards, local.indexes, strict=True)):
         if index.manifest.hash != record.manifest or index.manifest.hashes.get("terms") != terms:
             raise MismatchError(
-                f"shard {number}: version {record.version} is not the one that {folder.name} was made of; build the set again"
+                f"shard {number}: version {record.version} is not the one that {manifest.name} was made of; build the set again"
             )
 
 

@@ -119,9 +119,7 @@ class ShardedSession(SearchSession):
             text=self.text,
             vector=None if vector is None else vector.tolist(),
             retriever=call.retriever if call.source == "text" else "dense",
-            candidates=call.offset + call.top_k
-            if call.source == "browse"
-            else call.candidates + (call.source == "like"),
+            candidates=self._wanted(),
             ef_search=call.params.ef_search,
             nprobe=call.params.nprobe,
             exact=call.params.exact,
@@ -135,14 +133,14 @@ class ShardedSession(SearchSession):
             for number, record in enumerate(self._set.shards.shards)
         }
         answers = self._set.transport.ask("rank", calls, self._left_s() * RANK_SHARE)
-        return self._read(answers, found_from_json, len(calls))
+        found = self._read(answers, found_from_json)
+        if not found:
+            self.clock.check()
+            raise ShardError(f"no shard answers: {describe(self.missing)}; see that they run")
+        return found
 
-    def _read(self, answers: Answers, read: Callable[[bytes], Any], asked: int) -> dict[int, Any]:
-        """What shards answered; who did not is noted.
-
-        Raises:
-            ShardError: if none of those that were asked did.
-        """
+    def _read(self, answers: Answers, read: Callable[[bytes], Any]) -> dict[int, Any]:
+        """What shards answered; who did not is noted."""
         self.missing.update(answers.failed)
         found = {}
         for number, body in sorted(answers.found.items()):
@@ -150,24 +148,25 @@ class ShardedSession(SearchSession):
                 found[number] = read(body)
             except GlowError as error:
                 self.missing[number] = str(error)
-        if not found and asked:
-            self.clock.check()
-            raise ShardError(f"no shard answers: {describe(self.missing)}; see that they run")
         return found
 
     def _left_s(self) -> float:
         left = self.deadline.left_s()
         return LONGEST_S if left is None else min(left, LONGEST_S)
 
+    def _wanted(self) -> int:
+        """As many candidates as one index would gather; what others are to be like is no hit."""
+        call = self.call
+        if call.source == "browse":
+            return call.offset + call.top_k
+        return call.candidates + (call.source == "like")
+
     def _merge(self, found: Mapping[int, Found]) -> MergedCandidates:
         call = self.call
         retriever = call.retriever if call.source == "text" else "dense"
         finds = {number: (each.ids, each.candidates) for number, each in found.items()}
-        # As many as one index would have gathered; what others are to be like is no hit.
-        k = call.offset + call.top_k if call.source == "browse" else call.candidates + (call.source == "like")
-        merged = merge_candidates(
-            finds, k, retriever, call.fusion or self._set.fusion, self._set.shards.largest
-        )
+        fusion, largest = call.fusion or self._set.fusion, self._set.shards.largest
+        merged = merge_candidates(finds, self._wanted(), retriever, fusion, largest)
         ranked = merged.ranked
         if call.source == "browse":
             ranked = Ranked(ranked.scores, ranked.rows, {}, {})
@@ -219,7 +218,7 @@ class ShardedSession(SearchSession):
         shown: dict[int, Shown] = {}
         if calls:
             answers = self._set.transport.ask("show", calls, self._left_s())
-            for number, hits in self._read(answers, shown_from_json, len(calls)).items():
+            for number, hits in self._read(answers, shown_from_json).items():
                 shown.update(zip(shards[number], hits, strict=True))
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
         documents = []

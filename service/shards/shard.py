@@ -55,6 +55,7 @@ def answer_rank(index: Index, call: RankCall, check: Callable[[], None] = nothin
     allowed: RowMask | None = None
     if call.filter is not None and index.masks is not None:
         allowed = index.masks.mask(expression_from_json(call.filter), check)
+    check()
     candidates = _every(index, call, allowed) if call.source == "all" else _gather(index, call, allowed)
     rows, names = candidates.rows.tolist(), frozenset(call.fields)
     found = Found.model_construct(
@@ -63,7 +64,6 @@ def answer_rank(index: Index, call: RankCall, check: Callable[[], None] = nothin
         # Whole documents are read only for who sorts or counts by them: reading ids takes a tenth of the time.
         metadata=[pick(each.metadata, names) for each in index.documents.rows(rows)] if names else [],
         matching=index.documents.count if allowed is None else allowed.count,
-        held=index.documents.count,
     )
     return found_to_json(found)
 
@@ -127,13 +127,19 @@ def answer_show(index: Index, call: ShowCall, check: Callable[[], None] = nothin
     return orjson.dumps({"hits": hits})
 
 
-def answer_document(index: Index, call: DocumentCall) -> bytes:
+def answer_document(index: Index, call: DocumentCall, check: Callable[[], None] = nothing) -> bytes:
     """A document by its id.
+
+    Args:
+        index: the version that the call names.
+        call: which document.
+        check: called before the work.
 
     Raises:
         DocumentNotFoundError: if there is none.
         MismatchError: if its vector is wanted, and cannot be read.
     """
+    check()
     document = index.documents.get(call.id)
     vector = None
     if call.vector:

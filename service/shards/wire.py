@@ -22,7 +22,6 @@ __all__ = [
 ]  # fmt: skip
 
 C = TypeVar("C", bound=StrictModel)
-Verb = Literal["open", "rank", "show", "document"]
 
 
 class OpenCall(StrictModel):
@@ -100,14 +99,12 @@ class Found(StrictModel, arbitrary_types_allowed=True):
         candidates: of the shard.
         metadata: of each candidate, as far as it was asked for; empty where nothing was.
         matching: documents that the filter allows.
-        held: documents that the shard holds.
     """
 
     ids: list[str]
     candidates: ShardCandidates
     metadata: list[dict[str, Any]]
     matching: int
-    held: int
 
 
 class Shown(StrictModel, arbitrary_types_allowed=True):
@@ -147,7 +144,6 @@ def found_to_json(found: Found) -> bytes:
             "found_lexical": each.found_lexical,
             "metadata": found.metadata,
             "matching": found.matching,
-            "held": found.held,
         },
         option=orjson.OPT_SERIALIZE_NUMPY,
     )
@@ -181,7 +177,6 @@ def found_from_json(body: bytes) -> Found:
             candidates=candidates,
             metadata=value["metadata"],
             matching=int(value["matching"]),
-            held=int(value["held"]),
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise FormatError(f"not the answer of a shard of this GLOW: {error}") from error

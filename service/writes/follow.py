@@ -48,9 +48,7 @@ def state_of(root: Path, operation: OperationId, served: Sequence[str]) -> Opera
             raise QueryError(f"no operation {operation} was accepted here")
         return OperationState("waiting")
     outcome = find_outcome(folder, operation)
-    if (
-        outcome is None
-    ):  # its version was published, and what came of it is about to be noted, or was long ago
+    if outcome is None:  # its version was published, and what came of it is about to be noted
         current = IndexRoot(root).current()
         return OperationState("visible" if _serve(served, current) else "applied", current)
     if outcome.state == "failed":

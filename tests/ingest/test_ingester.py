@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.errors import BusyError, ConfigError
+from glow.errors import ArtifactNotFoundError, BusyError, ConfigError
 from glow.ingest import INGEST_FOLDER, IngestLog, OperationId, Outcome, find_outcome, read_state
 from glow.search import Index
 from glow_index_builder.building import build
@@ -137,6 +137,32 @@ def test_a_delta_that_grows_is_folded_in(toy_model: Path, tmp_path: Path) -> Non
         manifest.parameters["ingested"][log.writer]["number"] == 5
     )  # also where the last step was to compact
     assert len(root.versions()) <= 8
+
+
+def test_an_operation_that_is_larger_than_a_delta_may_be_is_applied_in_pieces(
+    root: IndexRoot, toy_model: Path
+) -> None:
+    log = log_of(root)
+    accepted = log.append(
+        "upsert", documents=[text(f"n/{each}", f"a note, number {each}") for each in range(1_500)]
+    )
+    worker = ingester(root, toy_model, batch_documents=400)
+    assert worker.apply_waiting() == 1
+    assert len(held(root)) == 1_512
+    found = outcome(root, accepted)
+    assert (found.state, found.counts["new"], found.version) == ("applied", 1_500, root.current())
+    deleted = log.append("delete", ids=[f"n/{each}" for each in range(1_500)])
+    assert worker.apply_waiting() == 1
+    assert (len(held(root)), outcome(root, deleted).counts["deleted"]) == (12, 1_500)
+
+
+def test_a_fault_of_the_command_costs_no_write(root: IndexRoot, toy_model: Path, tmp_path: Path) -> None:
+    accepted = log_of(root).append("upsert", documents=[text("a", "words")])
+    with pytest.raises(ArtifactNotFoundError):
+        ingester(root, tmp_path / "no-model").apply_waiting()
+    assert find_outcome(root.path / INGEST_FOLDER, accepted) is None
+    assert ingester(root, toy_model).apply_waiting() == 1
+    assert "a" in held(root)
 
 
 def test_damage_is_told_and_what_follows_is_applied(root: IndexRoot, toy_model: Path) -> None:

@@ -17,12 +17,16 @@ from glow.ingest import (
     IngestState,
     LogFullError,
     OperationId,
+    Outcome,
     Position,
+    find_outcome,
+    note_outcomes,
     parse_operation_id,
     read_accepted,
     remove_applied,
     waiting_bytes,
     write_state,
+    writers,
 )
 
 
@@ -170,3 +174,30 @@ def test_positions_only_go_on() -> None:
     )
     assert state.applied == {"a": two, "b": two, "c": one}
     assert str(OperationId("20261124T003351-f2fb5f26", 7)) == "20261124T003351-f2fb5f26-7"
+
+
+def test_a_file_ends_when_it_is_large_or_was_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(tmp_path)
+    monkeypatch.setattr("glow.ingest.log.MOST_FILE_BYTES", 300)
+    accepted = [log.append("upsert", documents=[{"_id": f"d{each}", "text": "x" * 100}]) for each in range(6)]
+    assert len({each.writer for each in accepted}) == 3
+    assert {each.number for each in accepted} == {1, 2}
+    monkeypatch.undo()
+    now = time.time_ns()
+    monkeypatch.setattr("glow.ingest.log.time.time_ns", lambda: now + 2 * 3600 * 10**9)
+    # The file of a process that was idle may be removed: what it writes then must not go with it.
+    later = log.append("upsert", documents=[{"_id": "later"}])
+    assert later.writer not in {each.writer for each in accepted}
+    assert names(read(tmp_path)) == [*(f"d{each}" for each in range(6)), "later"]
+
+
+def test_what_is_known_of_a_file_goes_with_it(tmp_path: Path) -> None:
+    log, folder = log_of(tmp_path), tmp_path / INGEST_FOLDER
+    one = log.append("delete", ids=["a"])
+    note_outcomes(folder, {one: Outcome(id="", state="applied", version="v", counts={})})
+    state = IngestState(applied={log.writer: read(tmp_path)[-1].position})
+    assert writers(folder) == {log.writer}
+    assert state.only(writers(folder)) == state
+    remove_applied(folder, state, time.time() + 10**6)
+    assert find_outcome(folder, one) is None
+    assert state.only(writers(folder)) == IngestState()

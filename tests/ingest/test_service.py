@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,26 @@ def test_the_client_writes_from_asyncio(http: httpx.Client) -> None:
             return [*states, (await client.delete_where({"field": "lang", "eq": "zz"}, wait_s=30)).state]
 
     assert asyncio.run(write()) == ["visible"] * 4
+
+
+def test_who_waits_for_a_write_holds_nothing(toy_model: Path, tmp_path: Path) -> None:
+    """Without a `glow ingest` nothing ever gets visible: more waiting writes than the service works on at once change nothing."""
+    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--max-in-flight", "2")
+    root = made(toy_model, write(tmp_path / "first.jsonl", documents(30)), tmp_path / "index", index="flat")
+    with serving(root.path, *flags) as service, httpx.Client(base_url=service.url, timeout=60) as client:
+
+        def send(number: int) -> int:
+            body = {"_id": f"w/{number}", "text": "a wombat"}
+            while True:
+                status = client.post("/documents?wait=visible&wait_s=5", json=body, headers=WRITE).status_code
+                if status != 429:  # two at the very same moment
+                    return status
+
+        with ThreadPoolExecutor(8) as pool:
+            writes = [pool.submit(send, number) for number in range(8)]
+            time.sleep(1.5)
+            statuses = [
+                client.post("/search", json={"query": f"bees {each}"}).status_code for each in range(20)
+            ]
+            assert statuses == [200] * 20
+            assert [each.result() for each in writes] == [202] * 8

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.errors import DocumentNotFoundError, FilterError
+from glow.errors import DocumentNotFoundError, FilterError, MismatchError
 from glow_service.errors import NotAvailableError
+from glow_service.search import check_search
+from glow_service.settings import Settings
+from glow_service.shards import open_session, open_version
 from tests.shards.conftest import answer, made, opened
 
 QUERIES = (
@@ -134,3 +137,26 @@ def test_fields_are_those_of_all_shards(one: IndexRoot, four: IndexRoot) -> None
         assert shards.columns.fields[name].parts.keys() == field.parts.keys()
     with pytest.raises(FilterError, match="no field 'nowhere'; known: "):
         answer(shards, {"query": "bees", "filter": {"field": "nowhere", "eq": 1}})
+
+
+def test_a_page_whose_only_shard_fails_is_a_partial_answer(
+    four: IndexRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = opened(four)
+
+    def fails(*unused: object) -> bytes:
+        raise MismatchError("a fault")
+
+    monkeypatch.setattr("glow_service.shards.transport.answer_show", fails)
+    checked = check_search({"query": "bees", "top_k": 1}, Settings(index_root=Path("unused")).limits, shards)
+    found = open_session(shards, checked.call).run()  # no exception: whoever takes a part gets one
+    assert not found.hits
+    assert list(found.missing_shards.values()) == ["a fault"]
+
+
+def test_a_version_with_the_same_model_keeps_its_encoder(four: IndexRoot) -> None:
+    folder = four.folder(four.current())
+    first = open_version(folder)
+    again = open_version(folder, like=first)
+    assert again.encoder is first.encoder
+    assert again.preprocessor is first.preprocessor

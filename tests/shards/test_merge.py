@@ -105,9 +105,9 @@ def test_candidates_travel() -> None:
         candidates.found_dense,
         candidates.found_lexical,
     )
-    sent = Found(ids=["a", "b", "ünï"], candidates=unknown, metadata=[], matching=2, held=3)
+    sent = Found(ids=["a", "b", "ünï"], candidates=unknown, metadata=[], matching=2)
     got = found_from_json(found_to_json(sent))
-    assert (got.ids, got.matching, got.held) == (["a", "b", "ünï"], 2, 3)
+    assert (got.ids, got.matching) == (["a", "b", "ünï"], 2)
     for name in ("rows", "dense", "lexical", "passages", "found_dense", "found_lexical"):
         np.testing.assert_array_equal(getattr(got.candidates, name), getattr(unknown, name))
 
@@ -125,7 +125,7 @@ def test_candidates_travel() -> None:
 )
 def test_what_is_no_answer_is_refused(change: dict[str, Any]) -> None:
     candidates = cut([0.5, 0.25], [1.0, 0.0], [0, 0])[0][1]
-    sent = found_to_json(Found(ids=["a", "b"], candidates=candidates, metadata=[], matching=2, held=2))
+    sent = found_to_json(Found(ids=["a", "b"], candidates=candidates, metadata=[], matching=2))
     with pytest.raises(FormatError, match="not the answer of a shard"):
         found_from_json(orjson.dumps({**orjson.loads(sent), **change}))
 

@@ -43,7 +43,6 @@ class ShardRecord(StrictModel):
         manifest: the hash of its manifest.
         documents: that it holds.
         kind, dimensions: of its vectors.
-        has_passages: whether rows of vectors are passages.
         largest: the largest impact of any word; None: it holds no words.
         analyzer: makes the terms of its lexical index.
         fields: metadata by name.
@@ -55,7 +54,6 @@ class ShardRecord(StrictModel):
     documents: Count
     kind: IndexKind
     dimensions: Annotated[int, Field(ge=1, le=65_536)]
-    has_passages: bool
     largest: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
     analyzer: AnalyzerName
     fields: dict[str, ShardField]
