@@ -40,7 +40,7 @@ LABEL org.opencontainers.image.title="GLOW builder" \
       org.opencontainers.image.revision="${REVISION}"
 RUN groupadd --gid 10001 glow \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin glow \
-    && install --directory --owner 10001 --group 10001 /index /logs
+    && install --directory --owner 10001 --group 10001 /index /logs /ingest
 COPY --from=build /usr/bin/tini /usr/bin/tini
 COPY --from=build /opt/glow /opt/glow
 COPY --from=build /app /app

@@ -44,7 +44,7 @@ LABEL org.opencontainers.image.title="GLOW service" \
 # The folders belong to the user, so that new named volumes that are mounted there do, too.
 RUN groupadd --gid 10001 glow \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin glow \
-    && install --directory --owner 10001 --group 10001 /index /logs
+    && install --directory --owner 10001 --group 10001 /index /logs /ingest
 COPY --from=build /usr/bin/tini /usr/bin/tini
 COPY --from=build /opt/glow /opt/glow
 COPY --from=build /app /app

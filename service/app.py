@@ -53,6 +53,8 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         if service.channel is not None:
             service.channel.start()
         service.shadow.start()
+        if settings.write_key.get_secret_value():
+            service.replicas.start()
         lag = asyncio.create_task(LoopLag(service.metrics.loop_lag).run())
         with _drain_on_sigterm(service):
             if has_mates:
@@ -68,6 +70,7 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         # What waits to be written goes first: a search thread may work on until its request's deadline.
         await asyncio.to_thread(service.query_log.close)
         await asyncio.to_thread(service.ingest.close)
+        await asyncio.to_thread(service.replicas.close)
         await asyncio.to_thread(service.tracer.close)
         for lane in service.lanes.values():
             await asyncio.to_thread(lane.pool.close)

@@ -14,6 +14,7 @@ from pydantic import SecretStr, ValidationError, model_validator
 
 from glow.commands import OptionRow, describe_faults, option, plain, rows_of
 from glow.errors import ConfigError
+from glow.ingest import INGEST_FOLDER
 from glow.options import StrictModel
 from glow.runtime import Device
 from glow.search import DEFAULT_CANDIDATES
@@ -26,7 +27,7 @@ __all__ = ["ENV_PREFIX", "Settings", "settings_table"]
 
 ENV_PREFIX = "GLOW_"
 
-_PRIVATE = ("index_root", "query_log", "document_model", "otel_endpoint", "shards")
+_PRIVATE = ("index_root", "ingest_folder", "query_log", "document_model", "otel_endpoint", "shards")
 # Paths and addresses of this machine.
 
 
@@ -167,6 +168,9 @@ class Settings(StrictModel):
     ingest_bytes: int = _setting(
         1 << 30, "Most that may wait to be applied; one more write is a 429.", "bytes", ge=1 << 16, le=1 << 40
     )
+    ingest_folder: str = _setting(
+        "", "Folder of the log of writes, shared by all replicas; empty: .ingest in the index root."
+    )
     max_write_documents: int = _setting(
         1_000, "Most documents or ids of one write.", "documents", ge=1, le=100_000
     )
@@ -261,6 +265,11 @@ class Settings(StrictModel):
             raise ValueError("shards are asked by a key: set shard_key here and at each of them")
         if key and len(key) < LEAST_SHARD_KEY:
             raise ValueError(f"shard_key has {len(key)} characters, expected at least {LEAST_SHARD_KEY}")
+
+    @property
+    def ingest_path(self) -> Path:
+        """Folder of the log of writes."""
+        return Path(self.ingest_folder) if self.ingest_folder else self.index_root / INGEST_FOLDER
 
     @property
     def is_shard(self) -> bool:

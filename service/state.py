@@ -14,6 +14,7 @@ from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, 
 from glow_service.settings import Settings
 from glow_service.shards import ShardConnections, ShardVersions, parse_shards
 from glow_service.telemetry import Metrics, QueryLog, Tracer
+from glow_service.writes import Replicas
 
 __all__ = ["Service", "new_service", "service_of"]
 
@@ -41,6 +42,7 @@ class Service:
     shadow: Shadow
     shard_versions: ShardVersions
     ingest: IngestLog
+    replicas: Replicas
 
     @property
     def lanes(self) -> Mapping[LaneName, Lane]:
@@ -103,7 +105,8 @@ def new_service(settings: Settings) -> Service:
             threads=settings.encode_threads,
         ),
         shard_versions=ShardVersions(resources.live, lambda version: resources.open(version).index),
-        ingest=IngestLog(settings.index_root, settings.ingest_bytes),
+        ingest=IngestLog(settings.ingest_path, settings.ingest_bytes),
+        replicas=Replicas(settings.ingest_path, resources.live_name),
     )
 
 

@@ -16,7 +16,7 @@ from glow.ingest.records import Kind, Operation, OperationId, to_line
 __all__ = ["INGEST_FOLDER", "IngestLog", "LogFullError"]
 
 INGEST_FOLDER = ".ingest"
-"""Folder of an index root with what was written and is not in the index yet."""
+"""Folder of an index root with what was written and is not in the index yet, unless another one is named."""
 MOST_FILE_BYTES = 16 << 20
 MOST_FILE_IDLE_S = 3600.0
 """A file that is larger, or was not written to for longer, is ended: once applied it may be removed (`remove_applied`), which must
@@ -42,8 +42,8 @@ class IngestLog:
         writer: names this process, and its present file, in ids of operations.
     """
 
-    def __init__(self, root: Path, most_bytes: int) -> None:
-        self._root = root
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
         self._most_bytes = most_bytes
         self.writer = _new_name()
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class IngestLog:
             except OSError as error:
                 # What came to lie there is no whole line, or one that nobody was told of: the next file begins afresh.
                 self._begin_afresh()
-                raise disk_error(self._root, error) from error
+                raise disk_error(self._folder, error) from error
             accepted = OperationId(self.writer, number)
             self._number, self._last_at = number, at
             self._waiting += len(line)
@@ -93,7 +93,7 @@ class IngestLog:
     def _require_room(self, more: int) -> None:
         now = time.monotonic()
         if now - self._looked > LOOK_S:
-            self._waiting, self._looked = waiting_bytes(self._root / INGEST_FOLDER), now
+            self._waiting, self._looked = waiting_bytes(self._folder), now
         if self._waiting + more > self._most_bytes:
             raise LogFullError(
                 f"{self._waiting} bytes wait to be applied, at most {self._most_bytes} may; see that `glow ingest` runs, "
@@ -102,10 +102,10 @@ class IngestLog:
 
     def _write(self, line: bytes) -> None:
         if self._file is None:
-            folder = self._root / INGEST_FOLDER / LOG_FOLDER
+            folder = self._folder / LOG_FOLDER
             folder.mkdir(parents=True, exist_ok=True)
             self._file = (folder / f"{self.writer}.log").open("xb", buffering=0)
-            for each in (folder, folder.parent, self._root):
+            for each in (folder, self._folder, self._folder.parent):
                 _sync_folder(each)
         written = 0
         while written < len(line):

@@ -9,13 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from glow.artifact import IndexRoot, RootLock
 from glow.errors import BuildError, BusyError, ConfigError, GlowError, InputError
 from glow.ingest import (
     APPLIED,
-    INGEST_FOLDER,
     IngestState,
     Outcome,
     known_state,
@@ -33,11 +33,24 @@ from glow_index_builder.ingest.options import IngestOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
 
-__all__ = ["Ingester"]
+__all__ = ["Ingester", "is_claimed"]
 
 MAX_FILTER_TERMS = 1_000
 COLLECT_EVERY_S = 60.0
+CLAIM_WAIT_S = 3.0
+"""For whoever only looks whether somebody has the log (`is_claimed`)."""
 Tell = Callable[[str], None]
+
+
+def is_claimed(folder: Path) -> bool:
+    """Whether a process applies the log of a folder."""
+    if not folder.is_dir():
+        return False
+    try:
+        with RootLock(folder).hold(0.0):
+            return False
+    except BusyError:
+        return True
 
 
 class Ingester:
@@ -54,7 +67,7 @@ class Ingester:
         self._stages = stages
         self._tell = tell
         self._root = IndexRoot(options.output)
-        self._folder = options.output / INGEST_FOLDER
+        self._folder = options.folder
         self._collected = 0.0
         live = self._root.folder(self._root.current())
         if is_set(live):
@@ -70,7 +83,7 @@ class Ingester:
             ReadOnlyError: if the root cannot be written.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        return RootLock(self._folder).hold(0.0)
+        return RootLock(self._folder).hold(CLAIM_WAIT_S)
 
     def run(self, ended: threading.Event) -> None:
         """Applies what comes, until the event is set.

@@ -1,7 +1,7 @@
 """Documents by id, and writes: `GET /documents/{id}`, `POST /documents`, `DELETE /documents/{id}`, `POST /documents/delete`, `GET /operations/{id}`.
 
 A write is answered once it lies in the log on disk; `glow ingest` applies it. With `?wait=visible` the answer waits until every
-worker of this service serves it.
+replica serves it.
 """
 
 import asyncio
@@ -128,8 +128,12 @@ def _few(rejects: Sequence[Reject]) -> Sequence[Reject]:
 
 
 async def _state(service: Service, operation: OperationId) -> OperationState:
-    served = [status.version for status in service.workers.statuses()] or [service.resources.live().version]
-    return await asyncio.to_thread(state_of, service.settings.index_root, operation, served)
+    return await asyncio.to_thread(_state_by_files, service, operation)
+
+
+def _state_by_files(service: Service, operation: OperationId) -> OperationState:
+    settings = service.settings
+    return state_of(settings.index_root, settings.ingest_path, operation, service.replicas.served())
 
 
 def _operation_body(operation: OperationId, state: OperationState) -> dict[str, Any]:

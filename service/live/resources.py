@@ -137,6 +137,10 @@ class Resources:
             raise NotReadyError("the index is still loading; try again in a moment")
         return self._live
 
+    def live_name(self) -> str:
+        """The version that is served; "" before one is."""
+        return "" if self._live is None else self._live.index.version
+
     @property
     def draining(self) -> bool:
         """Whether the service is about to end."""

@@ -2,5 +2,15 @@
 
 from glow_service.writes.accept import Reject, Taken, read_documents, read_ids, read_lines
 from glow_service.writes.follow import OperationState, state_of
+from glow_service.writes.replicas import Replicas
 
-__all__ = ["OperationState", "Reject", "Taken", "read_documents", "read_ids", "read_lines", "state_of"]
+__all__ = [
+    "OperationState",
+    "Reject",
+    "Replicas",
+    "Taken",
+    "read_documents",
+    "read_ids",
+    "read_lines",
+    "state_of",
+]

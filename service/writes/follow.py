@@ -1,4 +1,4 @@
-"""How far an operation has come: waiting in the log, in a version, served by every worker here."""
+"""How far an operation has come: waiting in the log, in a version, served by every replica."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Literal
 
 from glow.artifact import IndexRoot
 from glow.errors import QueryError
-from glow.ingest import INGEST_FOLDER, OperationId, Position, find_outcome, has_log, known_state
+from glow.ingest import OperationId, Position, find_outcome, has_log, known_state
 
 __all__ = ["OperationState", "state_of"]
 
@@ -17,8 +17,7 @@ class OperationState:
     """How far an operation has come.
 
     Attributes:
-        state: `waiting`; `applied`, a version holds it; `visible`, every worker of this service serves that version or a later
-            one; `failed`.
+        state: `waiting`; `applied`, a version holds it; `visible`, every replica serves that version or a later one; `failed`.
         version: that holds it; "" while it waits.
         counts: what became of the documents of the batch that it was applied in.
         reason: why it failed.
@@ -30,18 +29,18 @@ class OperationState:
     reason: str = ""
 
 
-def state_of(root: Path, operation: OperationId, served: Sequence[str]) -> OperationState:
+def state_of(root: Path, folder: Path, operation: OperationId, served: Sequence[str]) -> OperationState:
     """How far an operation has come; reads small files.
 
     Args:
         root: the index root.
+        folder: of the log of writes.
         operation: which one.
-        served: the live version of each worker here.
+        served: the live version of each replica.
 
     Raises:
         QueryError: if nobody accepted it.
     """
-    folder = root / INGEST_FOLDER
     applied = known_state(IndexRoot(root), folder).applied.get(operation.writer, Position())
     if operation.number > applied.number:
         if not has_log(folder, operation):

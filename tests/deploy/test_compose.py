@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from glow import __version__
+from glow_index_builder.commands.app import app
 from glow_service.api.routes import ROUTES
 from glow_service.live.readiness import LONGEST_S
 from glow_service.settings import Settings, settings_table
@@ -220,9 +222,26 @@ def test_the_index_is_written_by_builders_alone() -> None:
         mounted = [by_default(volume) for volume in service.get("volumes", []) if "index" in str(volume)]
         if name in REPLICAS:
             assert mounted == ["index:/index:ro"]
-        elif name in ("index", "rebuild"):
+        elif name in ("index", "rebuild", "ingest"):
             assert mounted == ["index:/index"]
             assert service["network_mode"] == "none"
+
+
+def test_replicas_and_ingest_share_the_log_of_writes() -> None:
+    for name in (*REPLICAS, "ingest"):
+        assert "ingest:/ingest" in SERVICES[name]["volumes"]
+    for name in REPLICAS:
+        assert SERVICES[name]["environment"]["GLOW_INGEST_FOLDER"] == "/ingest"
+    overrides = compose(COMPOSE_FILES[1])["services"]["ingest"]
+    for command in (
+        SERVICES["ingest"]["command"],
+        SERVICES["ingest"]["healthcheck"]["test"][4:],
+        overrides["command"],
+    ):
+        name, *given = [by_default(word) for word in command]
+        found: Any = typer.main.get_command(app)
+        options = found.commands[name].make_context(name, given).params
+        assert (str(options["output"]), str(options["ingest_folder"])) == ("/index", "/ingest")
 
 
 def test_starts_are_ordered_by_health() -> None:

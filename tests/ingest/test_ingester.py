@@ -38,13 +38,19 @@ def ingester(root: IndexRoot, model: Path, **options: Any) -> Ingester:
 
 
 def log_of(root: IndexRoot) -> IngestLog:
-    return IngestLog(root.path, 1 << 30)
+    return IngestLog(root.path / INGEST_FOLDER, 1 << 30)
 
 
 def held(root: IndexRoot) -> dict[str, str]:
     """Id -> text of every document that can be found."""
     index = Index.open(root.folder(root.current()))
     return {each.id: each.fields["text"][0] for each in index.documents.scan()}
+
+
+def check(root: IndexRoot) -> int:
+    """Exit status of `glow ingest --check`."""
+    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--check"]
+    return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
 
 
 def outcome(root: IndexRoot, accepted: OperationId) -> Outcome:
@@ -189,7 +195,9 @@ def test_one_process_applies_at_a_time_and_sets_are_told(
         assert other.stdout.readline() == "held\n"
         with pytest.raises(BusyError), ingester(root, toy_model).claim():
             pass
+        assert check(root) == 0
         other.kill()
+    assert check(root) == 1
     shards = made(toy_model, corpus, tmp_path / "set", 2, index="flat")
     with pytest.raises(ConfigError, match="is a set of shards"):
         ingester(shards, toy_model)

@@ -39,7 +39,7 @@ def names(found: list[Accepted]) -> list[str]:
 
 
 def log_of(root: Path, most_bytes: int = 1 << 20) -> IngestLog:
-    return IngestLog(root, most_bytes)
+    return IngestLog(root / INGEST_FOLDER, most_bytes)
 
 
 def test_what_several_processes_wrote_comes_in_the_order_of_their_writing(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from glow.ingest import IngestLog
-log = IngestLog(Path(sys.argv[1]), 1 << 30)
+log = IngestLog(Path(sys.argv[1]) / ".ingest", 1 << 30)
 for number in range(100_000):
     print(log.append("upsert", documents=[{"_id": f"d{number}", "text": "x" * 20_000}]), flush=True)
 """

@@ -2,6 +2,8 @@
 
 import asyncio
 import hashlib
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -288,3 +290,34 @@ def test_who_waits_for_a_write_holds_nothing(toy_model: Path, tmp_path: Path) ->
             ]
             assert statuses == [200] * 20
             assert [each.result() for each in writes] == [202] * 8
+
+
+def test_visible_is_what_every_replica_serves(toy_model: Path, tmp_path: Path) -> None:
+    """Two services share a root and a log elsewhere; the one that looks for versions seldom is waited for, once killed it is not."""
+    root = made(toy_model, write(tmp_path / "first.jsonl", documents(30)), tmp_path / "index", index="flat")
+    log = str(tmp_path / "log")
+    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--ingest-folder", log)
+    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
+    with (
+        serving(root.path, *flags, "--watch-s", "0.1") as fast,
+        serving(root.path, *flags, "--watch-s", "3") as slow,
+        subprocess.Popen(
+            [*command, "--every", "0.1", "--ingest-folder", log],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as ingest,
+        httpx.Client(base_url=fast.url, timeout=60) as first,
+        httpx.Client(base_url=slow.url, timeout=60) as second,
+    ):
+        for number in range(3):
+            record = {"_id": f"n/{number}", "text": f"an ocelot in the snow, {number}"}
+            answer = first.post("/documents?wait=visible&wait_s=60", json=record, headers=WRITE).json()
+            assert answer["state"] == "visible"
+            assert second.get(f"/documents/n/{number}").status_code == 200
+        os.kill(slow.process.pid, signal.SIGKILL)
+        record = {"_id": "last", "text": "an ocelot alone"}
+        answer = first.post("/documents?wait=visible&wait_s=60", json=record, headers=WRITE).json()
+        assert answer["state"] == "visible"
+        assert not (root.path / INGEST_FOLDER).exists()
+        ingest.terminate()

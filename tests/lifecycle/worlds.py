@@ -10,7 +10,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from glow.artifact import LEARNED_HEAD, IndexRoot, verify
-from glow.ingest import IngestLog
+from glow.ingest import INGEST_FOLDER, IngestLog
 from glow.search import Index, Reranking, SearchParams, rank_dense, rank_lexical, rerank
 from glow_index_builder.commands.app import app
 
@@ -114,7 +114,7 @@ def make_worlds(folder: Path, model: Path | None) -> None:
         )
         do(world, "build", "--input", "{world}/first.jsonl", *fixed)
     for writer in range(2):
-        log = IngestLog(folder / "written" / "root", 1 << 30)
+        log = IngestLog(folder / "written" / "root" / INGEST_FOLDER, 1 << 30)
         log.append("upsert", documents=[document(number, 3 + writer) for number in range(EACH - 3, EACH + 2)])
         log.append("delete", ids=[f"d{writer}", "nobody"])
         log.close()

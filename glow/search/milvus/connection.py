@@ -130,14 +130,15 @@ class Connection:
             if is_search:
                 with self._lock:
                     self._pause_until = time.monotonic() + PAUSE_S
-            raise self._told(error) from error
+            raise self._told(error, is_open=is_search) from error
 
-    def _told(self, error: Any) -> GlowError:
+    def _told(self, error: Any, *, is_open: bool) -> GlowError:
         """What the client says, in our words."""
         text = " ".join(str(getattr(error, "message", None) or error).split())[:300]
         lower = text.lower()
-        # What an old server says of wrong credentials is lost on the way: then the port tells who is there.
-        is_there = "illegal connection params" in lower and self._listens()
+        # What an old server says of wrong credentials is lost on the way: then the port tells who is there. Once
+        # credentials were good, it is a server that listens and does not answer yet.
+        is_there = "illegal connection params" in lower and not is_open and self._listens()
         if is_there or any(word in lower for word in REFUSED):
             return ConfigError(
                 f"{self.address} refuses the credentials: {text}; set {TOKEN_VARIABLE} to USER:PASSWORD"
