@@ -14,6 +14,7 @@ from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import BuildError, ConfigError, InputError, IntegrityError
 from glow_index_builder.input import ZSTD, decompressed, format_of, require_package
+from glow_index_builder.objects import RemoteFile, is_remote, write_remote
 from glow_index_builder.versions import export_version, import_version, publish_judged
 
 __all__ = ["export_command", "import_command"]
@@ -30,14 +31,21 @@ class ExportOptions(JsonOptions, IndexRootOptions):
     version: str | None = option(
         None, "Version name; default: the live one.", is_argument=True, metavar="[VERSION]"
     )
-    to: str = option(..., "FILE.tar, .tar.gz or .tar.zst, or - for standard output.", metavar="FILE")
+    to: str = option(
+        ...,
+        "FILE.tar, .tar.gz or .tar.zst, here or at s3://, gs:// or az://; or - for standard output.",
+        metavar="FILE",
+    )
 
 
 class ImportOptions(JsonOptions, IndexRootOptions):
     """Which archive to read, and whether to publish what it holds."""
 
     source: str = option(
-        ..., "What `glow export-index` wrote, or - for standard input.", is_argument=True, metavar="FILE"
+        ...,
+        "What `glow export-index` wrote, here or at s3://, gs://, az:// or https://; or - for standard input.",
+        is_argument=True,
+        metavar="FILE",
     )
     publish: bool = option(False, "Make it the live version.")
     force: bool = option(False, "Publish what the gate refuses; the manifest says who did.")
@@ -82,9 +90,13 @@ def _target(to: str) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    path = Path(to)
-    if not path.name.endswith(SUFFIXES):
+    if not to.endswith(SUFFIXES):
         raise ConfigError(f"--to {to}: expected a name that ends in {', '.join(SUFFIXES)}, or -")
+    if is_remote(to):
+        with write_remote(to) as remote, _compressed(remote, to) as packed:
+            yield packed
+        return
+    path = Path(to)
     partial = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         with partial.open("wb") as file:
@@ -120,7 +132,7 @@ def _source(name: str) -> Iterator["_Archive"]:
         yield _Archive(sys.stdin.buffer, "standard input")
         return
     try:
-        file = Path(name).open("rb")
+        file = RemoteFile(name).open() if is_remote(name) else Path(name).open("rb")
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror}") from error
     with file:

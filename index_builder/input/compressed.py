@@ -11,11 +11,11 @@ from typing import Any, BinaryIO, cast
 
 from glow.errors import DependencyError, InputError
 
-__all__ = ["GZIP", "PARQUET", "ZSTD", "decompressed", "format_of", "require_package"]
+__all__ = ["ARROW", "GZIP", "PARQUET", "ZSTD", "decompressed", "format_of", "require_package"]
 
-GZIP, ZSTD, PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
-SUFFIXES = {".gz": GZIP, ".zst": ZSTD, ".parquet": PARQUET}
-PACKAGES = {ZSTD: "zstandard", PARQUET: "pyarrow"}
+GZIP, ZSTD, PARQUET, ARROW = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"ARRO"
+SUFFIXES = {".gz": GZIP, ".zst": ZSTD, ".parquet": PARQUET, ".arrow": ARROW, ".feather": ARROW}
+PACKAGES = {ZSTD: "zstandard", PARQUET: "pyarrow", ARROW: "pyarrow"}
 SKIPPABLE = range(0x184D2A50, 0x184D2A60)
 """Magic numbers of zstd frames that hold no data (RFC 8878, 3.1.2)."""
 RUN_LENGTH = 1
@@ -24,7 +24,7 @@ STEP_BYTES = 1 << 16
 
 
 def format_of(start: bytes, name: str) -> bytes:
-    """What a file is by its first bytes: `GZIP`, `ZSTD`, `PARQUET`, or empty for plain lines.
+    """What a file is by its first bytes: `GZIP`, `ZSTD`, `PARQUET`, `ARROW`, or empty for plain lines.
 
     Args:
         start: its first four bytes, or what there is.
@@ -33,7 +33,7 @@ def format_of(start: bytes, name: str) -> bytes:
     Raises:
         InputError: if it is not what its name promises.
     """
-    magic_bytes = next((magic for magic in (GZIP, ZSTD, PARQUET) if start.startswith(magic)), b"")
+    magic_bytes = next((magic for magic in (GZIP, ZSTD, PARQUET, ARROW) if start.startswith(magic)), b"")
     suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
     if suffix and start and magic_bytes != SUFFIXES[suffix]:
         raise InputError(

@@ -4,23 +4,41 @@ import codecs
 import io
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from glow.errors import InputError
-from glow_index_builder.input.compressed import GZIP, PARQUET, ZSTD, decompressed, format_of, require_package
-from glow_index_builder.input.parquet import parquet_rows
+from glow_index_builder.input.columnar import arrow_rows, parquet_rows
+from glow_index_builder.input.compressed import (
+    ARROW,
+    GZIP,
+    PARQUET,
+    ZSTD,
+    decompressed,
+    format_of,
+    require_package,
+)
+from glow_index_builder.input.pages import PAGES, page_line, require_reader
 from glow_index_builder.input.tables import DELIMITERS, table_rows
+from glow_index_builder.objects import RemoteFile, is_remote, list_remote
 from glow_index_builder.options import STDIN
 
 __all__ = ["Line", "Source", "open_sources"]
 
 CORPUS_FILE = "corpus.jsonl"
 TEXTS = (".jsonl", *DELIMITERS)
-ENDINGS = (*(f"{text}{packed}" for packed in ("", ".gz", ".zst") for text in TEXTS), ".parquet")
+ARROW_STREAM = ".arrows"
+"""The streaming format has no first bytes of its own."""
+ENDINGS = (
+    *(f"{text}{packed}" for packed in ("", ".gz", ".zst") for text in TEXTS),
+    ".parquet",
+    ".arrow",
+    ".feather",
+    ARROW_STREAM,
+)
 SKIP_BYTES = 1 << 16
 MAGIC_BYTES = 4
 
@@ -44,21 +62,25 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file, or standard input where `path` is None."""
+    """One input file, here or elsewhere, or standard input where `path` is None."""
 
     name: str
-    path: Path | None
+    path: Path | RemoteFile | None
 
     @property
     def size_bytes(self) -> int | None:
-        """How many bytes its lines have in all; None where that is not known before (a pipe, compressed)."""
-        if not self.path or not self.path.is_file() or self._format():
+        """How many bytes its lines have in all; None where that is not known before (a pipe, compressed, a page)."""
+        identity = self.identity
+        if identity is None or self.name.endswith(PAGES) or self._format():
             return None
-        return self.path.stat().st_size or None
+        return identity[1] or None
 
     @property
-    def identity(self) -> tuple[str, int, int] | None:
+    def identity(self) -> tuple[str, int, int | str] | None:
         """Path, size and time of change: another build that finds these reads the same; None for a pipe."""
+        if isinstance(self.path, RemoteFile):
+            identity = self.path.identity
+            return identity if identity[2] else None
         if not self.path or not self.path.is_file():
             return None
         status = self.path.stat()
@@ -71,8 +93,10 @@ class Source:
             InputError: if it is not what its name promises.
             DependencyError: if its format needs a package that is not installed.
         """
-        if self.path and self.path.is_file():
-            require_package(self._format(), self.name)
+        if self.name.endswith(PAGES):
+            require_reader(self.name)
+        elif self._is_file:
+            require_package(ARROW if self.name.endswith(ARROW_STREAM) else self._format(), self.name)
 
     def lines(self, max_line_bytes: int) -> Iterator[Line]:
         """Yields the lines that hold more than white space.
@@ -84,23 +108,56 @@ class Source:
             InputError: if the file cannot be read, or is damaged; the message names the place.
             DependencyError: if its format needs a package that is not installed.
         """
-        if self.path and self.path.is_file() and self._format() == PARQUET:
-            rows = _rows(self.path, max_line_bytes)
-        else:
-            rows = self._streamed(max_line_bytes)
-        for line in rows:
+        for line in self._lines(max_line_bytes):
             if line.is_too_long or line.data.strip():
                 yield line
+
+    def _lines(self, max_line_bytes: int) -> Iterator[Line]:
+        if not self._is_file:
+            return self._streamed(max_line_bytes)
+        if self.name.endswith(PAGES):
+            return self._page(max_line_bytes)
+        if self.name.endswith(ARROW_STREAM) or self._format() in (PARQUET, ARROW):
+            return self._rows(max_line_bytes)
+        return self._streamed(max_line_bytes)
+
+    @property
+    def _is_file(self) -> bool:
+        return isinstance(self.path, RemoteFile) or bool(self.path and self.path.is_file())
+
+    def _open(self) -> io.BufferedReader:
+        if isinstance(self.path, RemoteFile):
+            return self.path.open()
+        return self.path.open("rb") if self.path else _standard_input()
+
+    def _page(self, max_line_bytes: int) -> Iterator[Line]:
+        with self._told_open() as file:
+            data = file.read(max_line_bytes + 1)
+        is_too_long = len(data) > max_line_bytes
+        yield Line(1, data if is_too_long else page_line(self.name, data), len(data), is_too_long)
+
+    def _rows(self, max_line_bytes: int) -> Iterator[Line]:
+        with self._told_open() as file:
+            binary = cast(BinaryIO, file)
+            if self.name.endswith(ARROW_STREAM):
+                rows = arrow_rows(binary, self.name, is_stream=True)
+            elif self._format() == ARROW:
+                rows = arrow_rows(binary, self.name, is_stream=False)
+            else:
+                rows = parquet_rows(binary, self.name)
+            for number, row in enumerate(rows, start=1):
+                yield Line(number, row[: max_line_bytes + 1], len(row), len(row) > max_line_bytes)
 
     def _streamed(self, max_line_bytes: int) -> Iterator[Line]:
         number, kind = 0, b""
         with ExitStack() as stack:
             try:
-                file = stack.enter_context(self.path.open("rb")) if self.path else _standard_input()
+                file = stack.enter_context(self._open())
                 kind = format_of(file.peek(MAGIC_BYTES)[:MAGIC_BYTES], self.name)
-                if kind == PARQUET:
+                if kind in (PARQUET, ARROW):
                     raise InputError(
-                        f"{self.name} is Parquet, which is read from a file alone; write it to one"
+                        f"{self.name} is {'Parquet' if kind == PARQUET else 'Arrow'}, which is read from a file alone; "
+                        "write it to one"
                     )
                 plain = decompressed(cast(BinaryIO, file), kind, self.name)
                 delimiter = _delimiter(self.name)
@@ -120,21 +177,29 @@ class Source:
                     f"{self.name} is damaged or cut off after line {number}: {reason}; fetch it again"
                 ) from error
 
-    def _format(self) -> bytes:
-        """What a file is; see `format_of`."""
-        assert self.path  # noqa: S101 - callers ask for files alone
+    @contextmanager
+    def _told_open(self) -> Iterator[io.BufferedReader]:
+        """The file; what fails to be read is told with its name."""
         try:
-            with self.path.open("rb") as file:
-                return format_of(file.read(MAGIC_BYTES), self.name)
+            with self._open() as file:
+                yield file
         except OSError as error:
             raise InputError(f"cannot read {self.name}: {error.strerror or error}") from error
+
+    def _format(self) -> bytes:
+        """What a file is; see `format_of`."""
+        with self._told_open() as file:
+            return format_of(file.read(MAGIC_BYTES), self.name)
 
 
 def open_sources(source: str) -> list[Source]:
     """The input files that `--input` means.
 
     A folder in BEIR's layout is its `corpus.jsonl`, any other folder all its `*.jsonl`, `*.csv` and `*.tsv`, each also with
-    `.gz` or `.zst`, and `*.parquet` by name.
+    `.gz` or `.zst`, and its Parquet and Arrow files by name; one that holds none of these all pages of Markdown and HTML below it.
+
+    Args:
+        source: a path, `-`, or an address of `glow_index_builder.objects`.
 
     Raises:
         InputError: if there is no such file, or the folder holds none.
@@ -149,19 +214,40 @@ def open_sources(source: str) -> list[Source]:
 def _found(source: str) -> list[Source]:
     if source == STDIN:
         return [Source("stdin", None)]
+    if is_remote(source):
+        remote = list_remote(source)
+        if remote is None:
+            return [Source(RemoteFile(source).name, RemoteFile(source))]
+        start = len(source.rstrip("/")) + 1
+        return _of_folder(source, {each.url[start:]: each for each in remote})
     path = Path(source)
     if not path.is_dir():
         if not path.exists():
             raise InputError(
-                f"no input at {path}: expected a .jsonl, .csv, .tsv or .parquet file, a folder of them, or - for stdin"
+                f"no input at {path}: expected a .jsonl, .csv, .tsv, .parquet or .arrow file, a folder of them or of pages, "
+                "or - for stdin"
             )
         return [Source(path.name, path)]
-    corpora = (path / f"{CORPUS_FILE}{ending}" for ending in ("", ".gz", ".zst"))
-    files = [corpus for corpus in corpora if corpus.is_file()][:1]
-    files = files or sorted(file for file in path.iterdir() if file.name.endswith(ENDINGS))
-    if not files:
-        raise InputError(f"{path} holds neither {CORPUS_FILE} nor any other file of {', '.join(ENDINGS)}")
-    return [Source(file.name, file) for file in files]
+    plain = {file.name: file for file in path.iterdir() if file.is_file()}
+    if any(name.endswith(ENDINGS) for name in plain):
+        return _of_folder(source, plain)
+    return _of_folder(
+        source, {str(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
+    )
+
+
+def _of_folder(folder: str, files: Mapping[str, Path | RemoteFile]) -> list[Source]:
+    """What is read of a folder's files, by their paths in it."""
+    names = [name for name in (f"{CORPUS_FILE}{ending}" for ending in ("", ".gz", ".zst")) if name in files][
+        :1
+    ]
+    names = names or sorted(name for name in files if "/" not in name and name.endswith(ENDINGS))
+    names = names or sorted(name for name in files if name.endswith(PAGES))
+    if not names:
+        raise InputError(
+            f"{folder} holds neither {CORPUS_FILE} nor any other file of {', '.join((*ENDINGS, *PAGES))}"
+        )
+    return [Source(name, files[name]) for name in names]
 
 
 def _standard_input() -> io.BufferedReader:
@@ -170,11 +256,6 @@ def _standard_input() -> io.BufferedReader:
     return cast(
         io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
     )
-
-
-def _rows(path: Path, max_line_bytes: int) -> Iterator[Line]:
-    for number, row in enumerate(parquet_rows(path), start=1):
-        yield Line(number, row[: max_line_bytes + 1], len(row), len(row) > max_line_bytes)
 
 
 def _delimiter(name: str) -> str:

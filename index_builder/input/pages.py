@@ -1,0 +1,112 @@
+"""Markdown and HTML as lines: a page is a document with its title, its headings as anchors, and its text."""
+
+import html
+import importlib
+import json
+import re
+from typing import Any
+
+from glow.errors import DependencyError
+
+__all__ = ["PAGES", "page_line", "require_reader"]
+
+PAGES = (".md", ".markdown", ".html", ".htm")
+_FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
+_TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
+_BREAK = {"softbreak": " ", "hardbreak": "\n"}
+
+
+def require_reader(name: str) -> Any:
+    """The package that reads a page.
+
+    Raises:
+        DependencyError: if it is not installed.
+    """
+    package = "markdown_it" if _is_markdown(name) else "trafilatura"
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise DependencyError(
+            f"reading {name} needs the package {package}: install the extra `pages` (pip install 'glow-retrieval[pages]')"
+        ) from error
+
+
+def page_line(name: str, data: bytes) -> bytes:
+    """The document of a page, as the line of JSON that it would be.
+
+    Of HTML the page's own text counts, without menus and footers, as trafilatura finds it; of Markdown everything. The title is
+    the page's own, else its first heading.
+
+    Args:
+        name: the page's path in its folder, which becomes `_id` and `url`.
+        data: its bytes, UTF-8.
+
+    Returns:
+        A JSON object in UTF-8; a JSON string, which is no document and so a reject, where the page cannot be parsed.
+
+    Raises:
+        DependencyError: if the package that reads it is not installed.
+    """
+    reader = require_reader(name)
+    text = data.decode("utf-8-sig", errors="replace")
+    try:
+        title, headings, body = _markdown(reader, text) if _is_markdown(name) else _html(reader, text)
+    except Exception as error:  # of the parsers, of many kinds; one page must not end a build
+        return json.dumps(f"{name} is no page: {' '.join(str(error).split())[:200]}").encode()
+    title = title or (headings[0] if headings else "")
+    anchors = [heading for heading in dict.fromkeys(headings) if heading != title]
+    values = {"_id": name, "url": name, "title": title, "anchor": anchors, "text": body}
+    return json.dumps({key: value for key, value in values.items() if value}, ensure_ascii=False).encode()
+
+
+def _is_markdown(name: str) -> bool:
+    return name.endswith((".md", ".markdown"))
+
+
+def _markdown(reader: Any, text: str) -> tuple[str, list[str], str]:
+    title = ""
+    if found := _FRONT_MATTER.match(text):
+        named = _TITLE.search(found[1])
+        title = named[1].strip("'\"") if named else ""
+        text = text[found.end() :]
+    headings: list[str] = []
+    paragraphs: list[str] = []
+    is_heading = False
+    for token in reader.MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text):
+        if token.type in ("heading_open", "heading_close"):
+            is_heading = token.type == "heading_open"
+        elif token.type == "inline":
+            words = _inline(token.children or [])
+            (headings if is_heading else paragraphs).append(words)
+        elif token.type in ("fence", "code_block"):
+            paragraphs.append(token.content.strip())
+        elif token.type == "html_block":
+            paragraphs.append(html.unescape(re.sub(r"<[^>]*>", " ", token.content)).strip())
+    return title, [each for each in headings if each], "\n".join(each for each in paragraphs if each)
+
+
+def _inline(tokens: list[Any]) -> str:
+    """Words of a paragraph, without marks, addresses and HTML tags."""
+    parts = []
+    for token in tokens:
+        if token.type == "image":
+            parts.append(token.content)
+        elif token.type != "html_inline":
+            parts.append(_BREAK.get(token.type, token.content))
+    return "".join(parts).strip()
+
+
+def _html(reader: Any, text: str) -> tuple[str, list[str], str]:
+    if not text.strip():
+        return "", [], ""
+    page = reader.bare_extraction(text, include_comments=False, favor_recall=True, with_metadata=True)
+    if page is None:
+        return "", [], ""
+    headings = (
+        []
+        if page.body is None
+        else [" ".join("".join(each.itertext()).split()) for each in page.body.iter("head")]
+    )
+    headings = [each for each in headings if each]
+    lines = [line for line in (page.text or "").splitlines() if line.strip() and line.strip() not in headings]
+    return page.title or "", headings, "\n".join(lines)
