@@ -11,7 +11,7 @@ from typing import Any
 from glow.collection import parse_object
 from glow.errors import InputError, RecordError
 
-__all__ = ["LoggedQuery", "numbered", "read_query_log"]
+__all__ = ["LoggedQuery", "numbered", "read_log_lines", "read_query_log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,16 @@ def read_query_log(path: Path) -> Iterator[LoggedQuery]:
         RecordError: if a line is none of a query log; file and line are named.
         InputError: if a file cannot be read.
     """
+    for line, place in read_log_lines(path):
+        yield _parse(line, place)
+
+
+def read_log_lines(path: Path) -> Iterator[tuple[bytes, str]]:
+    """Yields the whole lines of a log with their places, its rotated files first.
+
+    Raises:
+        InputError: if a file cannot be read.
+    """
     number = 1
     while numbered(path, number).exists():
         number += 1
@@ -83,9 +93,9 @@ def read_query_log(path: Path) -> Iterator[LoggedQuery]:
             with file.open("rb") as lines:
                 for count, line in enumerate(lines, start=1):
                     if line.endswith(b"\n"):
-                        yield _parse(line, f"{file.name}:{count}")
+                        yield line, f"{file.name}:{count}"
         except OSError as error:
-            raise InputError(f"cannot read the query log {file}: {error.strerror}") from error
+            raise InputError(f"cannot read the log {file}: {error.strerror}") from error
 
 
 def _parse(line: bytes, place: str) -> LoggedQuery:

@@ -69,6 +69,7 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         await service.cache.close()
         # What waits to be written goes first: a search thread may work on until its request's deadline.
         await asyncio.to_thread(service.query_log.close)
+        await asyncio.to_thread(service.feedback_log.close)
         await asyncio.to_thread(service.ingest.close)
         await asyncio.to_thread(service.replicas.close)
         await asyncio.to_thread(service.tracer.close)

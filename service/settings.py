@@ -27,7 +27,15 @@ __all__ = ["ENV_PREFIX", "Settings", "settings_table"]
 
 ENV_PREFIX = "GLOW_"
 
-_PRIVATE = ("index_root", "ingest_folder", "query_log", "document_model", "otel_endpoint", "shards")
+_PRIVATE = (
+    "index_root",
+    "ingest_folder",
+    "query_log",
+    "feedback_log",
+    "document_model",
+    "otel_endpoint",
+    "shards",
+)
 # Paths and addresses of this machine.
 
 
@@ -195,6 +203,13 @@ class Settings(StrictModel):
         64 << 20, "Size at which the query log is rotated.", "bytes", ge=1 << 12, le=1 << 40
     )
     query_log_files: int = _setting(4, "Rotated query logs to keep.", "files", ge=1, le=1_000)
+    feedback_log: str = _setting(
+        "",
+        "File that clicks and judgements are written to, rotated as the query log; empty turns /feedback off.",
+    )
+    feedback_salt_days: int = _setting(
+        30, "How long all clicks of one person have one mark in the log.", "days", ge=1, le=366
+    )
     otel_endpoint: str = _setting(
         "", "OpenTelemetry collector (OTLP over HTTP) to send traces to; empty for none."
     )

@@ -13,7 +13,7 @@ from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watch
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, SearchLimits
 from glow_service.settings import Settings
 from glow_service.shards import ShardConnections, ShardVersions, parse_shards
-from glow_service.telemetry import Metrics, QueryLog, Tracer
+from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer
 from glow_service.writes import Replicas
 
 __all__ = ["Service", "new_service", "service_of"]
@@ -35,6 +35,7 @@ class Service:
     readiness: Readiness
     tracer: Tracer
     query_log: QueryLog
+    feedback_log: FeedbackLog
     swap: Swap
     workers: WorkerGroup
     watcher: Watcher
@@ -87,6 +88,13 @@ def new_service(settings: Settings) -> Service:
             metrics,
             settings.query_log,
             settings.query_log_share,
+            settings.query_log_bytes,
+            settings.query_log_files,
+        ),
+        feedback_log=FeedbackLog(
+            metrics,
+            settings.feedback_log,
+            settings.feedback_salt_days,
             settings.query_log_bytes,
             settings.query_log_files,
         ),

@@ -82,6 +82,19 @@ class AsyncGlowClient:
         """As `GlowClient.document`."""
         return await self._run(calls.document(document_id))
 
+    async def feedback(
+        self,
+        request_id: str,
+        document_id: str,
+        kind: Literal["click", "like", "dislike"] = "click",
+        *,
+        rank: int | None = None,
+        dwell_s: float | None = None,
+        user: str | None = None,
+    ) -> None:
+        """As `GlowClient.feedback`."""
+        await self._run(calls.feedback(request_id, document_id, kind, rank=rank, dwell_s=dwell_s, user=user))
+
     async def write(self, documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> WriteResult:
         """As `GlowClient.write`."""
         return await self._run(calls.write(documents, wait_s))

@@ -18,7 +18,7 @@ from glow.errors import ConfigError
 from glow.records import Document
 
 __all__ = [
-    "Call", "delete", "delete_where", "document", "embeddings", "health", "info", "operation", "ready", "search",
+    "Call", "delete", "delete_where", "document", "embeddings", "feedback", "health", "info", "operation", "ready", "search",
     "search_batch", "write",
 ]  # fmt: skip
 
@@ -99,6 +99,22 @@ def delete_where(wanted: Mapping[str, Any], wait_s: float = 0.0) -> Call[WriteRe
 def operation(operation_id: str) -> Call[WriteResult]:
     """`GET /v1/operations/{id}`."""
     return Call("GET", f"/v1/operations/{quote(operation_id, safe='')}", _reading(answers.read_write))
+
+
+def feedback(
+    request_id: str,
+    document_id: str,
+    kind: Literal["click", "like", "dislike"] = "click",
+    *,
+    rank: int | None = None,
+    dwell_s: float | None = None,
+    user: str | None = None,
+) -> Call[None]:
+    """`POST /v1/feedback`."""
+    given = {"rank": rank, "dwell_s": dwell_s, "user": user}
+    body = {"request_id": request_id, "id": document_id, "kind": kind}
+    body |= {name: value for name, value in given.items() if value is not None}
+    return Call("POST", "/v1/feedback", _reading(lambda _: None), body)
 
 
 def _write(path: str, body: Mapping[str, Any], wait_s: float) -> Call[WriteResult]:

@@ -114,6 +114,31 @@ class GlowClient:
         """
         return self._run(calls.document(document_id))
 
+    def feedback(
+        self,
+        request_id: str,
+        document_id: str,
+        kind: Literal["click", "like", "dislike"] = "click",
+        *,
+        rank: int | None = None,
+        dwell_s: float | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Notes what somebody did with a hit, where the service keeps a log of that.
+
+        Args:
+            request_id: of the search's answer.
+            document_id: of the hit.
+            kind: what was done.
+            rank: of the hit, as it was shown, from 1.
+            dwell_s: how long somebody stayed with the document, in seconds; send the click again with it.
+            user: tells the users behind this client's key apart; the service keeps a keyed hash of it alone.
+
+        Raises:
+            NotFoundError: if the service keeps no such log.
+        """
+        self._run(calls.feedback(request_id, document_id, kind, rank=rank, dwell_s=dwell_s, user=user))
+
     def write(self, documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> WriteResult:
         """Adds documents, or replaces those with the same ids.
 

@@ -1,10 +1,10 @@
 """Who may ask for what: paths and keys, rate limits, and the origins whose pages may read answers."""
 
-from glow_service.access.control import Access, AccessControl, access_errors, access_of
+from glow_service.access.control import Access, AccessControl, access_errors, access_of, client_of_scope
 from glow_service.access.cors import cors_options, parse_origins
 from glow_service.access.keys import check_keys, make_key
 
 __all__ = [
-    "Access", "AccessControl", "access_errors", "access_of", "check_keys", "cors_options", "make_key",
+    "Access", "AccessControl", "access_errors", "access_of", "check_keys", "client_of_scope", "cors_options", "make_key",
     "parse_origins",
 ]  # fmt: skip

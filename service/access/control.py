@@ -15,7 +15,15 @@ from glow_service.access.rate_limit import RateLimiter, client_of
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
 from glow_service.telemetry import Metrics
 
-__all__ = ["ACCESS", "Access", "AccessControl", "access_errors", "access_of", "listed_access"]
+__all__ = [
+    "ACCESS",
+    "Access",
+    "AccessControl",
+    "access_errors",
+    "access_of",
+    "client_of_scope",
+    "listed_access",
+]
 
 MAX_CLIENTS = 16_384
 """Addresses whose rate is remembered, at some 300 bytes each."""
@@ -166,7 +174,7 @@ class AccessControl:
             return self._name(scope, keys)
         name = self._name(scope, self._keys) if self._keys else ""
         if self._limiter is not None:
-            self._limit(self._limiter, name or _client(scope))
+            self._limit(self._limiter, name or client_of_scope(scope))
         return name
 
     def charge(self, scope: Scope, name: str, price: int) -> None:
@@ -182,7 +190,7 @@ class AccessControl:
         """
         if self._limiter is None or price <= 1:
             return
-        wait_s = self._limiter.charge(name or _client(scope), price - 1)
+        wait_s = self._limiter.charge(name or client_of_scope(scope), price - 1)
         if wait_s:
             self._limited.inc()
             raise RateLimitError(
@@ -227,6 +235,7 @@ def _presented(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
             yield key
 
 
-def _client(scope: Scope) -> str:
+def client_of_scope(scope: Scope) -> str:
+    """Who sent a request, by the address; "" where it has none."""
     client = scope.get("client")
     return client_of(client[0]) if client else ""

@@ -1,8 +1,7 @@
 """HTTP: routes, bodies, answers and problems. Whatever else happens is in the folders beside this one."""
 
 from glow_service.api.context import SCOPE_KEY, RequestContext
-from glow_service.api.draining import DrainMiddleware
-from glow_service.api.middleware import RequestMiddleware
+from glow_service.api.middleware import DrainMiddleware, RequestMiddleware
 from glow_service.api.problems import problem_response
 from glow_service.api.routes import add_routes
 

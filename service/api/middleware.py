@@ -24,11 +24,12 @@ from glow_service.errors import (
     RequestError,
     RouteNotFoundError,
 )
+from glow_service.live import Resources
 from glow_service.search import Deadline
 from glow_service.state import Service
 from glow_service.telemetry import FinishedRequest
 
-__all__ = ["RequestMiddleware"]
+__all__ = ["DrainMiddleware", "RequestMiddleware"]
 
 _access = logging.getLogger("glow_service.access.control")
 _logger = logging.getLogger(__name__)
@@ -44,6 +45,35 @@ _SECURITY_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+
+
+class DrainMiddleware:
+    """Adds `Connection: close` while the service drains, outermost, so that every answer has it.
+
+    Whoever keeps connections open goes elsewhere with the next request, and meets none that closes under it.
+
+    Args:
+        app: what answers.
+        resources: know whether the service drains.
+    """
+
+    def __init__(self, app: ASGIApp, resources: Resources) -> None:
+        self._app = app
+        self._resources = resources
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http" or not self._resources.draining:
+            await self._app(scope, receive, send)
+            return
+
+        async def closing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [pair for pair in message["headers"] if pair[0] != b"connection"]
+                message["headers"] = [*headers, (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, receive, closing)
 
 
 class RequestMiddleware:

@@ -64,6 +64,7 @@ async def get_info(request: Request) -> Response:
             "providers": index.encoder.providers,
             "search_threads": service.plain.pool.threads,
             "workers": workers_body(service),
+            "feedback": service.feedback_log.is_on,
             "settings": service.settings.public(),
         }
     )

@@ -16,9 +16,7 @@ _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_SCRIPTS = (
-    "address app docs dom explanation filters keys marks problem reading request results server".split()
-)
+_SCRIPTS = "address app docs dom explanation feedback filters keys marks problem reading request results server".split()
 _STYLES = ("docs", "style", "results", "explanation", "filters")
 _STATIC = (*(f"{name}.js" for name in _SCRIPTS), *(f"{name}.css" for name in _STYLES), "icon.svg")
 PAGE_FILES = {

@@ -40,6 +40,7 @@ from glow_service.api.documents import (
     post_documents,
 )
 from glow_service.api.embeddings import get_models, post_embeddings
+from glow_service.api.feedback import post_feedback
 from glow_service.api.operations import get_health, get_info, get_metrics, get_problem, get_ready
 from glow_service.api.page import PAGE_FILES, page_route
 from glow_service.api.problems import responses_of
@@ -52,6 +53,8 @@ from glow_service.api.schemas import (
     DocumentsBody,
     EmbeddingsBody,
     EmbeddingsResult,
+    FeedbackBody,
+    FeedbackResult,
     ModelsResult,
     OperationResult,
     ProblemBody,
@@ -78,6 +81,8 @@ _SHAPES: tuple[type[BaseModel], ...] = (
     EmbeddingsBody,
     EmbeddingsResult,
     ModelsResult,
+    FeedbackBody,
+    FeedbackResult,
     DocumentBody,
     DocumentsBody,
     DeleteBody,
@@ -215,6 +220,16 @@ ROUTES = (
         body=BatchBody,
         tag="search",
         example={"searches": [_SEARCH_EXAMPLE, {"query": "why do salmon swim upriver"}]},
+    ),
+    Route(
+        ("/feedback", "/v1/feedback"),
+        "POST",
+        post_feedback,
+        (*_BODY_ERRORS, errors.RequestError, errors.RouteNotFoundError),
+        answer=FeedbackResult,
+        body=FeedbackBody,
+        tag="search",
+        example={"request_id": "7cd5284e524b6bde", "id": "d42", "kind": "click", "rank": 1},
     ),
     Route(
         ("/v1/embeddings",),

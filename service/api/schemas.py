@@ -280,6 +280,33 @@ class DocumentBody(Shape):
     index: IndexShape
 
 
+class FeedbackBody(Shape):
+    """`POST /feedback`: which hit of which search, and what somebody did with it."""
+
+    request_id: str = Field(min_length=1, max_length=128, description="Of the search's answer.")
+    id: str = Field(min_length=1, max_length=512, description="Of the document.")
+    kind: Literal["click", "like", "dislike"]
+    rank: int | None = Field(None, ge=1, le=100_000, description="Of the hit, as it was shown.")
+    dwell_s: float | None = Field(
+        None,
+        ge=0,
+        le=86_400,
+        description="Seconds that somebody stayed with the document; send the click again with it.",
+    )
+    user: str | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Tells the users of one API key apart; only a keyed hash of it is kept. Without a key it is not read.",
+    )
+
+
+class FeedbackResult(Shape):
+    """The answer of `POST /feedback`."""
+
+    status: Literal["noted"]
+
+
 class FaultShape(Shape):
     """One thing wrong with a request's body."""
 

@@ -11,7 +11,7 @@ const MOST_DISTINCT = 200;
 const FEW_DISTINCT = 12;
 const MOST_SHARE = 0.5;
 
-export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
+export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, canTell: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
 // What an index can do, from /info; a service that names no parts is older than all of this.
 export function abilitiesOf(info) {
@@ -27,6 +27,7 @@ export function abilitiesOf(info) {
     canHighlight: index.parts !== undefined,
     canExplain: parts.includes("explain"),
     canRerank: parts.includes("rerank"),
+    canTell: info.feedback === true,
     pageSize: Math.min(PAGE_SIZE, most),
     most,
     candidates: settings.default_candidates ?? 100,

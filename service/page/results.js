@@ -2,6 +2,7 @@
 
 import { addressOf } from "./address.js";
 import { at, clear, first, make, ms, number, safeLink, values } from "./dom.js";
+import { tellClicks } from "./feedback.js";
 import { snippetOf, titleOf } from "./marks.js";
 
 export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", learned: "Synonyms" };
@@ -13,8 +14,7 @@ export const partName = (part) => PART_NAMES[part] ?? part;
 // Shows an answer; `explain(hit, item, panel)` fills a panel when it is opened for the first time.
 export function showResults(result, state, able, explain) {
   const hits = result.hits.slice(0, able.pageSize);
-  const terms = result.query.terms;
-  clear(at("hits")).append(...hits.map((hit) => showHit(hit, terms, able, explain)));
+  clear(at("hits")).append(...hits.map((hit) => showHit(hit, result, able, explain)));
   at("hits").start = hits[0]?.rank ?? 1;
   const sentence = sentenceOf(hits, state.page);
   at("found-title").textContent = `${sentence} in ${ms(result.took_ms)}`;
@@ -72,7 +72,8 @@ function pageLink(id, isThere, state) {
   return isThere;
 }
 
-function showHit(hit, terms, able, explain) {
+function showHit(hit, { request_id, query }, able, explain) {
+  const { terms } = query;
   const item = make("li");
   item.dataset.id = hit.id;
   const url = first(hit.fields.url);
@@ -81,6 +82,7 @@ function showHit(hit, terms, able, explain) {
   // Something to step to, also where the document has no address.
   (heading.querySelector("a") ?? heading).dataset.step = "";
   if (!heading.querySelector("a")) heading.tabIndex = -1;
+  else if (able.canTell) tellClicks(heading.querySelector("a"), request_id, hit);
   item.append(heading, showScore(hit));
   if (url) item.append(make("span", "address", url));
   const snippet = make("p", "snippet", ...snippetOf(hit, terms));

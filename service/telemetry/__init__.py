@@ -1,6 +1,7 @@
 """What the service says about itself: metrics, traces, log lines and the query log."""
 
 from glow_service.telemetry.exposition import FOLDER_VARIABLE, metrics_folder
+from glow_service.telemetry.feedback_log import FeedbackLog
 from glow_service.telemetry.logs import LogForm, configure_logging
 from glow_service.telemetry.loop_lag import LoopLag
 from glow_service.telemetry.metrics import Metrics
@@ -8,6 +9,6 @@ from glow_service.telemetry.query_log import QueryLog
 from glow_service.telemetry.tracing import FinishedRequest, Tracer
 
 __all__ = [
-    "FOLDER_VARIABLE", "FinishedRequest", "LogForm", "LoopLag", "Metrics", "QueryLog", "Tracer",
+    "FOLDER_VARIABLE", "FeedbackLog", "FinishedRequest", "LogForm", "LoopLag", "Metrics", "QueryLog", "Tracer",
     "configure_logging", "metrics_folder",
 ]  # fmt: skip

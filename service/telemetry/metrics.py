@@ -80,6 +80,10 @@ class Metrics:
         self.query_log_lost = counter(
             "glow_query_log_lost", "Queries that the query log could not take.", "reason"
         )
+        self.feedback = counter("glow_feedback", "Clicks and judgements that came.", "kind")
+        self.feedback_lost = counter(
+            "glow_feedback_lost", "Clicks and judgements that their log could not take.", "reason"
+        )
         self.dense_unavailable = counter(
             "glow_dense_unavailable", "Searches for which the server of the vectors did not answer."
         )

@@ -19,7 +19,7 @@ import pytest
 from glow.errors import ConfigError, RecordError
 from glow.query_log import LoggedQuery, read_query_log
 from glow_service.fragment import ResultFragment
-from glow_service.telemetry import query_log
+from glow_service.telemetry import line_log
 from glow_service.telemetry.metrics import Metrics
 from glow_service.telemetry.query_log import QueryLog
 
@@ -177,14 +177,15 @@ def test_a_file_that_someone_else_renamed_is_left_to_him(open_log: Open, path: P
 WRITER = """
 import sys, time
 from pathlib import Path
-from glow_service.telemetry import query_log
+from glow_service.telemetry import line_log
 from glow.query_log import LoggedQuery
 from glow_service.telemetry.metrics import Metrics
-query_log.WRITE_EVERY_S = 0.001
+from glow_service.telemetry.query_log import QueryLog
+line_log.WRITE_EVERY_S = 0.001
 path, name, size, files, count = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])
 metrics = Metrics()
-query_log.CLOSE_WITHIN_S = 50.0  # a busy machine must not cut the last lines short
-log = query_log.QueryLog(metrics, str(path), max_bytes=size, max_files=files)
+line_log.CLOSE_WITHIN_S = 50.0  # a busy machine must not cut the last lines short
+log = QueryLog(metrics, str(path), max_bytes=size, max_files=files)
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(count):
@@ -254,7 +255,7 @@ def test_a_folder_that_goes_is_told_once_and_counted_and_writing_goes_on_when_it
     for expected in (1, 2):
         log.log(QUERY)
         wait_until(lambda: lost(metrics, "not_written") == expected)  # noqa: B023 - waited for at once
-    assert [record.name for record in caplog.records] == ["glow_service.telemetry.query_log"]
+    assert [record.name for record in caplog.records] == ["glow_service.telemetry.line_log"]
     folder.mkdir()
     log.log(replace(QUERY, request_id="r2"))
     log.close()
@@ -272,13 +273,13 @@ def test_a_file_that_cannot_be_written_is_an_error_at_the_start(
 def test_a_disk_that_hangs_fills_the_line_and_nobody_waits(
     open_log: Open, path: Path, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_log, "MAX_WAITING", 50)
-    monkeypatch.setattr(query_log, "CLOSE_WITHIN_S", 0.3)
+    monkeypatch.setattr(line_log, "MAX_WAITING", 50)
+    monkeypatch.setattr(line_log, "CLOSE_WITHIN_S", 0.3)
     log = open_log()
     with path.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # as long as this is held, the thread's next write does not return
         log.log(QUERY)
-        wait_until(lambda: not log._waiting)
+        wait_until(lambda: not log._log._waiting)
         started = time.perf_counter()
         for _ in range(60):
             log.log(QUERY)

@@ -1,0 +1,73 @@
+"""What people made of what they found: clicks and judgements as JSON lines, beside the query log that says what they were shown.
+
+`glow_service.telemetry` writes them; `glow learn` reads them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from glow.collection import parse_object
+from glow.errors import RecordError
+from glow.query_log import read_log_lines
+
+__all__ = ["FEEDBACK_KINDS", "Feedback", "FeedbackKind", "read_feedback"]
+
+FeedbackKind = Literal["click", "like", "dislike"]
+FEEDBACK_KINDS: tuple[FeedbackKind, ...] = get_args(FeedbackKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """One click or judgement.
+
+    Attributes:
+        request_id: of the search that showed the document.
+        id: of the document.
+        kind: what was done.
+        rank: where it was shown, as the sender says, from 1; None where it does not.
+        dwell_s: seconds that somebody stayed with the document; None where that is not known.
+        source: stands for who did it, while one salt lasts: nobody can tell from it who that was.
+        time: UTC, ISO 8601; the writer sets it where it is "".
+    """
+
+    request_id: str
+    id: str
+    kind: FeedbackKind
+    rank: int | None = None
+    dwell_s: float | None = None
+    source: str = ""
+    time: str = ""
+
+    def values(self) -> dict[str, Any]:
+        """The line as JSON values, in the order in which it is written."""
+        return {
+            "time": self.time,
+            "request_id": self.request_id,
+            "id": self.id,
+            "kind": self.kind,
+            "rank": self.rank,
+            "dwell_s": self.dwell_s,
+            "source": self.source,
+        }
+
+
+def read_feedback(path: Path) -> Iterator[Feedback]:
+    """Reads a log of feedback from its oldest line on, as `read_query_log` does.
+
+    Raises:
+        RecordError: if a line is none of such a log; file and line are named.
+        InputError: if a file cannot be read.
+    """
+    for line, place in read_log_lines(path):
+        try:
+            feedback = Feedback(**parse_object(line))
+            if feedback.kind not in FEEDBACK_KINDS or not all(
+                isinstance(each, str)
+                for each in (feedback.request_id, feedback.id, feedback.source, feedback.time)
+            ):
+                raise TypeError("a value is of the wrong type")
+        except (RecordError, TypeError) as error:
+            raise RecordError(f"{place}: no line of a log of feedback: {error}") from error
+        yield feedback

@@ -1,0 +1,47 @@
+"""`POST /feedback`: what somebody clicked or judged, into the log that `glow learn` reads."""
+
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glow.feedback import Feedback
+from glow_service.access import client_of_scope
+from glow_service.api.body import read_object
+from glow_service.api.context import context_of
+from glow_service.api.responses import json_response
+from glow_service.api.schemas import FeedbackBody
+from glow_service.errors import RouteNotFoundError
+from glow_service.search import faults_of
+from glow_service.state import service_of
+
+__all__ = ["post_feedback"]
+
+MOST_BYTES = 4_096
+MOST_ITEMS = 16
+
+
+async def post_feedback(request: Request) -> Response:
+    """Notes a click on a hit, or a judgement of one."""
+    service = service_of(request)
+    context = context_of(request.scope)
+    if not service.feedback_log.is_on:
+        raise RouteNotFoundError(
+            "no such path; /openapi.json lists every one, and feedback_log turns this one on"
+        )
+    body = _parse(await read_object(request, MOST_BYTES, context.deadline, MOST_ITEMS))
+    feedback = Feedback(
+        request_id=body.request_id, id=body.id, kind=body.kind, rank=body.rank, dwell_s=body.dwell_s
+    )
+    # Whoever has a key may tell its users apart. Without one, anybody could pretend to be many.
+    who = f"{context.key}\n{body.user}" if context.key and body.user else client_of_scope(request.scope)
+    service.feedback_log.log(feedback, who)
+    return json_response({"status": "noted"}, 202)
+
+
+def _parse(value: dict[str, Any]) -> FeedbackBody:
+    try:
+        return FeedbackBody.model_validate(value)
+    except ValidationError as error:
+        raise faults_of(error, value) from error

@@ -1,0 +1,123 @@
+"""The log of feedback: what people clicked and judged, and whether one or many of them did.
+
+Who it was is not written, only a keyed hash of it. The key is random, lies beside the log, and is replaced every
+`salt_days`: then nobody can tell any more whom an older hash stands for. The log is off unless `feedback_log` names a file.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from glow.feedback import Feedback
+from glow_service.telemetry.line_log import LineLog
+from glow_service.telemetry.metrics import Metrics
+
+__all__ = ["FeedbackLog"]
+
+DAY_S = 86_400
+SOURCE_CHARACTERS = 16
+
+
+class FeedbackLog:
+    """Writes feedback; does nothing where it has no file.
+
+    Args:
+        metrics: where feedback is counted, and what was lost.
+        path: the file; "" for none.
+        salt_days: how long one person keeps one mark.
+        max_bytes: size at which the file is rotated.
+        max_files: rotated files that are kept, >= 1.
+
+    Raises:
+        ConfigError: if the file cannot be written.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        path: str = "",
+        salt_days: int = 30,
+        max_bytes: int = 64 << 20,
+        max_files: int = 4,
+    ) -> None:
+        self._metrics = metrics
+        self._log: LineLog | None = None
+        if path:
+            self._log = LineLog("feedback_log", metrics.feedback_lost, Path(path), max_bytes, max_files)
+            self._salt = _Salt(Path(path), salt_days)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a file."""
+        return self._log is not None
+
+    def log(self, feedback: Feedback, who: str) -> None:
+        """Notes feedback; some microseconds, and no failure.
+
+        Args:
+            feedback: what to note, without source and time.
+            who: whose it is; it is not written.
+        """
+        if self._log is None:
+            return
+        self._metrics.feedback.labels(feedback.kind).inc()
+        seconds = time.time()
+        self._log.put(lambda: self._line(seconds, feedback, who))
+
+    def close(self) -> None:
+        """Writes what waits, and closes the file."""
+        if self._log is not None:
+            self._log.close()
+
+    def _line(self, seconds: float, feedback: Feedback, who: str) -> bytes:
+        when = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+        digest = hmac.new(self._salt.at(seconds), who.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        return orjson.dumps(replace(feedback, time=when, source=digest[:SOURCE_CHARACTERS]).values()) + b"\n"
+
+
+class _Salt:
+    """A random key for each span of days, which all processes that write one log share; older ones are removed."""
+
+    def __init__(self, log: Path, days: int) -> None:
+        self._log, self._days = log, days
+        self._lock = threading.Lock()
+        self._span, self._key = -1, b""
+
+    def at(self, seconds: float) -> bytes:
+        """The key of a time.
+
+        Raises:
+            OSError: if it can neither be read nor made.
+        """
+        span = int(seconds // (self._days * DAY_S))
+        with self._lock:
+            if span != self._span:
+                self._key = self._read_or_make(span)
+                self._span = span
+        return self._key
+
+    def _read_or_make(self, span: int) -> bytes:
+        wanted = self._log.with_name(f"{self._log.name}.salt-{self._days}-{span}")
+        partial = wanted.with_name(f".{wanted.name}-{secrets.token_hex(4)}")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, secrets.token_bytes(32))
+            os.fsync(descriptor)
+            os.link(partial, wanted)
+        except FileExistsError:
+            pass  # another process was first: its key is everybody's
+        finally:
+            os.close(descriptor)
+            partial.unlink()
+        for path in self._log.parent.glob(f"{self._log.name}.salt-*"):
+            if path != wanted:
+                path.unlink(missing_ok=True)
+        return wanted.read_bytes()
