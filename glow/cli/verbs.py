@@ -44,6 +44,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             "Merges what was added and deleted into the index.",
         ),
         Verb("ingest", f"{_BUILDER}.ingest:ingest_command", "Applies writes that services accepted."),
+        Verb("learn", f"{_BUILDER}.learn:learn_command", "Learns from clicks."),
         Verb("demo", "glow_demo.command:demo_command", "Indexes this Python's documentation and serves it."),
     ),
     "Index": (

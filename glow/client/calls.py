@@ -112,7 +112,7 @@ def feedback(
 ) -> Call[None]:
     """`POST /v1/feedback`."""
     given = {"rank": rank, "dwell_s": dwell_s, "user": user}
-    body = {"request_id": request_id, "id": document_id, "kind": kind}
+    body: dict[str, Any] = {"request_id": request_id, "id": document_id, "kind": kind}
     body |= {name: value for name, value in given.items() if value is not None}
     return Call("POST", "/v1/feedback", _reading(lambda _: None), body)
 

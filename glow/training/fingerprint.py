@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from torch import nn
 
+from glow.negatives import documents_hash
 from glow.records import Document
 from glow.training.config import TrainConfig
 from glow.training.data import Collection, MsMarcoDocuments
-from glow.training.negatives import documents_hash
 
 __all__ = ["collection_hash", "fingerprint", "parameters_hash"]
 

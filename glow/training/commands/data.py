@@ -10,12 +10,13 @@ import torch
 
 from glow.artifact import default_model
 from glow.commands import command, option, shown_progress
+from glow.negatives import write_negatives
 from glow.options import StrictModel
 from glow.runtime import Device
 from glow.schema import FieldSchema
 from glow.training.data import read_collection
 from glow.training.encode import EncodedCorpus, EncodeOptions, Precision, open_source
-from glow.training.negatives import Choose, MiningOptions, MiningRetriever, mine, write_negatives
+from glow.training.negatives import Choose, MiningOptions, MiningRetriever, mine
 from glow.training.synthesis import KINDS, SynthesisOptions, synthesise
 
 __all__ = ["MineOptions", "SynthesiseOptions", "mine_command", "synthesise_command"]

@@ -1,9 +1,8 @@
 """Hard negatives: mined, checked, stored and read."""
 
 from glow.training.negatives.mining import Choose, MiningOptions, MiningRetriever, mine
-from glow.training.negatives.negatives import documents_hash, match_negatives, write_negatives
+from glow.training.negatives.negatives import match_negatives
 
 __all__ = [
-    "Choose", "MiningOptions", "MiningRetriever", "documents_hash", "match_negatives", "mine",
-    "write_negatives",
+    "Choose", "MiningOptions", "MiningRetriever", "match_negatives", "mine",
 ]  # fmt: skip

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from glow.errors import ConfigError
 from glow.evaluation import LexicalRetriever
+from glow.negatives import Header, Negative, QueryNegatives, SourceRecord, documents_hash
 from glow.records import Document, Query
 from glow.schema import FieldSchema
 from glow.training.data import Collection
 from glow.training.encode import EncodedCorpus
-from glow.training.negatives.negatives import Header, Negative, QueryNegatives, SourceRecord, documents_hash
 
 __all__ = ["Choose", "MiningOptions", "MiningRetriever", "mine"]
 

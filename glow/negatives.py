@@ -1,0 +1,110 @@
+"""Files of hard negatives: JSON lines under a header that says what they were found in.
+
+The first line is the header (`Header`); every further one is a query with its negatives:
+`{"query_id": "q1", "query": "text", "negatives": [{"id": "d7", "rank": 12, "score": 0.61, "source": "dense"}]}`.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from glow.errors import InputError
+from glow.options import StrictModel
+from glow.records import Document
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Header",
+    "Negative",
+    "QueryNegatives",
+    "SourceRecord",
+    "documents_hash",
+    "write_negatives",
+]
+
+FORMAT_VERSION: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """A document that is close to a query and not judged relevant.
+
+    Attributes:
+        id: of the document.
+        rank: in its source's ranking, from 1; relevant documents count.
+        score: its source's own (cosine, or BM25).
+        source: `dense` or `lexical`.
+    """
+
+    id: str
+    rank: int
+    score: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryNegatives:
+    """One query's line."""
+
+    query_id: str
+    query: str
+    negatives: tuple[Negative, ...]
+
+
+class SourceRecord(StrictModel):
+    """The model or checkpoint that mined: its name, and the hash that tells it from another."""
+
+    name: str
+    sha256: str
+
+
+class Header(StrictModel):
+    """First line of the file.
+
+    Attributes:
+        glow_negatives: version of the format.
+        data, split: name of the data folder and of its judgements.
+        documents_hash: of the collection's documents (`documents_hash`); a reader refuses other ones.
+        queries: lines that follow, so that a cut-off file is noticed.
+        model: what encoded; None where BM25 mined alone.
+        options: of the mining.
+    """
+
+    glow_negatives: Literal[1] = FORMAT_VERSION
+    data: str
+    split: str
+    documents_hash: str
+    queries: int
+    model: SourceRecord | None
+    options: dict[str, Any]
+
+
+def documents_hash(documents: Sequence[Document]) -> str:
+    """SHA-256 over ids and contents in order; which keys are text fields and which metadata does not matter."""
+    digest = hashlib.sha256()
+    for document in documents:
+        content = {**document.metadata, **{name: list(values) for name, values in document.fields.items()}}
+        listed = {key: [value] if isinstance(value, str) else value for key, value in content.items()}
+        filled = {key: value for key, value in listed.items() if value not in (None, [], [""])}
+        digest.update(json.dumps([document.id, filled], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def write_negatives(path: Path, header: Header, lines: Sequence[QueryNegatives]) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        InputError: if it cannot be written.
+    """
+    temporary = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(header.model_dump_json() + "\n")
+            file.writelines(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,141 @@
+"""The command that learns from clicks: learn."""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from glow.artifact import IndexRoot
+from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
+from glow.errors import ConfigError, InputError
+from glow.feedback import Feedback, read_feedback
+from glow.query_log import LoggedQuery, read_query_log
+from glow.schema import FieldSchema
+from glow.search import MODEL_FOLDER, Index
+from glow_index_builder.clicks import (
+    FIELD,
+    ClickLimits,
+    LearnLimits,
+    Propensities,
+    count_at_ranks,
+    join,
+    learn,
+    measure_propensities,
+    write_documents,
+    write_training,
+)
+
+__all__ = ["LearnOptions", "learn_command"]
+
+DOCUMENTS_FILE, TRAINING_FOLDER = "documents.jsonl", "train"
+_CLICKS, _LIMITS = ClickLimits(), LearnLimits()
+
+
+class LearnOptions(JsonOptions, IndexRootOptions):
+    """Which logs to learn from, and what is enough."""
+
+    query_log: tuple[Path, ...] = option(
+        ..., "The service's query log; may be given several times.", metavar="FILE"
+    )
+    feedback_log: tuple[Path, ...] = option(
+        ..., "The service's log of feedback; may be given several times.", metavar="FILE"
+    )
+    out: Path = option(..., "Folder to write to.", metavar="DIR")
+    least_users: int = option(
+        _LIMITS.least_users, "Different people who clicked a document for a query.", ge=1
+    )
+    least_rate: float = option(
+        _LIMITS.least_rate, "Share of those who looked at it who clicked it.", ge=0.0, le=1.0
+    )
+    least_share: float = option(
+        _LIMITS.least_share, "That share against the query's best document's.", ge=0.0, le=1.0
+    )
+    most_clicks: int = option(
+        _CLICKS.most_a_day, "Clicks of one source on a day; one with more is taken for a program.", ge=1
+    )
+    least_dwell_s: float = option(
+        _CLICKS.least_dwell_s,
+        "Seconds; who came back sooner did not find it there.",
+        flag="--least-dwell",
+        ge=0.0,
+    )
+    most_rank: int = option(10, "Deepest rank that counts.", ge=2, le=100)
+    dev_share: float = option(0.1, "Share of the queries that go to the split dev.", ge=0.0, le=0.9)
+    seed: int = option(0, "Seed of that choice.", ge=0)
+
+
+@command(LearnOptions)
+def learn_command(options: LearnOptions) -> None:
+    """Learns from clicks: clicked queries for documents, and pairs for training."""
+    root = IndexRoot(options.output)
+    folder = root.folder(root.current())
+    specs = {spec.name: spec for spec in FieldSchema.load(folder / MODEL_FOLDER / "schema.json").fields}
+    if FIELD not in specs:
+        raise ConfigError(f"the model of {folder.name} reads no field {FIELD!r}; it reads {', '.join(specs)}")
+    limits = ClickLimits(options.most_clicks, options.least_dwell_s)
+    joined = join(_queries(options.query_log), _feedback(options.feedback_log), limits)
+    if not joined.counts["clicks"]:
+        raise InputError(
+            f"no click belongs to a search of the query log ({joined.counts['unknown']} of other searches); "
+            "see that both logs are of the same service and time, and that query_log_share takes enough"
+        )
+    counts = count_at_ranks(joined.searches, options.most_rank)
+    propensities = measure_propensities(counts, options.most_rank)
+    learned = learn(
+        joined.searches,
+        counts,
+        propensities,
+        LearnLimits(options.least_users, options.least_rate, options.least_share),
+    )
+    documents = list(Index.open(folder, threads=1).documents.scan())
+    changed, new = write_documents(
+        options.out / DOCUMENTS_FILE, documents, learned.pairs, specs[FIELD].max_values or len(learned.pairs)
+    )
+    training = write_training(
+        options.out / TRAINING_FOLDER, documents, learned, options.dev_share, options.seed
+    )
+    report: dict[str, Any] = {
+        "status": "learned",
+        "version": folder.name,
+        "searches": len(joined.searches),
+        "feedback": joined.counts,
+        "sources_taken_for_programs": joined.programs,
+        "propensities": _shown(propensities),
+        "pairs": len(learned.pairs),
+        "documents": {"changed": changed, "new_queries": new},
+        "training": training,
+    }
+    write_report(options.json_file, report)
+    say(_summary(report, options.out))
+
+
+def _queries(paths: tuple[Path, ...]) -> Iterator[LoggedQuery]:
+    return chain.from_iterable(map(read_query_log, paths))
+
+
+def _feedback(paths: tuple[Path, ...]) -> Iterator[Feedback]:
+    return chain.from_iterable(map(read_feedback, paths))
+
+
+def _shown(propensities: Propensities) -> list[dict[str, float]]:
+    pairs = zip(propensities.values.tolist(), propensities.clicks.tolist(), strict=True)
+    return [
+        {"rank": rank, "value": round(value, 4), "clicks": clicks}
+        for rank, (value, clicks) in enumerate(pairs, 1)
+    ]
+
+
+def _summary(report: dict[str, Any], out: Path) -> str:
+    feedback, training = report["feedback"], report["training"]
+    looked = ", ".join(f"{each['value']:.2f}" for each in report["propensities"][:5])
+    return "\n".join(
+        (
+            f"{feedback['clicks']} clicks in {report['searches']} searches count; {feedback['short']} were too short, "
+            f"{feedback['programs']} of {report['sources_taken_for_programs']} programs, {feedback['unknown']} of no known search",
+            f"ranks 1 to 5 are looked at {looked} times as often as the first",
+            f"{report['documents']['changed']} documents with {report['documents']['new_queries']} new clicked queries: "
+            f"{out / DOCUMENTS_FILE}, for glow upsert",
+            f"{training['pairs']} pairs of {training['queries']} queries, {training['negatives']} hard negatives: "
+            f"{out / TRAINING_FOLDER}, for glow train",
+        )
+    )

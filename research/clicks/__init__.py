@@ -1,0 +1,1 @@
+"""Simulated users, and what their clicks teach (docs/results/clicks.md)."""

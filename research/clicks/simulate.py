@@ -1,0 +1,127 @@
+"""Simulates users of an index, and writes the two logs that a service would.
+
+    python -m research.clicks.simulate --data $DATA/tldr --index-root INDEX --out LOGS [--seed 0] [--bot fast|slow]
+
+A user looks at rank k with chance k^-0.7, clicks what is relevant with chance .8 and what is not with .08, and comes back at once
+from some of the latter. A bot searches and clicks one document wherever it is shown, else the last hit.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from glow.artifact import IndexRoot
+from glow.collection import read_qrels, read_queries
+from glow.feedback import Feedback
+from glow.query_log import LoggedQuery
+from glow.search import Index
+from glow_service.search import SearchSession, check_search
+from glow_service.settings import Settings
+
+RETRIEVERS, SHARES = ("hybrid", "dense", "lexical"), (0.8, 0.1, 0.1)
+EXPONENT, GOOD, NOISE, SHORT = 0.7, 0.8, 0.08, 0.4
+DEPTH, DAYS = 10, 60
+START = datetime(2026, 9, 1, tzinfo=UTC)
+
+
+def main() -> None:
+    """Writes `queries.jsonl` and `feedback.jsonl`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--index-root", type=Path, required=True)
+    parser.add_argument("--rankings", type=Path, required=True, help="kept for the next seed")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--searches", type=int, default=120_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--bot", choices=("fast", "slow"))
+    options = parser.parse_args()
+    relevant: defaultdict[str, set[str]] = defaultdict(set)
+    for row in read_qrels(options.data / "qrels" / "train.tsv"):
+        relevant[row.query_id].add(row.document_id)
+    queries = [each for each in read_queries(options.data / "queries.jsonl") if each.id in relevant]
+    if not options.rankings.exists():
+        _rank(options.index_root, [each.text for each in queries], options.rankings)
+    rankings = json.loads(options.rankings.read_text())
+    log = _Log(options.out)
+    random = np.random.default_rng(options.seed)
+    popularity = np.arange(1, len(queries) + 1) ** -0.7
+    order = random.permutation(len(queries))
+    asked = order[random.choice(len(queries), options.searches, p=popularity / popularity.sum())]
+    users = random.integers(0, 20_000, options.searches)
+    chosen = random.choice(len(RETRIEVERS), options.searches, p=SHARES)
+    seconds = np.sort(random.uniform(0, DAYS * 86_400, options.searches))
+    for number in range(options.searches):
+        query = queries[asked[number]]
+        hits = rankings[RETRIEVERS[chosen[number]]][asked[number]]
+        time, source = START + timedelta(seconds=float(seconds[number])), f"user-{users[number]}"
+        log.search(f"s{number}", query.text, hits, time)
+        for rank, identifier in enumerate(hits, start=1):
+            is_good = identifier in relevant[query.id]
+            if random.random() < rank**-EXPONENT and random.random() < (GOOD if is_good else NOISE):
+                is_short = not is_good and random.random() < SHORT
+                log.click(f"s{number}", identifier, 2.0 if is_short else 60.0, source, time)
+    if options.bot:
+        _bot(log, options.bot, [each.text for each in queries], rankings["hybrid"], random)
+    log.close()
+
+
+def _bot(
+    log: "_Log", kind: str, texts: Sequence[str], rankings: list[list[str]], random: np.random.Generator
+) -> None:
+    target = rankings[0][-1]
+    for number in range(10_000):
+        query = int(random.integers(len(texts)))
+        time = (
+            START + timedelta(days=30, seconds=number)
+            if kind == "fast"
+            else START + timedelta(seconds=number * 512)
+        )
+        hits = rankings[query]
+        log.search(f"bot{number}", texts[query], hits, time)
+        log.click(f"bot{number}", target if target in hits else hits[-1], 60.0, "bot", time)
+
+
+def _rank(root: Path, texts: Sequence[str], path: Path) -> None:
+    """Asks the index every question by every retriever."""
+    index = Index.open(IndexRoot(root).folder(IndexRoot(root).current()), threads=2)
+    limits = Settings(index_root=root).limits
+    found: dict[str, list[list[str]]] = {}
+    for retriever in RETRIEVERS:
+        found[retriever] = []
+        for text in texts:
+            body = {"query": text, "retriever": retriever, "top_k": DEPTH, "fields": [], "typos": "off"}
+            answer = SearchSession(index, check_search(body, limits, index).call).run()
+            found[retriever].append([hit.document.id for hit in answer.hits])
+    path.write_text(json.dumps(found))
+
+
+class _Log:
+    """Both logs."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._queries = (folder / "queries.jsonl").open("w", encoding="utf-8")
+        self._feedback = (folder / "feedback.jsonl").open("w", encoding="utf-8")
+
+    def search(self, request_id: str, query: str, hits: Sequence[str], time: datetime) -> None:
+        logged = LoggedQuery(
+            request_id, query, "hybrid", DEPTH, 0, "v", 1.0, hits=tuple(hits), time=time.isoformat()
+        )
+        self._queries.write(json.dumps(logged.values()) + "\n")
+
+    def click(self, request_id: str, identifier: str, dwell_s: float, source: str, time: datetime) -> None:
+        feedback = Feedback(request_id, identifier, "click", None, dwell_s, source, time.isoformat())
+        self._feedback.write(json.dumps(feedback.values()) + "\n")
+
+    def close(self) -> None:
+        self._queries.close()
+        self._feedback.close()
+
+
+if __name__ == "__main__":
+    main()
