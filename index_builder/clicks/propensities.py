@@ -2,8 +2,8 @@
 
 The position-based model: a hit is clicked if it is looked at and found good, and only looking depends on the rank. Of a document
 that stood at ranks k and k' for one query, the ratio of its click rates is then the ratio of the ranks' propensities, whatever
-it is worth (intervention harvesting: Agarwal et al., WSDM 2019, section 4). Versions, retrievers and fusions that rank differently
-give such pairs without an experiment.
+it is worth (intervention harvesting: Agarwal et al., WSDM 2019). Versions, retrievers and fusions that rank differently give such
+documents without an experiment.
 """
 
 from collections import Counter, defaultdict
@@ -19,8 +19,8 @@ __all__ = ["Propensities", "count_at_ranks", "measure_propensities"]
 
 Counts = dict[tuple[str, str], dict[int, tuple[int, int]]]
 """(query, id) -> rank -> (times shown, times clicked)."""
-PRIOR_DEVIATION = 0.5
-"""Standard deviation of a log propensity around that of 1 / rank, before anything is measured."""
+PRIOR_CLICKS = 20.0
+MOST_ROUNDS, TOLERANCE = 50, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,48 +58,38 @@ def count_at_ranks(searches: Sequence[Shown], most_rank: int) -> Counts:
 
 
 def measure_propensities(counts: Counts, most_rank: int) -> Propensities:
-    """Fits the ratios of click rates between ranks, by weighted least squares on their logarithms.
+    """Fits the position-based model to documents that stood at several ranks for one query.
 
-    A pair of ranks weighs as much as its clicks let its ratio be known; 1 / rank is the prior, so that ranks with few clicks
-    stay near it.
+    Given how often a document was clicked in all, its clicks fall on ranks as n(k) * p(k), n(k) being the times that it was shown
+    there: its worth is in no term. Newton's method finds the maximum of that multinomial likelihood. The prior is
+    `PRIOR_CLICKS` clicks for each rank but the first, on what stood there and at rank 1 equally often, as 1 / rank would have them.
 
     Args:
         counts: of `count_at_ranks`.
         most_rank: how deep, >= 2.
     """
-    rates = np.zeros(
-        (most_rank, most_rank)
-    )  # [k, l]: click rate at k of documents that also stood at l, summed
-    noise = np.zeros((most_rank, most_rank))
-    clicks = np.zeros(most_rank, np.int64)
-    for ranks in counts.values():
-        if len(ranks) < 2:
-            continue
-        for rank, (times, clicked) in ranks.items():
-            clicks[rank - 1] += clicked
-            others = [other - 1 for other in ranks if other != rank]
-            rates[rank - 1, others] += clicked / times
-            noise[rank - 1, others] += clicked / times**2
-    prior = -np.log(np.arange(1, most_rank + 1))
-    rows, targets, weights = [], [], []
-    for one in range(most_rank):
-        for other in range(one + 1, most_rank):
-            if rates[one, other] > 0 and rates[other, one] > 0:
-                row = np.zeros(most_rank)
-                row[one], row[other] = 1.0, -1.0
-                rows.append(row)
-                targets.append(np.log(rates[one, other] / rates[other, one]))
-                variance = (
-                    noise[one, other] / rates[one, other] ** 2 + noise[other, one] / rates[other, one] ** 2
-                )
-                weights.append(1.0 / variance)
-    # A pair's own counts stand in several ratios, so each ratio weighs less than its variance alone would say.
-    scale = 1.0 / max(most_rank - 1, 1)
-    system = np.diag(np.full(most_rank, 1.0 / PRIOR_DEVIATION**2))
-    right = prior / PRIOR_DEVIATION**2
-    system[0, 0] += 1e9  # rank 1 is what others are relative to
-    for row, target, weight in zip(rows, targets, weights, strict=True):
-        system += scale * weight * np.outer(row, row)
-        right += scale * weight * target * row
-    values = np.exp(np.linalg.solve(system, right))
-    return Propensities(np.clip(values / values[0], 1e-3, 1.0), clicks)
+    several = [
+        ranks for ranks in counts.values() if len(ranks) > 1 and any(clicked for _, clicked in ranks.values())
+    ]
+    shown = np.zeros((len(several) + most_rank - 1, most_rank))
+    clicked = np.zeros_like(shown)
+    for row, ranks in enumerate(several):
+        for rank, (times, clicks) in ranks.items():
+            shown[row, rank - 1], clicked[row, rank - 1] = times, clicks
+    for rank in range(1, most_rank):
+        row = len(several) + rank - 1
+        shown[row, [0, rank]] = 1.0
+        clicked[row, [0, rank]] = np.array([rank + 1, 1]) * PRIOR_CLICKS / (rank + 2)
+    clicks_at, clicks_of = clicked.sum(0), clicked.sum(1)
+    logs = -np.log(np.arange(1, most_rank + 1))
+    for _ in range(MOST_ROUNDS):
+        shares = shown * np.exp(logs)
+        shares /= shares.sum(1, keepdims=True)
+        slope = clicks_at - clicks_of @ shares
+        curve = np.diag(clicks_of @ shares) - shares.T @ (clicks_of[:, None] * shares)
+        step = np.linalg.solve(curve[1:, 1:], slope[1:])  # rank 1 is what the others are relative to
+        logs[1:] += np.clip(step, -1.0, 1.0)
+        if np.abs(step).max() < TOLERANCE:
+            break
+    counted = clicked[: len(several)].sum(0).astype(np.int64)
+    return Propensities(np.clip(np.exp(logs), 1e-3, 1.0), counted)

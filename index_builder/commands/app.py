@@ -1,7 +1,7 @@
 """`python -m index_builder`, as it was called before `glow`: the same commands under the names that they had."""
 
 from glow.commands import room_app
-from glow_index_builder.commands import build, delta, diff, gate, ingest, snapshot, versions
+from glow_index_builder.commands import build, delta, diff, gate, ingest, learn, snapshot, versions
 
 __all__ = ["app"]
 
@@ -22,6 +22,7 @@ app = room_app(
         "delete": delta.delete_command,
         "compact": delta.compact_command,
         "ingest": ingest.ingest_command,
+        "learn": learn.learn_command,
         "export": snapshot.export_command,
         "import": snapshot.import_command,
     },
