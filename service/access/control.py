@@ -45,6 +45,8 @@ ACCESS: dict[str, Access] = {
     "/v1/search": Access.KEY,
     "/search/batch": Access.KEY,
     "/v1/search/batch": Access.KEY,
+    "/feedback": Access.KEY,
+    "/v1/feedback": Access.KEY,
     "/v1/embeddings": Access.KEY,
     "/v1/models": Access.KEY,
     "/documents": Access.WRITE,

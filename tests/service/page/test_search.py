@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from glow.feedback import read_feedback
 from glow_service.app import create_app
 from glow_service.settings import Settings
 
@@ -193,3 +194,41 @@ def test_where_nothing_is_found_other_ways_are_offered(tab: Any) -> None:
     assert links.all_inner_texts() == ["Both", "Meaning"]
     links.first.click()
     assert tab.titles()
+
+
+def test_clicks_are_told_where_the_service_wants_to_know(
+    open_page: Any, start_server: Callable[..., Any], toy_index: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "feedback.jsonl"
+    flags = ("--index-root", str(toy_index), "--feedback-log", str(path))
+    with start_server(tmp_path, *flags) as running, open_page(running.url) as tab:
+        tab.open("how do bees find their way home")
+        tab.titles()
+        # Opened beside: this page stays, and somebody comes back to it.
+        tab.page.route("**/nature/*", lambda route: route.abort())
+        link = tab.page.locator("#hits > li").nth(1).locator("a")
+        link.evaluate("link => link.addEventListener('click', event => event.preventDefault())")
+        with tab.page.expect_response("**/feedback") as answered:
+            link.click()
+        assert answered.value.status == 202
+        sent = answered.value.request.post_data_json
+        assert (sent["kind"], sent["rank"]) == ("click", 2)
+        tab.page.wait_for_timeout(700)
+        with tab.page.expect_response("**/feedback") as again:
+            tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        assert again.value.request.post_data_json["dwell_s"] > 0.5
+        while len(noted := list(read_feedback(path))) < 2:
+            tab.page.wait_for_timeout(100)
+    assert [each.id for each in noted] == [sent["id"]] * 2
+
+
+def test_clicks_are_nobodys_business_elsewhere(tab: Any) -> None:
+    tab.open("how do bees find their way home")
+    tab.titles()
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+    link = tab.page.locator("#hits > li").first.locator("a")
+    link.evaluate("link => link.addEventListener('click', event => event.preventDefault())")
+    link.click()
+    tab.page.wait_for_timeout(300)
+    assert not [url for url in asked if "feedback" in url]
