@@ -50,6 +50,9 @@ class FieldSchema(StrictModel):
             its own budget, and every later field keeps room for its [SEP].
         fields: in the order in which the document tower reads them.
         one_field_id: every token has field id 0 (GLOW's ablation `us`); fields keep order and budgets.
+        joined: fields follow one another like one text, with a single [SEP] at the end, as encoders of single texts read them.
+        query_prefix, document_prefix: words before every query and every document that its model was trained with; their pieces
+            carry the weight of [SEP].
     """
 
     name: str
@@ -57,6 +60,9 @@ class FieldSchema(StrictModel):
     document_tokens: int = Field(ge=3)
     fields: tuple[FieldSpec, ...] = Field(min_length=1)
     one_field_id: bool = False
+    joined: bool = False
+    query_prefix: str = ""
+    document_prefix: str = ""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -27,13 +27,13 @@ from glow.artifact.model import (
     DOCUMENT_TOWER,
     EXPLAIN_FILES,
     EXPLAIN_TOWERS,
-    QUERY_SIDE_FILES,
     QUERY_TOWER,
     TOWER_WEIGHTS,
     WORD_TABLE,
     default_model,
     model_hash,
     open_model,
+    query_side_files,
 )
 from glow.artifact.pinned import PINNED_FILE
 from glow.artifact.reranker import (
@@ -56,10 +56,10 @@ from glow.artifact.verdict import GATE, failed_checks
 __all__ = [
     "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "GATE",
     "JOIN_GRAPH", "LATE_GRAPH", "LEARNED_HEAD", "LEARNED_MODEL_FILES", "LOCK_FILE", "MANIFEST_FILE", "MIXTURE_FILE", "PINNED_FILE", "QUERY_READER",
-    "QUERY_SIDE_FILES", "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS",
+    "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS",
     "TERMS_TOWER", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord",
     "IndexRoot", "KnownFiles", "Manifest", "RootLock", "TensorNames", "default_model", "discard", "disk_error",
     "failed_checks", "file_records", "file_sha256", "folder_for", "is_abandoned", "is_temporary", "learned_hash", "model_hash",
-    "open_model", "open_reranker", "read_manifest", "reranker_files", "reranker_hash", "set_aside",
+    "open_model", "open_reranker", "query_side_files", "read_manifest", "reranker_files", "reranker_hash", "set_aside",
     "set_aside_abandoned", "sync", "verify", "write_artifact",
 ]  # fmt: skip

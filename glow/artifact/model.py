@@ -2,17 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from glow.artifact.manifest import FileRecord, Manifest, verify
 from glow.errors import ArtifactNotFoundError
-from glow.text import PREPROCESSOR_VERSION
+from glow.text import PREPROCESSOR_VERSION, TOKENIZER_FILE
 
 __all__ = [
     "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "HASHED_FILES", "QUERY_SIDE_FILES", "QUERY_TOWER",
-    "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "model_hash", "open_model",
+    "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "model_hash", "open_model", "query_side_files",
 ]  # fmt: skip
 
 MODELS_PACKAGE = "glow_models"
@@ -40,6 +40,11 @@ EXPLAIN_FILES = (*EXPLAIN_TOWERS.values(), TOWER_WEIGHTS[DOCUMENT_TOWER])
 HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER, TOWER_WEIGHTS[DOCUMENT_TOWER])
 
 
+def query_side_files(files: Collection[str]) -> tuple[str, ...]:
+    """What an index copies from a model with these files, or holds of one."""
+    return (*QUERY_SIDE_FILES, *(name for name in (TOKENIZER_FILE,) if name in files))
+
+
 def model_hash(files: Mapping[str, FileRecord]) -> str:
     """SHA-256 over the files that decide a model's vectors and the preprocessor's version.
 
@@ -52,7 +57,8 @@ def model_hash(files: Mapping[str, FileRecord]) -> str:
     missing = [name for name in HASHED_FILES if name not in files]
     if missing:
         raise ArtifactNotFoundError(f"the model lacks {', '.join(missing)}; export it again")
-    parts = {name: files[name].sha256 for name in HASHED_FILES}
+    names = (*HASHED_FILES, *(name for name in (TOKENIZER_FILE,) if name in files))
+    parts = {name: files[name].sha256 for name in names}
     content = json.dumps([PREPROCESSOR_VERSION, parts], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from glow.artifact import (
     EXPLAIN_FILES,
-    QUERY_SIDE_FILES,
     QUERY_TOWER,
     RERANKER_FOLDER,
     FileKey,
     KnownFiles,
     Manifest,
+    query_side_files,
 )
 from glow.errors import MismatchError
 from glow.runtime import Device, Encoder, Explainer, Reranker
@@ -129,7 +129,7 @@ def open_parts(
         return old if old is not None and old.has(files, *paths) else None
 
     model = same(f"{MODEL_FOLDER}/", f"{TERMS_FOLDER}/")
-    _check_copies(manifest, QUERY_SIDE_FILES)
+    _check_copies(manifest)
     # Of a rebuild by the same model: making a tower and its word pieces anew would hold up those who search meanwhile.
     tower = old if old is not None and old.holds(files, f"{MODEL_FOLDER}/") else None
     preprocessor = model.preprocessor if model else _open_preprocessor(folder, manifest, tower)
@@ -197,7 +197,7 @@ def open_query_side(
         ArtifactError: if damaged, or of another model than the manifest says.
         DeviceError: if the device is not there.
     """
-    _check_copies(manifest, QUERY_SIDE_FILES)
+    _check_copies(manifest)
     preprocessor = _open_preprocessor(folder, manifest, None)
     return preprocessor, _open_encoder(folder, preprocessor, device, threads)
 
@@ -296,11 +296,11 @@ def _check_files(manifest: Manifest) -> None:
             raise MismatchError(f"index {manifest.name}: its manifest lacks {name}; rebuild the index")
 
 
-def _check_copies(manifest: Manifest, names: Sequence[str]) -> None:
-    """The files copied from the model are those of the model whose hash the index carries."""
+def _check_copies(manifest: Manifest, names: Sequence[str] = ()) -> None:
+    """The files copied from the model, by default what queries are read with, are those of the model whose hash the index carries."""
     parent = model_parent(manifest)
     recorded = parent.get("files", {})
-    for name in names:
+    for name in names or query_side_files(recorded):
         copied = manifest.files.get(f"{MODEL_FOLDER}/{name}")
         if copied is None or copied.sha256 != recorded.get(name):
             raise MismatchError(

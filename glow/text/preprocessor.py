@@ -14,15 +14,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.errors import ConfigError
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
 from glow.text.bm25 import normalise, soften
 from glow.text.terms import TermTable
+from glow.text.tokenizer import TOKENIZER_FILE, TokenizerPieces
 from glow.text.urls import url_words
 from glow.text.weighting import Weighting, WordWeigher, WordWeights
-from glow.text.words import VOCABULARY_FILE, WordPieces
+from glow.text.words import VOCABULARY_FILE, Unit, WordPieces
 
-__all__ = ["PREPROCESSOR_VERSION", "Preprocessor", "WeightedTokens", "field_words", "load_preprocessor"]
+__all__ = [
+    "PREPROCESSOR_VERSION",
+    "Preprocessor",
+    "WeightedTokens",
+    "field_words",
+    "load_pieces",
+    "load_preprocessor",
+]
 
 PREPROCESSOR_VERSION = 1
 """Raised whenever the same text and options would give other ids or weights."""
@@ -81,8 +90,14 @@ class _Layout:
         self.words: list[str] = []
         self.dropped_words: dict[str, int] = {}
 
-    def add(self, name: str, field_id: int, words: Sequence[str], limit: int) -> None:
-        """Adds a field's words up to `limit` tokens in all, then its [SEP]; a word may be cut inside."""
+    def begin(self, pieces: Sequence[int]) -> None:
+        """Adds what stands before every text of this kind; no word of it counts."""
+        self.ids += pieces
+        self.word_ids += [SPECIAL] * len(pieces)
+        self.field_ids += [0] * len(pieces)
+
+    def add(self, name: str, field_id: int, words: Sequence[str], limit: int, *, ends: bool = True) -> None:
+        """Adds a field's words up to `limit` tokens in all, then its [SEP] if it ends there; a word may be cut inside."""
         complete = 0
         for word in words:
             if len(self.ids) >= limit:
@@ -90,15 +105,16 @@ class _Layout:
             pieces = self.pieces.pieces(word)
             self.ids += pieces
             self.word_ids += [len(self.words)] * len(pieces)
-            self.words.append(word)
+            self.words.append(str(word))
             complete += 1
         if len(self.ids) > limit:  # the last word does not fit whole
             del self.ids[limit:], self.word_ids[limit:]
             complete -= 1
         if complete < len(words):
             self.dropped_words[name] = len(words) - complete
-        self.ids.append(self.pieces.sep_id)
-        self.word_ids.append(SPECIAL)
+        if ends:
+            self.ids.append(self.pieces.sep_id)
+            self.word_ids.append(SPECIAL)
         self.field_ids.extend([field_id] * (len(self.ids) - len(self.field_ids)))
 
     def finish(self, weights: WordWeights, weighting: Weighting) -> WeightedTokens:
@@ -146,6 +162,8 @@ class Preprocessor:
         self.weighting = weighting
         self.terms = terms
         self.weigher = WordWeigher(weighting, schema, terms)
+        self._query_prefix = _prefix(pieces, schema.query_prefix)
+        self._document_prefix = _prefix(pieces, schema.document_prefix)
 
     def query(self, text: str) -> WeightedTokens:
         """Preprocesses a query: [CLS] words [SEP], at most `schema.query_tokens`; accepts any string."""
@@ -154,6 +172,7 @@ class Preprocessor:
     def query_words(self, words: Sequence[str]) -> WeightedTokens:
         """Preprocesses a query that is split into words already, as `WordPieces.words` yields them."""
         layout = _Layout(self.pieces)
+        layout.begin(self._query_prefix)
         layout.add("query", 0, words, self.schema.query_tokens - 1)
         tokens = layout.finish(self.weigher.query(words, layout.words), self.weighting)
         known = True if self._is_known is None else all(map(self._is_known, tokens.words))
@@ -188,16 +207,25 @@ class Preprocessor:
     def _lay_out(self, fields: Mapping[str, Sequence[str]], count: int) -> _Layout:
         """The first `count` fields of the schema, laid out."""
         layout = _Layout(self.pieces)
+        layout.begin(self._document_prefix)
+        last = len(self.schema.fields) - 1
         for field_id, spec in enumerate(self.schema.fields[:count]):
             seen_id = 0 if self.schema.one_field_id else field_id
-            layout.add(spec.name, seen_id, fields[spec.name], self._limit(layout, field_id))
+            ends = not self.schema.joined or field_id == last
+            layout.add(spec.name, seen_id, fields[spec.name], self._limit(layout, field_id), ends=ends)
         return layout
 
     def _limit(self, layout: _Layout, field_id: int) -> int:
         """Tokens in all after the next field's last word."""
-        later = len(self.schema.fields) - field_id - 1  # every later field keeps room for its [SEP]
-        start = 0 if field_id == 0 else len(layout.ids)
+        later = (
+            0 if self.schema.joined else len(self.schema.fields) - field_id - 1
+        )  # each needs room for its [SEP]
+        start = len(self._document_prefix) if field_id == 0 else len(layout.ids)
         return min(start + self.schema.fields[field_id].tokens, self.schema.document_tokens - later) - 1
+
+
+def _prefix(pieces: WordPieces, text: str) -> list[int]:
+    return [number for word in pieces.words(text) for number in pieces.pieces(word)]
 
 
 def _holds(terms: TermTable, word: str) -> bool:
@@ -216,6 +244,22 @@ def _words(document: Document, spec: FieldSpec, pieces: WordPieces) -> list[str]
     return [word for value in values for word in pieces.words(value)]
 
 
+def load_pieces(folder: Path, unit: Unit = "word") -> WordPieces:
+    """What spells words in a model or checkpoint folder.
+
+    Raises:
+        ConfigError: if pieces are to be words, and a tokenizer makes them.
+        FormatError: if its file cannot be read.
+    """
+    if not (folder / TOKENIZER_FILE).is_file():
+        return WordPieces(folder / VOCABULARY_FILE, unit)
+    if unit != "word":
+        raise ConfigError(
+            f"pieces of {TOKENIZER_FILE} cannot be the unit that counts; expected the unit word"
+        )
+    return TokenizerPieces(folder / VOCABULARY_FILE)
+
+
 def load_preprocessor(
     folder: Path,
     terms: TermTable | None = None,
@@ -226,7 +270,7 @@ def load_preprocessor(
     """The preprocessor of a model or checkpoint folder.
 
     Args:
-        folder: holds `vocab.txt`, `schema.json`, `weighting.json` and, unless `terms` is given, `terms/`.
+        folder: holds `vocab.txt` (and `tokenizer.json`, where words are spelled by one), `schema.json`, `weighting.json` and, unless `terms` is given, `terms/`.
         terms: the table to use in place of the folder's own.
         pieces: made of the same vocabulary, for the same weighting; shared in place of new ones, which take time.
         caps_unknown: as for `Preprocessor`.
@@ -237,7 +281,7 @@ def load_preprocessor(
     """
     weighting = Weighting.load(folder / "weighting.json")
     return Preprocessor(
-        pieces if pieces is not None else WordPieces(folder / VOCABULARY_FILE, weighting.unit),
+        pieces if pieces is not None else load_pieces(folder, weighting.unit),
         FieldSchema.load(folder / "schema.json"),
         weighting,
         terms if terms is not None else TermTable.load(folder / "terms"),

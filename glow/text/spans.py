@@ -1,6 +1,6 @@
 """Where the words of a text stand in it, as it was written: for marking them.
 
-The words are those of `WordPieces.whole_words`. What one character becomes there (nothing, part of a word, a blank, a word by
+The words are those of `BertWords.whole_words`. What one character becomes there (nothing, part of a word, a blank, a word by
 itself) does not depend on its neighbours, so each is asked for once and remembered; the tokenisers' own offsets take seconds
 for a long text of CJK characters.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from glow.schema import FieldSpec
 from glow.text.urls import url_runs
-from glow.text.words import WordPieces
+from glow.text.words import BertWords
 
 __all__ = ["Span", "WordSpans"]
 
@@ -39,7 +39,7 @@ class WordSpans:
         pieces: splits text into words.
     """
 
-    def __init__(self, pieces: WordPieces) -> None:
+    def __init__(self, pieces: BertWords) -> None:
         self.pieces = pieces
         # Of the pieces alone: a cache of a method would hold its owner in a circle, which only the collector ends.
         self._parts = lru_cache(maxsize=CACHED_CHARACTERS)(partial(_parts_of, pieces))
@@ -103,7 +103,7 @@ class WordSpans:
             yield Span("".join(letters), begin, end)
 
 
-def _parts_of(pieces: WordPieces, character: str) -> tuple[str, ...]:
+def _parts_of(pieces: BertWords, character: str) -> tuple[str, ...]:
     """What a character adds to the word before it, the words that it is, and what it begins the next one with."""
     first, *words = pieces.whole_words(f"a{character}b")
     if words:

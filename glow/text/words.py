@@ -17,19 +17,39 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from glow.errors import FormatError
 
-__all__ = ["Unit", "WordPieces", "is_punctuation"]
+__all__ = ["LONE_SURROGATE", "BertWords", "Unit", "WordPieces", "is_punctuation"]
 
 Unit = Literal["word", "piece"]
 VOCABULARY_FILE = "vocab.txt"
 # Longer words are rare and may be a whole hostile query: caching them would only hold memory.
 CACHED_WORDS, CACHED_CHARACTERS = 100_000, 32
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # What BERT's splitting comes to in ASCII: controls vanish, every mark is a word. Five times the library's speed.
 _CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
 _ASCII_WORDS = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 
 
-class WordPieces:
+class BertWords:
+    """Splits text into words; no vocabulary is needed for that."""
+
+    _normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
+    _splitter = pre_tokenizers.BertPreTokenizer()
+
+    def whole_words(self, text: str) -> list[str]:
+        """Words of a text as `words` yields them for the unit `word`, whatever counts as a word here."""
+        if text.isascii():
+            return _ascii_words(text)
+        words: list[str] = []
+        # No step of BERT's looks across a blank, so one accent does not slow the whole text down.
+        for chunk in LONE_SURROGATE.sub(" ", text).split(" "):
+            words += _ascii_words(chunk) if chunk.isascii() else self._unicode_words(chunk)
+        return words
+
+    def _unicode_words(self, text: str) -> list[str]:
+        return [word for word, _ in self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))]
+
+
+class WordPieces(BertWords):
     """Splits text into words, and words into WordPiece ids.
 
     Args:
@@ -59,8 +79,6 @@ class WordPieces:
         self.size = len(pieces)
         self.pad_id, self.cls_id, self.sep_id = ids["[PAD]"], ids["[CLS]"], ids["[SEP]"]
         self.mask_id = ids.get("[MASK]", ids["[UNK]"])
-        self._normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
-        self._splitter = pre_tokenizers.BertPreTokenizer()
         self._model = models.WordPiece(vocab=ids, unk_token="[UNK]")  # noqa: S106 - a piece, no password
         # Not of a method: that would hold these pieces in a circle, which only the collector ends.
         self._pieces = partial(_pieces_of, self._model)
@@ -79,21 +97,8 @@ class WordPieces:
         """Ids of a word's pieces, one [UNK] where the vocabulary cannot spell it; never empty."""
         return (self._ids[word],) if self._unit == "piece" else self._of_word(word)
 
-    def whole_words(self, text: str) -> list[str]:
-        """Words of a text as `words` yields them for the unit `word`, whatever counts as a word here."""
-        if text.isascii():
-            return _ascii_words(text)
-        words: list[str] = []
-        # No step of BERT's looks across a blank, so one accent does not slow the whole text down.
-        for chunk in _LONE_SURROGATE.sub(" ", text).split(" "):
-            words += _ascii_words(chunk) if chunk.isascii() else self._unicode_words(chunk)
-        return words
-
     def _of_word(self, word: str) -> tuple[int, ...]:
         return self._cached_pieces(word) if len(word) <= CACHED_CHARACTERS else self._pieces(word)
-
-    def _unicode_words(self, text: str) -> list[str]:
-        return [word for word, _ in self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))]
 
 
 def _pieces_of(model: models.WordPiece, word: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from glow.artifact import Manifest, verify, write_artifact
 from glow.errors import FormatError
 from glow.nn import TowerConfig, TwoTowers
-from glow.text import Preprocessor, load_preprocessor
+from glow.text import TOKENIZER_FILE, VOCABULARY_FILE, Preprocessor, TokenizerPieces, load_preprocessor
 
 __all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "save_preprocessing"]
 
@@ -33,7 +33,10 @@ class Checkpoint:
 
 def save_preprocessing(folder: Path, preprocessor: Preprocessor) -> None:
     """Writes vocabulary, schema, weighting and term table as `load_preprocessor` reads them."""
-    shutil.copyfile(preprocessor.pieces.vocabulary, folder / "vocab.txt")
+    vocabulary = preprocessor.pieces.vocabulary
+    shutil.copyfile(vocabulary, folder / VOCABULARY_FILE)
+    if isinstance(preprocessor.pieces, TokenizerPieces):
+        shutil.copyfile(vocabulary.with_name(TOKENIZER_FILE), folder / TOKENIZER_FILE)
     preprocessor.schema.save(folder / "schema.json")
     preprocessor.weighting.save(folder / "weighting.json")
     preprocessor.terms.save(folder / "terms")

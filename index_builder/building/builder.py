@@ -8,11 +8,11 @@ from pathlib import Path
 
 from glow.artifact import (
     EXPLAIN_FILES,
-    QUERY_SIDE_FILES,
     RERANKER_FOLDER,
     ArtifactWriter,
     IndexRoot,
     open_reranker,
+    query_side_files,
     reranker_files,
 )
 from glow.errors import BuildError, ConfigError
@@ -223,7 +223,10 @@ class _Build:
     def _copied(self) -> tuple[str, ...]:
         """Files of the model that the version holds."""
         can_explain = all(name in self._model.manifest.files for name in EXPLAIN_FILES)
-        return (*QUERY_SIDE_FILES, *(EXPLAIN_FILES if self._options.explain and can_explain else ()))
+        return (
+            *query_side_files(self._model.manifest.files),
+            *(EXPLAIN_FILES if self._options.explain and can_explain else ()),
+        )
 
     def _describe(self, writer: ArtifactWriter, corpus: Corpus, terms: TermTable, kind: IndexKind) -> None:
         files = self._model.manifest.files

@@ -23,11 +23,12 @@ class ClickLimits:
     """What counts as a click of a person.
 
     Attributes:
-        most_a_day: clicks of one source on one day; a source with more is taken for a program, and nothing of it counts.
+        most_a_day, most: clicks of one source on one day, and in all; a source with more is taken for a program, and nothing of it counts.
         least_dwell_s: seconds; who came back sooner did not find it there. Clicks without a dwell count.
     """
 
     most_a_day: int = 200
+    most: int = 1_000
     least_dwell_s: float = 5.0
 
 
@@ -97,7 +98,7 @@ def join(queries: Iterable[LoggedQuery], feedback: Iterable[Feedback], limits: C
         limits: what counts.
     """
     events = list(feedback)
-    programs = _programs(events, limits.most_a_day)
+    programs = _programs(events, limits)
     searches: list[Shown] = []
     by_request: defaultdict[str, list[int]] = defaultdict(list)
     for each in queries:
@@ -127,9 +128,13 @@ def join(queries: Iterable[LoggedQuery], feedback: Iterable[Feedback], limits: C
     return Joined(left, dict(counts), len(programs))
 
 
-def _programs(events: Iterable[Feedback], most_a_day: int) -> set[str]:
+def _programs(events: Sequence[Feedback], limits: ClickLimits) -> set[str]:
     days = Counter((event.source, event.time[:10]) for event in events)
-    return {source for (source, _), count in days.items() if count > most_a_day}
+    hasty = {source for (source, _), count in days.items() if count > limits.most_a_day}
+    tireless = {
+        source for source, count in Counter(event.source for event in events).items() if count > limits.most
+    }
+    return hasty | tireless
 
 
 def _merged(events: Iterable[Feedback]) -> list[Feedback]:

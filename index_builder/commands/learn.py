@@ -53,6 +53,9 @@ class LearnOptions(JsonOptions, IndexRootOptions):
     most_clicks: int = option(
         _CLICKS.most_a_day, "Clicks of one source on a day; one with more is taken for a program.", ge=1
     )
+    most_clicks_in_all: int = option(
+        _CLICKS.most, "Clicks of one source in all; one with more is a program, too.", ge=1
+    )
     least_dwell_s: float = option(
         _CLICKS.least_dwell_s,
         "Seconds; who came back sooner did not find it there.",
@@ -72,7 +75,7 @@ def learn_command(options: LearnOptions) -> None:
     specs = {spec.name: spec for spec in FieldSchema.load(folder / MODEL_FOLDER / "schema.json").fields}
     if FIELD not in specs:
         raise ConfigError(f"the model of {folder.name} reads no field {FIELD!r}; it reads {', '.join(specs)}")
-    limits = ClickLimits(options.most_clicks, options.least_dwell_s)
+    limits = ClickLimits(options.most_clicks, options.most_clicks_in_all, options.least_dwell_s)
     joined = join(_queries(options.query_log), _feedback(options.feedback_log), limits)
     if not joined.counts["clicks"]:
         raise InputError(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from glow.artifact import QUERY_SIDE_FILES, FileRecord, IndexRoot, Manifest, verify
+from glow.artifact import FileRecord, IndexRoot, Manifest, query_side_files, verify
 from glow.errors import MismatchError
 from glow.search import (
     DELTA_FOLDER,
@@ -82,7 +82,10 @@ def write_set(
     _require_alike(manifests)
     first = manifests[0]
     with VersionWriter(root, version).write() as writer:
-        query_side = {f"{MODEL_FOLDER}/{name}" for name in QUERY_SIDE_FILES}
+        model = first.parents["model"]
+        assert isinstance(model, dict)  # noqa: S101 - every build writes it
+        names = query_side_files(model["files"])
+        query_side = {f"{MODEL_FOLDER}/{name}" for name in names}
         shared = (f"{TERMS_FOLDER}/", f"{STEMS_FOLDER}/")
         kept = {
             name: file for name, file in first.files.items() if name in query_side or name.startswith(shared)
@@ -98,9 +101,7 @@ def write_set(
             {"shards": [record.model_dump() for record in records], "version": version},
         )
         writer.hashes = {name: first.hashes[name] for name in ("model", "terms")}
-        model = first.parents["model"]
-        assert isinstance(model, dict)  # noqa: S101 - every build writes it
-        files = {name: digest for name, digest in model["files"].items() if name in QUERY_SIDE_FILES}
+        files = {name: digest for name, digest in model["files"].items() if name in names}
         writer.parents = {"model": {**model, "files": files}}
         writer.parameters = dict(parameters)
         writer.counts = {

@@ -88,6 +88,16 @@ def test_a_click_that_comes_twice_counts_once_with_its_longest_dwell() -> None:
     assert list(found.searches[0].clicks) == ["a"]
 
 
+def test_a_program_that_takes_its_time_counts_for_nothing_either() -> None:
+    searches = [shown(f"r{number}", "bees", "a b") for number in range(60)]
+    days = [
+        click(f"r{number}", "b", "slow", time=f"2026-{1 + number // 28:02}-{1 + number % 28:02}T10")
+        for number in range(60)
+    ]
+    assert joined(searches, days).counts["clicks"] == 60
+    assert join(searches, days, replace(LIMITS, most=59)).counts["programs"] == 60
+
+
 def test_a_program_counts_for_nothing() -> None:
     searches = [shown(f"r{number}", "bees", "a b") for number in range(60)]
     people = [click(f"r{number}", "a", f"u{number}") for number in range(5)]
@@ -118,7 +128,7 @@ def simulated(exponent: float, seed: int, searches: int = 40_000) -> Joined:
             attraction = 0.7 if document == query % 10 else 0.05
             if random.random() < rank**-exponent * attraction:
                 events.append(click(f"r{number}", hits[rank - 1], f"u{random.integers(5_000)}"))
-    return join(queries, events, ClickLimits(most_a_day=10_000))
+    return join(queries, events, ClickLimits(most_a_day=10_000, most=100_000))
 
 
 @pytest.mark.parametrize("exponent", [0.3, 0.7, 1.3])

@@ -47,7 +47,7 @@ def test_the_words_are_those_of_preprocessing_and_their_places_follow_one_anothe
     spans: WordSpans, text: str
 ) -> None:
     found = list(spans.of_text(text))
-    assert [span.word for span in found] == spans.pieces.words(text)
+    assert [span.word for span in found] == spans.pieces.whole_words(text)
     among = {span.word for span in found[::2]}
     assert list(spans.of_text(text, among)) == [span for span in found if span.word in among]
     assert all(span.start < span.end for span in found)

@@ -1,0 +1,98 @@
+"""Pieces by any tokenizer of the `tokenizers` library, for models that others trained.
+
+Words stay what they are everywhere in GLOW (`BertWords.whole_words`): weights, statistics, spans and spelling go by them. The
+tokenizer reads the text as it was written, with its case and blanks, and each of its pieces belongs to the word that it stands in.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from glow.errors import FormatError
+from glow.text.spans import WordSpans
+from glow.text.words import LONE_SURROGATE, BertWords, WordPieces
+
+__all__ = ["TOKENIZER_FILE", "SpelledWord", "TokenizerPieces"]
+
+TOKENIZER_FILE = "tokenizer.json"
+
+
+class SpelledWord(str):
+    """A word with the pieces that its place in a text gave it; equal to the plain word.
+
+    Attributes:
+        ids: of its pieces; empty where a piece covers several words and belongs to the first of them.
+    """
+
+    __slots__ = ("ids",)
+    ids: tuple[int, ...]
+
+    def __new__(cls, word: str, ids: tuple[int, ...] = ()) -> "SpelledWord":
+        """Makes one."""
+        made = super().__new__(cls, word)
+        made.ids = ids
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as the plain word: its pieces were read by then."""
+        return str, (str(self),)
+
+
+class TokenizerPieces(WordPieces):
+    """Splits text into words, and words into the ids of a tokenizer's pieces.
+
+    Args:
+        vocabulary: one piece a line, for people and for comparisons; `tokenizer.json` lies beside it.
+
+    Attributes:
+        cls_id, sep_id: of what the tokenizer puts before and after a text.
+        pad_id, mask_id, size: as `WordPieces`; where there is no mask, the padding.
+
+    Raises:
+        FormatError: if the tokenizer cannot be read, or puts anything but one piece before and one after a text.
+    """
+
+    def __init__(self, vocabulary: Path) -> None:  # what a vocabulary of WordPieces needs is of no use here
+        path = vocabulary.with_name(TOKENIZER_FILE)
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # of the library, without a type of its own
+            raise FormatError(f"cannot read {path.name}: {error}") from error
+        ends = self._tokenizer.encode("").ids
+        padding = self._tokenizer.padding
+        if len(ends) != 2 or padding is None:
+            raise FormatError(
+                f"{path.name} puts {len(ends)} pieces around an empty text and pads with "
+                f"{'nothing' if padding is None else padding['pad_token']}, expected one before, one after, and a padding"
+            )
+        self.vocabulary = vocabulary
+        self.cls_id, self.sep_id = ends
+        self.pad_id = int(padding["pad_id"])
+        found = (self._tokenizer.token_to_id(name) for name in ("[MASK]", "<mask>"))
+        self.mask_id = next((number for number in found if number is not None), self.pad_id)
+        self.size = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._tokenizer.encode_special_tokens = True  # "</s>" in a text is text
+        self._spans = WordSpans(BertWords())
+
+    def words(self, text: str) -> list[str]:
+        """Words of a text in order, each with its pieces."""
+        spans = list(self._spans.of_text(text))
+        if not spans:
+            return []
+        encoded = self._tokenizer.encode(LONE_SURROGATE.sub(" ", text), add_special_tokens=False)
+        ids: list[list[int]] = [[] for _ in spans]
+        place = 0
+        for number, (start, end) in zip(encoded.ids, encoded.offsets, strict=True):
+            while place + 1 < len(spans) and spans[place].end <= start and spans[place + 1].start < end:
+                place += 1
+            ids[place].append(number)
+        return [SpelledWord(span.word, tuple(own)) for span, own in zip(spans, ids, strict=True)]
+
+    def pieces(self, word: str) -> tuple[int, ...]:
+        """Ids of a word's pieces: those of its place in the text that it came from, else as of a word alone."""
+        if isinstance(word, SpelledWord):
+            return word.ids
+        return tuple(self._tokenizer.encode(LONE_SURROGATE.sub(" ", word), add_special_tokens=False).ids)
