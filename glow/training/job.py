@@ -15,7 +15,7 @@ from glow.errors import ConfigError, GlowError, MismatchError
 from glow.nn import TwoTowers, bert_config, init_from_bert, init_words
 from glow.runtime import Model
 from glow.schema import FieldSchema
-from glow.text import Preprocessor, WordPieces
+from glow.text import Preprocessor, WordPieces, load_pieces
 from glow.training.checkpoint import TOWERS_FILE, load_checkpoint, save_checkpoint
 from glow.training.config import Side, TrainConfig
 from glow.training.data import (
@@ -30,6 +30,7 @@ from glow.training.data import (
 )
 from glow.training.encode import EncodeOptions
 from glow.training.fingerprint import collection_hash
+from glow.training.from_imported import fill_from_imported
 from glow.training.from_model import read_towers
 from glow.training.lexical import lexical_part
 from glow.training.loop import Trainer
@@ -101,7 +102,7 @@ def train(
     """
     start = time.monotonic()
     schema = config.field_schema
-    pieces = WordPieces(inputs.init / "vocab.txt", config.weighting.unit)
+    pieces = load_pieces(inputs.init, config.weighting.unit)
     inputs = _synthesised(config, inputs, schema, on_stage)
     on_stage("reading data")
     collections = _collections(config, inputs, schema)
@@ -230,7 +231,14 @@ def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoT
     torch.manual_seed(config.seed)
     wanted = config.towers
     if (init / QUERY_TOWER).is_file():
-        return _go_on(read_towers(Model.open(init)), config, schema)
+        found = read_towers(Model.open(init))
+        if not found.schema.joined or found.schema == schema:
+            return _go_on(found, config, schema)
+        depth, document_depth = wanted.depths
+        changes = {"layers": depth, "document_layers": document_depth, **wanted.changes, **wanted.shape}
+        towers = TwoTowers(found.config.model_copy(update={"pooling_gain": None, **changes}), schema)
+        fill_from_imported(towers, found, wanted.init_layers, wanted.document_layers)
+        return towers
     if (init / TOWERS_FILE).is_file():
         return _go_on(load_checkpoint(init).towers, config, schema)
     depth, document_depth = wanted.depths

@@ -1,0 +1,137 @@
+"""`glow import-model`: an encoder that others trained becomes a model artifact."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from glow.artifact import file_sha256
+from glow.collection import read_documents, read_qrels, read_queries
+from glow.commands import JsonOptions, command, option, write_report
+from glow.errors import ConfigError
+from glow.nn import TwoTowers, bert_config, init_from_bert
+from glow.records import Document
+from glow.schema import FieldSchema, FieldSpec
+from glow.text import Preprocessor, TermTable, Weighting
+from glow_model_export.foreign import read_foreign, write_vocabulary
+from glow_model_export.package import Source, export_model
+from glow_model_export.quality import check_quality
+from glow_model_export.quantize import Quantization
+
+__all__ = ["ImportModelOptions", "import_command"]
+
+FIELDS = "title,anchor,clicked_queries,text"
+LISTS = {"anchor": 8, "clicked_queries": 5}
+LONGEST_QUERY = 64
+SENTENCES = (
+    "how do bees find their way home",
+    "Extract an archive to a directory",
+    "what are the symptoms of too much vitamin D?",
+    "A steam engine turns heat into motion; its boiler makes steam from water.",
+    "Coffee is roasted before it is ground, brewed with hot water and served in a cup.",
+)
+
+
+class ImportModelOptions(JsonOptions):
+    """Which encoder, and how it is to read."""
+
+    source: Path = option(
+        ..., "Folder of Hugging Face's or sentence-transformers' layout.", is_argument=True, metavar="PATH"
+    )
+    out: Path = option(..., "Model folder to make.", metavar="DIR")
+    pooling: Literal["cls", "mean"] | None = option(
+        None, "Of the tokens' vectors; default: as the folder says, else mean."
+    )
+    query_prefix: str | None = option(None, "Words before every query; default: as the folder says.")
+    document_prefix: str | None = option(None, "Words before every document; default: as the folder says.")
+    fields: str = option(FIELDS, "Fields of a document, in the order in which they are read as one text.")
+    query_tokens: int = option(LONGEST_QUERY, "Longest query, in pieces.", ge=8)
+    document_tokens: int | None = option(
+        None, "Longest document, in pieces; default: as the folder says.", ge=8
+    )
+    word_weights: float = option(
+        0.0, "How much rare words count in the mean; 0: not at all, as it was trained.", ge=0.0, le=2.0
+    )
+    quantize: Quantization = option("none", "Precision of the towers.")
+    parity_data: Path | None = option(
+        None,
+        "BEIR-style folder: parity on its texts, and nDCG@10 of shipped against float towers.",
+        metavar="DIR",
+    )
+    split: str = option("dev", "Split of --parity-data.")
+    replace: bool = option(False, "Replace an existing model.")
+
+
+@command(ImportModelOptions)
+def import_command(options: ImportModelOptions) -> None:
+    """Makes a model of an encoder that others trained: BERT, RoBERTa or DistilBERT, with any tokenizer."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source = _source(options, Path(scratch))
+        data, split = options.parity_data, options.split
+        queries, documents = _texts(data, split, source.preprocessor.schema)
+        quality = check_quality(source, options.quantize, data, split, queries, documents) if data else {}
+        report = export_model(
+            source, options.out, options.quantize, queries, documents, quality, replace=options.replace
+        )
+    write_report(options.json_file, report)
+    if str(options.json_file) != "-":
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def _source(options: ImportModelOptions, scratch: Path) -> Source:
+    folder = options.source
+    foreign = read_foreign(folder, options.pooling)
+    if options.word_weights and foreign.pooling != "mean":
+        raise ConfigError(
+            "--word-weights weighs the tokens of a mean; this encoder's vector is that of [CLS]"
+        )
+    tokens = min(options.document_tokens or foreign.tokens, foreign.tokens)
+    prefixes = (
+        foreign.query_prefix if options.query_prefix is None else options.query_prefix,
+        foreign.document_prefix if options.document_prefix is None else options.document_prefix,
+    )
+    schema = FieldSchema(
+        name="imported",
+        query_tokens=min(options.query_tokens, foreign.tokens),
+        document_tokens=tokens,
+        fields=tuple(
+            FieldSpec(name=name.strip(), tokens=tokens, max_values=LISTS.get(name.strip()))
+            for name in options.fields.split(",")
+        ),
+        one_field_id=True,
+        joined=True,
+        query_prefix=prefixes[0],
+        document_prefix=prefixes[1],
+    )
+    weighs = options.word_weights > 0
+    config = bert_config(
+        folder,
+        dropout=0.0,
+        weight_form="plain",
+        pooling="weighted" if weighs else foreign.pooling,
+        pooling_gain=options.word_weights if weighs else None,
+    )
+    towers = TwoTowers(config, schema)
+    layers = range(config.layers)
+    init_from_bert(towers, folder, layers)
+    weighting = Weighting(formula="paper" if weighs else "none", saturate_specials=weighs)
+    # It has counted nothing: an index weighs by its own documents.
+    terms = TermTable.from_counts({}, 1, dict.fromkeys((*schema.names, "query"), 1.0))
+    preprocessor = Preprocessor(write_vocabulary(folder, scratch), schema, weighting, terms)
+    parent: dict[str, Any] = {"imported": folder.name, "sha256": file_sha256(folder / "model.safetensors")}
+    return Source(towers.eval(), preprocessor, {"imported": folder.name}, parent)
+
+
+def _texts(data: Path | None, split: str, schema: FieldSchema) -> tuple[list[str], list[Document]]:
+    """For parity: of judged data, else some sentences of every length."""
+    if data is None:
+        texts = [" ".join(SENTENCES[: place + 1] * (place + 1)) for place in range(len(SENTENCES))]
+        body = schema.fields[-1].name
+        return list(SENTENCES), [
+            Document(str(place), {body: (text,)}) for place, text in enumerate([*SENTENCES, *texts])
+        ]
+    rows = list(read_qrels(data / "qrels" / f"{split}.tsv"))
+    asked, found = {row.query_id for row in rows}, {row.document_id for row in rows}
+    queries = [each.text for each in read_queries(data / "queries.jsonl") if each.id in asked]
+    return queries, [each for each in read_documents(data / "corpus.jsonl", schema.names) if each.id in found]
