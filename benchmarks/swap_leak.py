@@ -22,5 +22,6 @@ class _Hoarding(Resources):
 def leaking() -> FastAPI:
     """The app of `glow serve`, hoarding; uvicorn's factory."""
     app = from_environment()
+    assert isinstance(app, FastAPI)  # one index
     app.state.service.resources.__class__ = _Hoarding
     return app

@@ -7,8 +7,9 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -19,8 +20,9 @@ from starlette.responses import Response
 from glow.errors import GlowError
 from glow_service.access import cors_options
 from glow_service.api import DrainMiddleware, RequestMiddleware, add_routes
+from glow_service.collections import Collections
 from glow_service.live import end_with_parent, is_first_to_fail, note_loaded, was_loaded
-from glow_service.settings import Settings
+from glow_service.settings import DEFAULT_COLLECTION, Settings
 from glow_service.state import Service, new_service
 from glow_service.telemetry import LoopLag, configure_logging
 
@@ -34,17 +36,20 @@ RETRY_S = 1.0
 _logger = logging.getLogger(__name__)
 
 
-def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
-    """Makes the app; its index is loaded once it runs, while `/readyz` says 503.
+def create_app(
+    settings: Settings, on_failure: Callable[[], None], collection: str = DEFAULT_COLLECTION
+) -> FastAPI:
+    """Makes the app of one index, which is loaded once it runs, while `/readyz` says 503.
 
     Args:
         settings: how it runs.
         on_failure: called when the index cannot be loaded, after the reason was logged.
+        collection: name of the index.
     """
-    service = new_service(settings)
+    service = new_service(settings, collection)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # A daemon: a stop must not wait until a large index is loaded.
         loaded = threading.Event()
         has_mates = settings.processes > 1 and was_loaded()
@@ -56,7 +61,7 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         if settings.write_key.get_secret_value():
             service.replicas.start()
         lag = asyncio.create_task(LoopLag(service.metrics.loop_lag).run())
-        with _drain_on_sigterm(service):
+        with _drain_on_sigterm(app) if collection == DEFAULT_COLLECTION else nullcontext():
             if has_mates:
                 await _wait_until_loaded(service, loaded)
             yield
@@ -83,6 +88,7 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
         redirect_slashes=False,  # an id may end in a slash
     )
     app.state.service = service
+    app.state.services = [service]  # with those of other collections, where there are some
     app.add_exception_handler(HTTPException, _pass_on)
     add_routes(app, page=settings.page)
     app.add_middleware(RequestMiddleware, service=service)
@@ -92,14 +98,30 @@ def create_app(settings: Settings, on_failure: Callable[[], None]) -> FastAPI:
     return app
 
 
-def from_environment() -> FastAPI:
+def create_collections(settings: Settings, on_failure: Callable[[], None]) -> FastAPI | Collections:
+    """The app of every index that the settings name."""
+    default = create_app(settings, on_failure)
+    if not settings.collections:
+        return default
+    named = {}
+    for name, root in settings.collections.items():
+        folder = str(Path(settings.ingest_folder) / name) if settings.ingest_folder else ""
+        own = settings.model_copy(
+            update={"index_root": root, "index": "", "ingest_folder": folder, "page": False}
+        )
+        named[name] = create_app(own, on_failure, name)
+    default.state.services += [each.state.service for each in named.values()]
+    return Collections(default, named)
+
+
+def from_environment() -> FastAPI | Collections:
     """The app of a worker process, with its settings from the environment; uvicorn's factory."""
     try:
         settings = Settings.from_environment()
         configure_logging(settings.log_level, settings.log_format)
         if settings.processes > 1:
             end_with_parent()
-        return create_app(settings, on_failure=_stop_process)
+        return create_collections(settings, on_failure=_stop_process)
     except (GlowError, ValueError) as error:  # a supervisor would start a worker that raises again and again
         configure_logging("info")
         _logger.critical("cannot start: %s", error)
@@ -151,7 +173,7 @@ def _stop_process() -> None:
 
 
 @contextmanager
-def _drain_on_sigterm(service: Service) -> Iterator[None]:
+def _drain_on_sigterm(app: FastAPI) -> Iterator[None]:
     """While the app runs, SIGTERM makes `/readyz` say 503 for `drain_s` before uvicorn shuts down."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals reach the main thread alone, and whoever owns it decides about them
@@ -160,9 +182,10 @@ def _drain_on_sigterm(service: Service) -> Iterator[None]:
     stop = signal.getsignal(signal.SIGTERM)
 
     def begin() -> None:
-        service.resources.drain()
+        for service in app.state.services:
+            service.resources.drain()
         if callable(stop):
-            loop.call_later(service.settings.drain_s, stop, signal.SIGTERM, None)
+            loop.call_later(app.state.service.settings.drain_s, stop, signal.SIGTERM, None)
 
     signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(begin))
     try:

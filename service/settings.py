@@ -5,6 +5,7 @@ at start, into a frozen `Settings`; a flag wins over the environment, the enviro
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -18,7 +19,7 @@ from glow.ingest import INGEST_FOLDER
 from glow.options import StrictModel
 from glow.runtime import Device
 from glow.search import DEFAULT_CANDIDATES
-from glow_service.access import check_keys, parse_origins
+from glow_service.access import check_keys, parse_keys, parse_origins, read_tenants
 from glow_service.search import SearchLimits
 from glow_service.shards import parse_shards
 from glow_service.telemetry import LogForm
@@ -32,6 +33,8 @@ _PRIVATE = (
     "ingest_folder",
     "query_log",
     "feedback_log",
+    "tenants",
+    "index",
     "document_model",
     "otel_endpoint",
     "shards",
@@ -49,6 +52,19 @@ MOST_PROCESSES = 8
 
 MOST_BATCH_BYTES = 64 << 20
 LEAST_SHARD_KEY = 16
+DEFAULT_COLLECTION = "default"
+"""What the index of `index_root` is called where keys are bound to collections."""
+RESERVED = (
+    DEFAULT_COLLECTION,
+    "search",
+    "documents",
+    "embeddings",
+    "models",
+    "operations",
+    "feedback",
+    "info",
+)
+_COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Of a container: microseconds of CPU in each period of so many (cgroup v2)."""
 
@@ -67,6 +83,9 @@ class Settings(StrictModel):
     """How the service runs; `docs/settings.md` has the same table for people."""
 
     index_root: Path = _setting(..., "Folder with the index versions and CURRENT.")
+    index: str = _setting(
+        "", "More indexes as NAME=ROOT, separated by commas, each at /v1/NAME/search and the like."
+    )
     host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every interface.")
     port: int = _setting(8080, "TCP port to listen on.", ge=1, le=65_535)
     workers: int = _setting(
@@ -188,6 +207,9 @@ class Settings(StrictModel):
     document_model: str = _setting(
         "", "Model folder whose document tower answers /v1/embeddings; empty for none."
     )
+    tenants: str = _setting(
+        "", "TOML file that says which collections and documents each API key opens; empty: all."
+    )
     rate_limit: float = _setting(
         0.0, "Requests that one key may send in each second; 0 for no limit.", "requests/s", ge=0, le=1e6
     )
@@ -253,6 +275,8 @@ class Settings(StrictModel):
             self.admin_key.get_secret_value(),
             self.write_key.get_secret_value(),
         )
+        read_tenants(self.tenants, parse_keys(self.api_keys.get_secret_value()))
+        self._check_collections()
         parse_origins(self.cors_origins)
         self._check_shards()
         if self.default_timeout_ms > self.max_timeout_ms:
@@ -286,6 +310,22 @@ class Settings(StrictModel):
         """Folder of the log of writes."""
         return Path(self.ingest_folder) if self.ingest_folder else self.index_root / INGEST_FOLDER
 
+    def _check_collections(self) -> None:
+        if self.collections and (self.workers > 1 or self.shards or self.is_shard):
+            raise ValueError(
+                "index: several indexes are served by one process, and none of them in shards: leave workers out, and start "
+                "several services where one is not enough"
+            )
+
+    @property
+    def collections(self) -> dict[str, Path]:
+        """Name -> root of the indexes beside `index_root`.
+
+        Raises:
+            ValueError: if the setting is malformed.
+        """
+        return parse_collections(self.index)
+
     @property
     def is_shard(self) -> bool:
         """Whether routers ask this service for parts of their answers."""
@@ -294,7 +334,7 @@ class Settings(StrictModel):
     @property
     def processes(self) -> int:
         """How many processes serve. Python runs on one core in each, so every core gets one."""
-        if self.is_shard:
+        if self.is_shard or self.index:
             return 1
         if self.device == "cuda":
             return self.workers or 1  # each would take a part of the GPU's memory
@@ -353,6 +393,23 @@ class Settings(StrictModel):
         return {
             name: value for name, value in self if name not in _PRIVATE and not isinstance(value, SecretStr)
         }
+
+
+def parse_collections(text: str) -> dict[str, Path]:
+    """Reads the setting `index`: `NAME=ROOT,NAME=ROOT`.
+
+    Raises:
+        ValueError: if an entry is malformed, or a name is taken.
+    """
+    found: dict[str, Path] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, root = (part.strip() for part in entry.partition("="))
+        if not equals or not root or not _COLLECTION.fullmatch(name):
+            raise ValueError(f"index: found {entry!r:.80}, expected NAME=ROOT with a name of a-z 0-9 _ -")
+        if name in found or name in RESERVED:
+            raise ValueError(f"index: the name {name!r} is taken")
+        found[name] = Path(root)
+    return found
 
 
 def settings_table() -> tuple[OptionRow, ...]:

@@ -7,11 +7,11 @@ from starlette.requests import Request
 
 from glow.artifact import IndexRoot
 from glow.ingest import IngestLog
-from glow_service.access import AccessControl
+from glow_service.access import AccessControl, parse_keys, read_tenants
 from glow_service.cache import Cache
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, SearchLimits
-from glow_service.settings import Settings
+from glow_service.settings import DEFAULT_COLLECTION, Settings
 from glow_service.shards import ShardConnections, ShardVersions, parse_shards
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer
 from glow_service.writes import Replicas
@@ -51,8 +51,13 @@ class Service:
         return {"plain": self.plain, "rerank": self.rerank, "bulk": self.bulk}
 
 
-def new_service(settings: Settings) -> Service:
-    """Makes the parts; the index is loaded later, by `Resources.load`."""
+def new_service(settings: Settings, collection: str = DEFAULT_COLLECTION) -> Service:
+    """Makes the parts; the index is loaded later, by `Resources.load`.
+
+    Args:
+        settings: of the service; `index_root` is the collection's.
+        collection: its name, by which keys are bound to it.
+    """
     metrics = Metrics()
     resources = _resources(settings, metrics)
     workers = WorkerGroup()
@@ -82,6 +87,8 @@ def new_service(settings: Settings) -> Service:
             shard_key="" if settings.shards else settings.shard_key.get_secret_value(),
             rate_limit=settings.rate_limit,
             rate_burst=settings.rate_burst,
+            tenants=read_tenants(settings.tenants, parse_keys(settings.api_keys.get_secret_value())),
+            collection=collection,
         ),
         tracer=Tracer(settings.otel_endpoint, settings.otel_share, metrics.spans_lost.inc),
         query_log=QueryLog(

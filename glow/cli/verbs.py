@@ -105,7 +105,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("adapt", "glow_model_export.adapt:adapt_command", "Fits a model to documents of one's own."),
         Verb(
             "import-model",
-            "glow_model_export.import_model:import_command",
+            "glow_model_export.imported.command:import_command",
             "Makes a model of an encoder that others trained.",
         ),
         Verb("export-model", "glow_model_export.command:export_command", "Exports towers to a model (ONNX)."),

@@ -2,9 +2,10 @@
 
 from glow_service.access.control import Access, AccessControl, access_errors, access_of, client_of_scope
 from glow_service.access.cors import cors_options, parse_origins
-from glow_service.access.keys import check_keys, make_key
+from glow_service.access.keys import check_keys, make_key, parse_keys
+from glow_service.access.tenants import Tenant, confined, read_tenants, require_visible
 
 __all__ = [
-    "Access", "AccessControl", "access_errors", "access_of", "check_keys", "client_of_scope", "cors_options", "make_key",
-    "parse_origins",
+    "Access", "AccessControl", "Tenant", "access_errors", "access_of", "check_keys", "client_of_scope", "confined", "cors_options", "make_key",
+    "parse_keys", "parse_origins", "read_tenants", "require_visible",
 ]  # fmt: skip

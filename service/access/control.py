@@ -4,7 +4,7 @@ A path that the table does not name needs a key wherever keys are set, so a rout
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from starlette.types import Scope
@@ -12,6 +12,7 @@ from starlette.types import Scope
 from glow.errors import GlowError
 from glow_service.access.keys import ADMIN, SHARD, WRITE, find_name, parse_admin_key, parse_keys
 from glow_service.access.rate_limit import RateLimiter, client_of
+from glow_service.access.tenants import Tenant
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
 from glow_service.telemetry import Metrics
 
@@ -117,6 +118,8 @@ class AccessControl:
         shard_key: the key itself, by which routers ask this shard; "" where this is none.
         rate_limit: requests that one key may send in each second; 0 for no limit.
         rate_burst: requests that it may send at once before the limit counts.
+        tenants: what each API key opens; empty: all of them open everything.
+        collection: name of what is asked for here; "" where a service has one.
 
     Raises:
         ValueError: if a key setting is malformed.
@@ -132,8 +135,11 @@ class AccessControl:
         write_key: str = "",
         rate_limit: float = 0.0,
         rate_burst: int = 50,
+        tenants: Mapping[str, Tenant] | None = None,
+        collection: str = "",
     ) -> None:
         self._keys = parse_keys(api_keys)
+        self._tenants, self._collection = tenants or {}, collection
         admin = parse_admin_key(admin_key)
         self._admin = {ADMIN: admin} if admin is not None else {}
         write = parse_admin_key(write_key)
@@ -175,9 +181,18 @@ class AccessControl:
                 raise RouteNotFoundError("no such path; /openapi.json lists every one")
             return self._name(scope, keys)
         name = self._name(scope, self._keys) if self._keys else ""
+        tenant = self._tenants.get(name)
+        if tenant is not None and tenant.collections and self._collection not in tenant.collections:
+            self._refused.inc()
+            raise KeyRefusedError("the key does not open this collection")
         if self._limiter is not None:
             self._limit(self._limiter, name or client_of_scope(scope))
         return name
+
+    def tenant(self, name: str) -> Tenant | None:
+        """What a key opens; None where that is everything here."""
+        found = self._tenants.get(name)
+        return found if found is not None and found.filter is not None else None
 
     def charge(self, scope: Scope, name: str, price: int) -> None:
         """Takes from a client's rate what its request costs, once that is known.

@@ -40,7 +40,7 @@ async def post_batch(request: Request) -> Response:
     value = await read_object(request, limits.batch_bytes, context.deadline, limits.max_items)
     body = _parse(value, limits.batch_limit)
     with leaving_cancels(context):
-        checked = await check_searches(service, context.deadline, index, body.searches)
+        checked = await check_searches(service, context, index, body.searches)
         price = sum(each.price if isinstance(each, CheckedSearch) else 1 for each in checked)
         lane = enter_lane(service, context, request.scope, price, "bulk")
         room, turns = AnswerRoom(limits.max_answer_bytes), asyncio.Semaphore(AT_ONCE)

@@ -4,12 +4,15 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from glow.errors import GlowError
 from glow.search import Index, count_terms
+from glow_service.access import Tenant, confined
 from glow_service.api.answers import LONG_FILTER
-from glow_service.errors import AnswerTooLargeError, Fault, RequestError
+from glow_service.api.context import RequestContext
+from glow_service.errors import AnswerTooLargeError, DeadlineError, Fault, RequestError
 from glow_service.search import CheckedSearch, Deadline, check_search
 from glow_service.settings import Settings
 from glow_service.state import Service
@@ -46,13 +49,13 @@ class AnswerRoom:
 
 
 async def check_searches(
-    service: Service, deadline: Deadline, index: Index, searches: Sequence[dict[str, Any]]
+    service: Service, context: RequestContext, index: Index, searches: Sequence[dict[str, Any]]
 ) -> list[CheckedSearch | Exception]:
     """Checks every search of a batch.
 
     Args:
         service: what answers.
-        deadline: of the batch.
+        context: of the batch.
         index: the version that answers.
         searches: as they came.
 
@@ -63,13 +66,21 @@ async def check_searches(
         RequestError: if all of them together ask for too much.
         DeadlineError: if the deadline passes meanwhile.
     """
-    pool = service.bulk.pool
+    pool, deadline, tenant = service.bulk.pool, context.deadline, context.tenant
+    confine = partial(_confined, tenant, index, deadline)
+    if tenant is not None:
+        kept = await pool.run_by(deadline, lambda: [confine(search) for search in searches])
+    else:
+        kept = list(searches)
+    searches = [each if isinstance(each, dict) else {} for each in kept]
     terms = await pool.run_by(deadline, _count, searches)
     _check_terms(sum(terms), service.settings)
     checked: list[CheckedSearch | Exception] = []
     paused = time.perf_counter()
-    for search, count in zip(searches, terms, strict=True):
-        if count > LONG_FILTER:
+    for search, count, fault in zip(searches, terms, kept, strict=True):
+        if isinstance(fault, Exception):
+            checked.append(fault)
+        elif count > LONG_FILTER:
             checked.append(await pool.run_by(deadline, _check, service, index, search))
         else:
             checked.append(_check(service, index, search))
@@ -79,6 +90,17 @@ async def check_searches(
             paused = time.perf_counter()
     _check_explained(checked, service.settings)
     return [_with_share(each, len(searches)) for each in checked]
+
+
+def _confined(
+    tenant: Tenant | None, index: Index, deadline: Deadline, search: dict[str, Any]
+) -> dict[str, Any] | GlowError:
+    try:
+        return confined(search, tenant, index, deadline.check)
+    except DeadlineError:
+        raise
+    except GlowError as error:
+        return error
 
 
 def _count(searches: Sequence[dict[str, Any]]) -> list[int]:

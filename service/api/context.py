@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.types import Scope
 
+from glow_service.access import Tenant
 from glow_service.search import NEVER, Admission, Deadline
 
 __all__ = ["SCOPE_KEY", "RequestContext", "context_of", "head_of", "leaving_cancels", "new_context"]
@@ -37,6 +38,7 @@ class RequestContext:
         left: whether the client left before the answer.
         release: gives back the permits that it holds.
         key: name of the API key that it came with, "" where there is none.
+        tenant: which documents that key opens; None: all.
         status: HTTP status of the answer; 499 (nginx's number) while there is none.
         code: code of the problem, "" where there is none.
         is_late: whether it was counted as one that missed its deadline.
@@ -51,6 +53,7 @@ class RequestContext:
     left: bool = False
     release: Callable[[], None] = _nothing_held
     key: str = ""
+    tenant: Tenant | None = None
     status: int = 499
     code: str = ""
     is_late: bool = False

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from glow.ingest import Kind, OperationId, parse_operation_id
 from glow.search import Index, parse_filter
+from glow_service.access import require_visible
 from glow_service.api.body import read_bytes, read_object
 from glow_service.api.context import context_of, leaving_cancels
 from glow_service.api.lanes import enter_lane
@@ -42,9 +43,12 @@ async def get_document(request: Request) -> Response:
     context = context_of(request.scope)
     context.index_version = index.version
     with leaving_cancels(context):
-        document = await service.plain.pool.run_by(
-            context.deadline, index.documents.get, request.path_params["id"]
-        )
+        deadline, wanted = context.deadline, request.path_params["id"]
+        if context.tenant is not None:
+            await service.plain.pool.run_by(
+                deadline, require_visible, wanted, context.tenant, index, deadline.check
+            )
+        document = await service.plain.pool.run_by(deadline, index.documents.get, wanted)
     schema = index.preprocessor.schema
     return json_response(
         {

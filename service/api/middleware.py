@@ -123,6 +123,7 @@ class RequestMiddleware:
     async def _answer(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             context.key = self._access.check(scope)
+            context.tenant = self._access.tenant(context.key)
             if _is_work(scope):
                 self._admission.enter()
                 context.hold(self._admission)

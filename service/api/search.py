@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.search import Index, count_terms
+from glow_service.access import confined
 from glow_service.api.answers import LONG_FILTER, count_late, find, note
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, head_of, leaving_cancels
@@ -27,6 +28,11 @@ async def post_search(request: Request) -> Response:
         request, service.settings.max_body_bytes, context.deadline, service.settings.max_items
     )
     with leaving_cancels(context):
+        if context.tenant is not None:
+            deadline = context.deadline
+            body = await service.bulk.pool.run_by(
+                deadline, confined, body, context.tenant, index, deadline.check
+            )
         checked = await _check(service, index, body, context.deadline)
         context.deadline = Deadline.after(context.started, checked.timeout_ms)
         lane = enter_lane(service, context, request.scope, checked.price, checked.lane)

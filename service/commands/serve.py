@@ -53,9 +53,10 @@ def _serve(**values: Any) -> None:
 
 def _require_index(settings: Settings) -> None:
     """Says at once what each worker would say later: that there is nothing to serve. Files are verified by the workers."""
-    root = IndexRoot(settings.index_root)
     try:
-        root.manifest(root.current())
+        for folder in (settings.index_root, *settings.collections.values()):
+            root = IndexRoot(folder)
+            root.manifest(root.current())
     except GlowError as error:
         _logger.critical("cannot start: %s", error, extra={"fields": {"code": error.code}})
         raise typer.Exit(EXIT_CANNOT_START) from error

@@ -24,7 +24,7 @@ from glow.text import TermTable, TokenizerPieces, WordPieces
 from glow.training import read_towers
 from glow.training.config import TrainConfig
 from glow.training.job import initial_towers
-from glow_model_export.import_model import import_command
+from glow_model_export.imported.command import import_command
 from tests.shards.conftest import documents, made, write
 
 transformers: Any = pytest.importorskip("transformers")

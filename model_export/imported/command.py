@@ -14,7 +14,7 @@ from glow.nn import TwoTowers, bert_config, init_from_bert
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, Weighting
-from glow_model_export.foreign import read_foreign, write_vocabulary
+from glow_model_export.imported.foreign import read_foreign, write_vocabulary
 from glow_model_export.package import Source, export_model
 from glow_model_export.quality import check_quality
 from glow_model_export.quantize import Quantization

@@ -1,0 +1,106 @@
+"""Several indexes in one service: `/v1/NAME/search` goes to the index of that name, every other path to the one without.
+
+Each index is an app of its own, with its own lanes, caches and swaps; what they share is the process, the address and the keys.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+
+from fastapi import FastAPI
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from glow_service.settings import DEFAULT_COLLECTION
+
+__all__ = ["Collections"]
+
+LABEL = "collection"
+_PLAIN = ("info", "readyz")
+"""Paths of an index that have no form under /v1."""
+
+
+class Collections:
+    """An ASGI app over those of several indexes.
+
+    Args:
+        default: of the index without a name.
+        named: name -> app.
+    """
+
+    def __init__(self, default: FastAPI, named: Mapping[str, FastAPI]) -> None:
+        self._default, self._named = default, dict(named)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request, or runs all apps as long as the server does."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        path = scope["path"]
+        if path == "/metrics" and scope["method"] in ("GET", "HEAD"):
+            text = await asyncio.to_thread(self._metrics)
+            await Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})(scope, receive, send)
+        elif path == "/readyz":
+            await self._ready(scope, receive, send)
+        else:
+            app, inner = self._find(path)
+            await app({**scope, "path": inner, "raw_path": inner.encode()}, receive, send)
+
+    def _find(self, path: str) -> tuple[FastAPI, str]:
+        if path.startswith("/v1/"):
+            name, slash, rest = path[len("/v1/") :].partition("/")
+            if slash and name in self._named:
+                return self._named[name], f"/{rest}" if rest in _PLAIN else f"/v1/{rest}"
+        return self._default, path
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with AsyncExitStack() as stack:
+            for app in (self._default, *self._named.values()):
+                await stack.enter_async_context(app.router.lifespan_context(app))
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _ready(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ready once all are: the answer is that of the first that is not, else of the index without a name."""
+        answers: list[list[Message]] = []
+        for app in (self._default, *self._named.values()):
+            answer: list[Message] = []
+
+            async def keep(message: Message, answer: list[Message] = answer) -> None:
+                answer.append(message)
+
+            await app(dict(scope), receive, keep)
+            answers.append(answer)
+        chosen = next((answer for answer in answers if answer and answer[0].get("status") != 200), answers[0])
+        for message in chosen:
+            await send(message)
+
+    def _metrics(self) -> bytes:
+        registry = CollectorRegistry()
+        registry.register(_Labelled({DEFAULT_COLLECTION: self._default, **self._named}))
+        return generate_latest(registry)
+
+
+class _Labelled(Collector):
+    """The metrics of all apps, each with the name of its collection."""
+
+    def __init__(self, apps: Mapping[str, FastAPI]) -> None:
+        self._apps = apps
+
+    def collect(self) -> Iterator[Metric]:
+        """One family for each name."""
+        families: dict[str, Metric] = {}
+        for name, app in self._apps.items():
+            for family in text_string_to_metric_families(app.state.service.metrics.text().decode()):
+                merged = families.setdefault(
+                    family.name, Metric(family.name, family.documentation, family.type)
+                )
+                merged.samples += [
+                    sample._replace(labels={**sample.labels, LABEL: name}) for sample in family.samples
+                ]
+        yield from families.values()
