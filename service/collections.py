@@ -53,6 +53,7 @@ class Collections:
         if path.startswith("/v1/"):
             name, slash, rest = path[len("/v1/") :].partition("/")
             if slash and name in self._named:
+                rest = rest.removeprefix("v1/")  # of a client whose base address is the collection's
                 return self._named[name], f"/{rest}" if rest in _PLAIN else f"/v1/{rest}"
         return self._default, path
 

@@ -80,6 +80,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         ),
     ),
     "Serving": (
+        Verb("mcp", "glow.adapters.mcp:mcp_command", "Offers a service to agents."),
         Verb("serve", f"{_SERVICE}.serve:serve_command", "Serves the live version of an index over HTTP."),
         Verb(
             "search",

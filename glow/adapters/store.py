@@ -1,0 +1,169 @@
+"""What the adapters share: texts with metadata, kept in and found by a GLOW service."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from glow.client import GlowClient, NotFoundError, SearchHit
+from glow.errors import ConfigError
+from glow.records import Document
+
+__all__ = ["FoundText", "GlowStore"]
+
+NAMESPACE = "namespace"
+PAGE = 100
+Retriever = Literal["auto", "dense", "lexical", "learned", "hybrid"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundText:
+    """A text that was found or read.
+
+    Attributes:
+        id: as it was written, or of the index where others wrote it.
+        text: the best passage where the index has passages, else the body; a document without one is its title.
+        metadata: everything else of the document, its other fields among them.
+        score: of a search; 0 for what was read.
+    """
+
+    id: str
+    text: str
+    metadata: dict[str, Any]
+    score: float = 0.0
+
+
+class GlowStore:
+    """Texts in a service; one may be shared by threads.
+
+    Args:
+        url: of the service; of a collection `http://HOST/v1/NAME`.
+        api_key: for searching, where the service needs one.
+        write_key: for writing; None: nothing is written.
+        namespace: keeps texts apart from others of the same index: ids begin with it, and only its own are found. The index must
+            have the metadata field `namespace`. "" for all documents.
+        retriever: what searches; `auto`: as the service does by itself.
+        body: the field that holds the text.
+        wait_s: how long a write waits until searches find it; 0: not at all.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        write_key: str | None = None,
+        namespace: str = "",
+        retriever: Retriever = "auto",
+        body: str = "text",
+        wait_s: float = 30.0,
+    ) -> None:
+        self._client = GlowClient(url, api_key=api_key, timeout_s=10.0)
+        self._writer = (
+            None if write_key is None else GlowClient(url, api_key=write_key, timeout_s=wait_s + 10.0)
+        )
+        self._namespace, self._body, self._wait_s = namespace, body, wait_s
+        self._options: dict[str, Any] = {} if retriever == "auto" else {"retriever": retriever}
+
+    @property
+    def client(self) -> GlowClient:
+        """The client that searches."""
+        return self._client
+
+    def close(self) -> None:
+        """Closes the connections."""
+        for client in (self._client, self._writer):
+            if client is not None:
+                client.close()
+
+    def write(self, ids: Sequence[str], texts: Sequence[str], metadata: Sequence[Mapping[str, Any]]) -> None:
+        """Adds texts, or replaces those with the same ids; returns once they are found, unless the store is not to wait.
+
+        Raises:
+            ConfigError: if there is no key for writing, or a text is refused.
+            ClientError: as the client.
+        """
+        own = {NAMESPACE: self._namespace} if self._namespace else {}
+        records = [
+            {**dict(more), self._body: text, "_id": self._id(identifier), **own}
+            for identifier, text, more in zip(ids, texts, metadata, strict=True)
+        ]
+        for start in range(0, len(records), PAGE):
+            result = self._writing().write(records[start : start + PAGE], wait_s=self._wait_s)
+            if result.rejects:
+                first = result.rejects[0]
+                raise ConfigError(
+                    f"{len(result.rejects)} texts were refused; {first.id or first.place}: {first.reason}"
+                )
+            if result.state == "failed":
+                raise ConfigError(f"the write failed: {result.reason}")
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Deletes texts; one that is not there is no error.
+
+        Raises:
+            ConfigError: if there is no key for writing.
+            ClientError: as the client.
+        """
+        for start in range(0, len(ids), PAGE):
+            self._writing().delete(
+                [self._id(each) for each in ids[start : start + PAGE]], wait_s=self._wait_s
+            )
+
+    def get(self, identifier: str) -> FoundText | None:
+        """A text by its id; None where there is none."""
+        try:
+            document = self._client.document(self._id(identifier))
+        except NotFoundError:
+            return None
+        return self._of_document(document)
+
+    def search(self, query: str, k: int = 10, wanted: Mapping[str, Any] | None = None) -> list[FoundText]:
+        """Texts for a query, the best first.
+
+        Args:
+            query: what to search for.
+            k: how many at most.
+            wanted: a filter, as the service has it.
+        """
+        result = self._client.search(query, top_k=k, filter=self._filter(wanted), **self._options)
+        return [self._of_hit(hit) for hit in result.hits]
+
+    def scan(self, wanted: Mapping[str, Any] | None = None, limit: int = 1_000) -> Iterator[FoundText]:
+        """Every text that a filter allows, in the index's order, up to a limit."""
+        given = self._filter(wanted) or {"and": []}
+        found = self._client.search_pages(filter=given, page_size=PAGE, limit=limit)
+        for page in found:
+            yield from map(self._of_hit, page.hits)
+
+    def _writing(self) -> GlowClient:
+        if self._writer is None:
+            raise ConfigError("this store has no key for writing; give write_key")
+        return self._writer
+
+    def _id(self, identifier: str) -> str:
+        return f"{self._namespace}/{identifier}" if self._namespace else identifier
+
+    def _filter(self, wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        own = {"field": NAMESPACE, "eq": self._namespace} if self._namespace else None
+        parts = [part for part in (own, wanted) if part]
+        if not parts:
+            return None
+        return cast(
+            dict[str, Any], dict(parts[0]) if len(parts) == 1 else {"and": [dict(part) for part in parts]}
+        )
+
+    def _of_hit(self, hit: SearchHit) -> FoundText:
+        found = self._of_document(Document(hit.id, hit.fields, hit.metadata))
+        text = hit.passage.text if hit.passage is not None and hit.passage.text else found.text
+        return FoundText(found.id, text, found.metadata, hit.score)
+
+    def _of_document(self, document: Document) -> FoundText:
+        identifier = document.id.removeprefix(f"{self._namespace}/") if self._namespace else document.id
+        metadata: dict[str, Any] = {
+            key: value for key, value in document.metadata.items() if key != NAMESPACE or not self._namespace
+        }
+        for name, values in document.fields.items():
+            if name != self._body and any(values):
+                metadata[name] = values[0] if len(values) == 1 else list(values)
+        text = "\n".join(document.fields.get(self._body, ()))
+        return FoundText(identifier, text or str(metadata.get("title", "")), metadata)

@@ -1,0 +1,46 @@
+"""Haystack's own tests of document stores, against a running service, and a pipeline."""
+
+from typing import Any
+
+import pytest
+from haystack import Document, Pipeline
+from haystack.document_stores.errors import DuplicateDocumentError
+from haystack.document_stores.types import DocumentStore, DuplicatePolicy
+from haystack.testing.document_store import CountDocumentsTest, DeleteDocumentsTest, WriteDocumentsTest
+
+from glow.adapters.haystack import GlowDocumentStore, GlowHaystackRetriever
+from tests.adapters.conftest import KEY
+
+# ruff: noqa: D101, D102 - what their classes ask for
+
+
+class TestGlowDocumentStore(CountDocumentsTest, WriteDocumentsTest, DeleteDocumentsTest):
+    @pytest.fixture
+    def document_store(self, service: str, request: pytest.FixtureRequest) -> Any:
+        return GlowDocumentStore(url=service, write_key=KEY, namespace=request.node.name)
+
+    def test_write_documents(self, document_store: DocumentStore) -> None:
+        document = Document(id="1", content="test doc")
+        assert document_store.write_documents([document]) == 1
+        with pytest.raises(DuplicateDocumentError):
+            document_store.write_documents([document], DuplicatePolicy.NONE)
+
+    def test_filters(self, document_store: DocumentStore) -> None:
+        made = [
+            Document(id=str(number), content=f"a note, {number}", meta={"number": number})
+            for number in range(5)
+        ]
+        document_store.write_documents(made)
+        found = document_store.filter_documents({"field": "meta.number", "operator": ">=", "value": 3})
+        assert sorted(each.id for each in found) == ["3", "4"]
+
+
+def test_a_pipeline_finds(service: str) -> None:
+    store = GlowDocumentStore(url=service, namespace="docs")
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", GlowHaystackRetriever(store, top_k=1))
+    found = pipeline.run({"retriever": {"query": "how do bees find home"}})["retriever"]["documents"]
+    assert found[0].meta["title"] == "How bees find home" and found[0].score > 0
+    saved = GlowDocumentStore(url=service, api_key="secret", namespace="docs").to_dict()
+    assert "secret" not in str(saved)
+    assert GlowDocumentStore.from_dict(saved).count_documents() == 3

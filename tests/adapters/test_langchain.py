@@ -1,0 +1,68 @@
+"""LangChain's own standard tests, against a running service."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_tests.integration_tests import RetrieversIntegrationTests, VectorStoreIntegrationTests
+
+from glow.adapters import GlowStore
+from glow.adapters.langchain import GlowRetriever, GlowVectorStore
+from glow.client import GlowClient
+from tests.adapters.conftest import KEY
+
+# ruff: noqa: D101, D102 - what their classes ask for
+
+
+class TestGlowVectorStore(VectorStoreIntegrationTests):
+    @pytest.fixture
+    def vectorstore(self, new_store: Callable[[], GlowStore]) -> Any:
+        return GlowVectorStore(new_store())
+
+
+class TestGlowRetriever(RetrieversIntegrationTests):
+    opened: GlowStore
+
+    @pytest.fixture(autouse=True)
+    def _store(self, documents: GlowStore) -> None:
+        type(self).opened = documents
+
+    @property
+    def retriever_constructor(self) -> type[GlowRetriever]:
+        return GlowRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"store": self.opened}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return "how do bees find home"
+
+
+def test_what_is_found_has_its_fields(documents: GlowStore) -> None:
+    (found,) = GlowRetriever(store=documents, k=1).invoke("how do bees find home")
+    assert found == Document(
+        id="bees",
+        page_content="Honey bees find home by the sun.",
+        metadata={"lang": "en", "title": "How bees find home", "url": "https://example.org/bees"},
+    ) or found.id.endswith("bees")
+    german = GlowRetriever(store=documents, k=3, filter={"field": "lang", "eq": "de"}).invoke("bees")
+    assert [each.metadata["lang"] for each in german] == ["de"]
+
+
+def test_a_store_from_texts(service: str) -> None:
+    store = GlowVectorStore.from_texts(
+        ["a lynx in the snow", "a ship at sea"],
+        None,
+        [{"n": 1}, {"n": 2}],
+        ids=["a", "b"],
+        url=service,
+        write_key=KEY,
+        namespace="texts",
+    )
+    ((found, score),) = store.similarity_search_with_score("lynx", k=1)
+    assert (found.id, found.metadata) == ("a", {"n": 1}) and score > 0
+    with GlowClient(service) as client:
+        assert client.document("texts/a").metadata["namespace"] == "texts"

@@ -1,0 +1,75 @@
+"""LlamaIndex and MCP with their real packages, against a running service."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from llama_index.core.schema import TextNode
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from glow.adapters import GlowStore
+from glow.adapters.llama_index import GlowLlamaRetriever, add_nodes, delete_nodes
+from glow.errors import ConfigError
+from tests.attacks.harness import ROOT
+
+
+def test_llama_index_writes_and_finds(new_store: Callable[[], GlowStore]) -> None:
+    store = new_store()
+    nodes = [
+        TextNode(id_=f"n{number}", text=text, metadata={"n": number})
+        for number, text in enumerate(("a lynx in the snow", "a ship at sea"))
+    ]
+    assert add_nodes(store, nodes) == ["n0", "n1"]
+    found = GlowLlamaRetriever(store, k=1).retrieve("lynx")
+    assert [(each.node.node_id, each.node.metadata, each.node.get_content()) for each in found] == [
+        ("n0", {"n": 0}, "a lynx in the snow")
+    ]
+    delete_nodes(store, ["n0"])
+    assert [each.node.node_id for each in GlowLlamaRetriever(store, k=5).retrieve("lynx")] == ["n1"]
+
+
+def test_stores_are_apart_and_cannot_write_without_a_key(
+    documents: GlowStore, new_store: Callable[[], GlowStore]
+) -> None:
+    assert list(new_store().scan()) == []
+    with pytest.raises(ConfigError, match="no key for writing"):
+        documents.write(["x"], ["y"], [{}])
+    assert documents.get("nobody") is None
+
+
+async def asked(url: str, calls: list[tuple[str, dict[str, Any]]]) -> tuple[list[str], list[Any]]:
+    """The tools of `glow mcp`, and what they answer."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "glow", "mcp", "--url", url], cwd=str(ROOT), env=environment
+    )
+    async with Client(stdio_client(server)) as client:
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+        return tools, [await client.call_tool(name, arguments) for name, arguments in calls]
+
+
+def test_an_agent_searches_reads_and_counts(service: str) -> None:
+    filtered = {"query": "animals", "filter": {"field": "namespace", "eq": "docs"}, "top_k": 2}
+    tools, answers = asyncio.run(
+        asked(
+            service,
+            [
+                ("search", {"query": "how do bees find home", "top_k": 1}),
+                ("search", filtered),
+                ("get_document", {"id": "owls"}),
+                ("facets", {"fields": ["lang"]}),
+                ("get_document", {"id": "nobody"}),
+            ],
+        )
+    )
+    assert tools == ["search", "get_document", "facets"]
+    best, two, document, counts, missing = answers
+    assert best.structured_content["hits"][0]["id"] == "bees"
+    assert len(two.structured_content["hits"]) == 2
+    assert document.structured_content["fields"]["title"] == ["Owls"]
+    assert counts.structured_content["lang"]["en"] >= 2
+    assert missing.is_error and "nobody" in missing.content[0].text
