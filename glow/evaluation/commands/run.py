@@ -18,6 +18,7 @@ from glow.evaluation.commands.options import (
     sibling_split,
     unseen_part,
 )
+from glow.evaluation.foreign_data import data_folder
 from glow.evaluation.measures import check_measures, evaluate, measure_names
 from glow.evaluation.report import Report, report_table, reports_json
 from glow.evaluation.retrieval import DenseOptions, Retriever, RetrieverKind, open_retriever, open_version
@@ -50,7 +51,9 @@ class _Plan:
 class RunOptions(QueryOptions, MeasureOptions):
     """What to search, by what, and how to measure it."""
 
-    data: tuple[Path, ...] = option(..., "BEIR folder; may be given several times.", metavar="DIR")
+    data: tuple[Path, ...] = option(
+        ..., "BEIR folder, or irds:NAME of ir_datasets; may be given several times.", metavar="DIR"
+    )
     split: tuple[str, ...] = option(..., "Judgements, qrels/SPLIT.tsv; may be given several times.")
     model: Path | None = option(
         None, "Model folder; default: the one that models/DEFAULT names.", metavar="DIR"
@@ -89,7 +92,8 @@ def run_command(options: RunOptions) -> None:
     names = measure_names(options.measures)
     check_measures(names, options.rel, options.top_k)
     check_per_query(options.per_query, options.json_file)
-    tasks = _find_all(options.data, options.split, options.unseen)
+    data = [data_folder(each, options.split) for each in options.data]
+    tasks = _find_all(data, options.split, options.unseen)
     if options.run_file is not None and sum(len(some) for _, some in tasks) > 1:
         raise ConfigError("--run holds one run: give it with one --data and one --split")
     if options.index_root is not None and (options.model or options.cache):
