@@ -7,7 +7,7 @@ DEV_EXTRAS := dev,eval,train,export
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt bench wheel clean
+.PHONY: help setup demo test check fmt bench site wheel clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ fmt: $(VENV)/.dev ## format and fix what can be fixed
 
 bench: $(VENV)/.dev ## list the benchmarks and how to run them
 	@$(BIN)/python -m benchmarks
+
+site: $(VENV)/.dev ## build the documentation into build/site, every link checked
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/site . build/site
 
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	rm -rf build
