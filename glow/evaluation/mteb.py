@@ -5,14 +5,13 @@ from glow.evaluation.mteb import GlowSearch
 mteb.evaluate(GlowSearch(retriever="hybrid"), mteb.get_tasks(tasks=["NFCorpus"]))
 """
 
+import importlib
 import json
 import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from mteb.models import ModelMeta
 
 from glow.artifact import default_model
 from glow.evaluation.retrieval import DenseOptions, Retriever, RetrieverKind, open_retriever
@@ -40,11 +39,14 @@ class GlowSearch:
         self._opened: Retriever | None = None
 
     @property
-    def mteb_model_meta(self) -> ModelMeta:
+    def mteb_model_meta(self) -> Any:
         """What MTEB keeps results under."""
+        meta = importlib.import_module(
+            "mteb.models"
+        ).ModelMeta  # a second, which only those wait for who measure by it
         name = "bm25" if self._model is None else self._model.manifest.name
         revision = None if self._model is None else self._model.hash[:12]
-        return ModelMeta.create_empty(overwrites={"name": f"glow/{name}-{self._kind}", "revision": revision})
+        return meta.create_empty(overwrites={"name": f"glow/{name}-{self._kind}", "revision": revision})
 
     def index(self, corpus: Any, **unused: Any) -> None:
         """Encodes a corpus of MTEB's."""
