@@ -64,7 +64,7 @@ ROOMS = read_rooms((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 BASE = sorted(ROOMS["glow.runtime"].rooms or ())
 OURS = (*FOLDERS.values(), *FOLDERS, *APART, "tests")
 WITH_TORCH = ("glow.nn", "glow.training", "glow_model_export", "research", "benchmarks")
-BLOCKED = "torch transformers safetensors onnx onnxscript ir_measures bm25s ray pyarrow zstandard".split()
+BLOCKED = "torch transformers safetensors onnx onnxscript ir_measures bm25s ray pyarrow backports".split()
 """Extras: no torch-free module may need one of them to be imported."""
 
 

@@ -25,7 +25,7 @@ EXTRAS = {
     "ir_measures": "eval",
     "bm25s": "eval",
     "pyarrow": "formats",
-    "zstandard": "formats",
+    "backports": "formats",
     "ray": "scale",
     "opentelemetry": "otel",
 }

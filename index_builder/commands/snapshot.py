@@ -115,8 +115,8 @@ def _target(to: str) -> Iterator[BinaryIO]:
 def _compressed(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
     """As the name says; neither form carries a time, so that the same version gives the same bytes."""
     if name.endswith(".zst"):
-        compressor = require_package(ZSTD, name).ZstdCompressor(write_checksum=True)
-        with compressor.stream_writer(file, closefd=False) as packed:
+        zstd = require_package(ZSTD, name)
+        with zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1}) as packed:
             yield packed
     elif name.endswith("gz"):
         with gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:

@@ -6,7 +6,6 @@ What a file is, its first bytes say; its name only says what to expect of it.
 import gzip
 import importlib
 import io
-from collections.abc import Generator
 from typing import Any, BinaryIO, cast
 
 from glow.errors import DependencyError, InputError
@@ -15,11 +14,7 @@ __all__ = ["ARROW", "GZIP", "PARQUET", "ZSTD", "decompressed", "format_of", "req
 
 GZIP, ZSTD, PARQUET, ARROW = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"ARRO"
 SUFFIXES = {".gz": GZIP, ".zst": ZSTD, ".parquet": PARQUET, ".arrow": ARROW, ".feather": ARROW}
-PACKAGES = {ZSTD: "zstandard", PARQUET: "pyarrow", ARROW: "pyarrow"}
-SKIPPABLE = range(0x184D2A50, 0x184D2A60)
-"""Magic numbers of zstd frames that hold no data (RFC 8878, 3.1.2)."""
-RUN_LENGTH = 1
-"""Kind of a zstd block that is one byte, repeated (RFC 8878, 3.1.1.2.2)."""
+PACKAGES = {ZSTD: "backports.zstd", PARQUET: "pyarrow", ARROW: "pyarrow"}
 STEP_BYTES = 1 << 16
 
 
@@ -78,18 +73,16 @@ def decompressed(file: BinaryIO, kind: bytes, name: str) -> BinaryIO:
     if kind == GZIP:
         return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
     if kind == ZSTD:
-        return cast(BinaryIO, io.BufferedReader(_ZstdReader(file, require_package(kind, name)), STEP_BYTES))
+        zstd = require_package(kind, name)
+        return cast(BinaryIO, io.BufferedReader(_Told(zstd.ZstdFile(file), zstd.ZstdError), STEP_BYTES))
     return file
 
 
-class _ZstdReader(io.RawIOBase):
-    """Frames of zstd, one after another; what is asked for bounds what is decompressed at once."""
+class _Told(io.RawIOBase):
+    """A file of zstd whose own error is an OSError, the one that readers of files know."""
 
-    def __init__(self, file: BinaryIO, zstandard: Any) -> None:
-        self._ends = _FrameEnds(file)
-        self._error: type[Exception] = zstandard.ZstdError
-        decompressor = zstandard.ZstdDecompressor()
-        self._reader = decompressor.stream_reader(self._ends, STEP_BYTES, read_across_frames=True)
+    def __init__(self, file: Any, error: type[Exception]) -> None:
+        self._file, self._error = file, error
 
     def readable(self) -> bool:
         """Always."""
@@ -98,64 +91,6 @@ class _ZstdReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fills a buffer as far as data is there."""
         try:
-            data = self._reader.read(len(buffer))
+            return int(self._file.readinto(buffer))
         except self._error as error:
             raise OSError(str(error)) from error
-        if not data and not self._ends.is_whole:
-            raise EOFError("the file ends inside a zstd frame")
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class _FrameEnds:
-    """A file that follows the frames of the zstd in it: the package does not tell a cut-off file from a whole one."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._walk = _frames()
-        self._wanted = next(self._walk)
-        self._held = b""
-        self._is_between = True
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all that was read ends at the end of a frame."""
-        return self._is_between and not self._held
-
-    def read(self, size: int = STEP_BYTES) -> bytes:
-        """Reads and follows."""
-        data = self._file.read(size)
-        held, place = self._held + data, 0
-        while len(held) - place >= abs(self._wanted):
-            size = abs(self._wanted)
-            self._wanted = self._walk.send(held[place : place + size])
-            self._is_between = self._wanted < 0
-            place += size
-        self._held = held[place:]
-        return data
-
-
-def _frames() -> Generator[int, bytes, None]:
-    """Asks for the bytes of frames, piece by piece; between frames the number is negative (RFC 8878, 3.1)."""
-    while True:
-        magic = int.from_bytes((yield -4), "little")
-        if magic in SKIPPABLE:
-            yield from _skip(int.from_bytes((yield 4), "little"))
-            continue
-        descriptor = (yield 1)[0]
-        is_single, has_checksum = descriptor >> 5 & 1, descriptor >> 2 & 1
-        yield (not is_single) + (0, 1, 2, 4)[descriptor & 3] + (is_single, 2, 4, 8)[descriptor >> 6]
-        is_last = 0
-        while not is_last:
-            header = int.from_bytes((yield 3), "little")
-            is_last, kind, size = header & 1, header >> 1 & 3, header >> 3
-            yield from _skip(1 if kind == RUN_LENGTH else size)
-        if has_checksum:
-            yield 4
-
-
-def _skip(size: int) -> Generator[int, bytes, None]:
-    while size:
-        step = min(size, STEP_BYTES)
-        yield step
-        size -= step

