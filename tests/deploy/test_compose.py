@@ -63,7 +63,12 @@ def locked(name: str) -> dict[str, str]:
 
 
 def plain_name(requirement: str) -> str:
-    return re.split(r"[\[=<>~! ;]", requirement.strip(), maxsplit=1)[0].lower().replace("_", "-").replace(".", "-")
+    return (
+        re.split(r"[\[=<>~! ;]", requirement.strip(), maxsplit=1)[0]
+        .lower()
+        .replace("_", "-")
+        .replace(".", "-")
+    )
 
 
 def test_every_variable_is_a_setting_and_its_value_is_valid() -> None:
