@@ -208,9 +208,21 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def with_parameters(function: Callable[..., None], rows: tuple[OptionRow, ...]) -> Callable[..., None]:
-    """Gives a function of keywords the signature that typer reads flags from."""
-    parameters = parameters_of(rows)
+def with_parameters(
+    function: Callable[..., None], rows: tuple[OptionRow, ...], **more: Any
+) -> Callable[..., None]:
+    """Gives a function of keywords the signature that typer reads flags from.
+
+    Args:
+        function: a command's.
+        rows: its options.
+        more: name -> annotation of what no row has; may be left out.
+    """
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in more.items()
+    ]
+    parameters = [*own, *parameters_of(rows)]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function

@@ -9,7 +9,8 @@ import os
 import signal
 import socket
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 import uvicorn
@@ -20,6 +21,7 @@ from glow.commands import describe_faults, fail, with_parameters
 from glow.errors import ConfigError, GlowError
 from glow_service.app import EXIT_CANNOT_START
 from glow_service.cache import check_redis_url
+from glow_service.commands.files import CONFIG_VARIABLE, read_files
 from glow_service.commands.supervisor import Supervisor
 from glow_service.protocol import BoundedProtocol
 from glow_service.settings import Settings, settings_table
@@ -32,7 +34,16 @@ BACKLOG = 2_048
 _logger = logging.getLogger(__name__)
 
 
-def _serve(**values: Any) -> None:
+def _read(context: typer.Context, config: Path | None) -> Path | None:
+    """What files say becomes the defaults; called before any other flag is read."""
+    try:
+        context.default_map = {**(context.default_map or {}), **read_files(config, settings_table())}
+    except ConfigError as error:
+        fail(f"settings are not valid: {error}", error.exit_code)
+    return config
+
+
+def _serve(config: Path | None = None, **values: Any) -> None:
     """Serves the live version of an index over HTTP."""
     try:
         settings = Settings.model_validate(values)
@@ -111,4 +122,12 @@ def _listen(settings: Settings) -> socket.socket | None:
     return listening
 
 
-serve_command = with_parameters(_serve, settings_table())
+_CONFIG = typer.Option(
+    "--config",
+    envvar=CONFIG_VARIABLE,
+    is_eager=True,
+    callback=_read,
+    metavar="FILE",
+    help="TOML file of settings, by their names.",
+)
+serve_command = with_parameters(_serve, settings_table(), config=Annotated[Path | None, _CONFIG])

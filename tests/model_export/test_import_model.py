@@ -1,10 +1,13 @@
 """Encoders that others trained, imported: their vectors are those of the libraries that they were made with."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -25,11 +28,14 @@ from glow.training import read_towers
 from glow.training.config import TrainConfig
 from glow.training.job import initial_towers
 from glow_model_export.imported.command import import_command
+from tests.attacks.harness import serving
 from tests.shards.conftest import documents, made, write
 
 transformers: Any = pytest.importorskip("transformers")
 sentence_transformers: Any = pytest.importorskip("sentence_transformers")
+parts: Any = pytest.importorskip("sentence_transformers.models")
 
+GLOW = [sys.executable, "-m", "glow"]
 TEXTS = (
     "how do bees find their way home",
     "Extract an archive, `tar -xf`!",
@@ -134,8 +140,8 @@ def save(folder: Path, kind: str, tokenizer: Tokenizer, modules: str) -> Path:
     plain = folder / "parts"
     model.save_pretrained(plain)
     fast.save_pretrained(plain)
-    transformer = sentence_transformers.models.Transformer(str(plain), max_seq_length=64)
-    pooling = sentence_transformers.models.Pooling(32, pooling_mode=modules)
+    transformer = parts.Transformer(str(plain), max_seq_length=64)
+    pooling = parts.Pooling(32, pooling_mode=modules)
     sentence_transformers.SentenceTransformer(modules=[transformer, pooling], device="cpu").save(
         str(folder / "saved")
     )
@@ -223,6 +229,45 @@ def test_an_index_works_with_it(bpe: Model, tmp_path: Path) -> None:
     assert index.explainer is not None
     shards = made(bpe.folder, source, tmp_path / "set", 2, index="flat")
     assert (shards.folder(shards.current()) / "model" / "tokenizer.json").is_file()
+
+
+def test_what_is_served_with_it(bpe: Model, tmp_path: Path) -> None:
+    lines = documents(30)
+    source = write(tmp_path / "d.jsonl", lines)
+    root = made(bpe.folder, source, tmp_path / "index", index="flat", passages=True)
+    judged = tmp_path / "judged"
+    (judged / "qrels").mkdir(parents=True)
+    queries = [
+        json.dumps({"_id": f"q{place}", "text": line["title"]}) + "\n"
+        for place, line in enumerate(lines[:12])
+    ]
+    (judged / "queries.jsonl").write_text("".join(queries))
+    rows = [f"q{place}\t{line['_id']}\t1\n" for place, line in enumerate(lines[:12])]
+    (judged / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+    with serving(root.path, "--workers", "1", "--document-model", str(bpe.folder)) as running:
+        with httpx.Client(base_url=running.url, timeout=60) as client:
+            body = {"query": "Bees FIND home", "explain": True, "highlight": True, "retriever": "hybrid"}
+            found = client.post("/search", json=body).json()
+            assert [term["word"] for term in found["query"]["terms"]] == ["bees", "find", "home"]
+            assert found["hits"][0]["explanation"] and found["hits"][0]["passage"]
+            for kind in ("query", "document"):
+                asked = {"input": ["Bees find home", "a"], "input_type": kind}
+                assert len(client.post("/v1/embeddings", json=asked).json()["data"]) == 2
+    again = [
+        *GLOW,
+        "build",
+        "--input",
+        str(source),
+        "--output",
+        str(root.path),
+        "--model",
+        str(bpe.folder),
+        "--passages",
+        "--gate",
+        str(judged),
+    ]
+    done = subprocess.run(again, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_tokenizer_that_was_exchanged_is_refused(bpe: Model, tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""Settings that stand in files: a TOML file of them, and secrets in a file each, as containers are given them."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from glow.commands import OptionRow
+from glow.errors import ConfigError
+
+__all__ = ["CONFIG_VARIABLE", "read_files"]
+
+CONFIG_VARIABLE = "GLOW_CONFIG"
+FILE_SUFFIX = "_FILE"
+
+
+def read_files(
+    config: Path | None, rows: tuple[OptionRow, ...], environ: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """The settings that files give; flags and variables go before them.
+
+    Args:
+        config: TOML file whose keys are names of settings; None: none.
+        rows: every setting.
+        environ: where a secret's variable with `_FILE` behind its name says which file holds it.
+
+    Returns:
+        name -> value.
+
+    Raises:
+        ConfigError: if a file cannot be read, or a key is no setting; secrets are never in the message.
+    """
+    values: dict[str, Any] = {}
+    known = {row.name for row in rows}
+    if config is not None:
+        try:
+            values = tomllib.loads(config.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"cannot read {config}: {error}") from error
+        if unknown := sorted(set(values) - known):
+            raise ConfigError(
+                f"{config} has {', '.join(unknown)}, which no setting is called; docs/settings.md lists them"
+            )
+    for row in rows:
+        path = environ.get(f"{row.env}{FILE_SUFFIX}")
+        if path and isinstance(row.default, SecretStr):
+            try:
+                values[row.name] = Path(path).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not UTF-8"
+                raise ConfigError(f"{row.env}{FILE_SUFFIX}: cannot read {path}: {reason}") from error
+    return values
