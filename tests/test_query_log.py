@@ -51,5 +51,5 @@ def test_a_line_of_something_else_is_named(tmp_path: Path, bad: str) -> None:
 
 
 def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read the query log"):
+    with pytest.raises(InputError, match="cannot read the log"):
         list(read_query_log(tmp_path / "log.jsonl"))

@@ -213,7 +213,7 @@ def test_a_version_that_is_there_can_be_judged_and_then_published(
         (("--query-log", "q.jsonl"), "belong to a gate"),
         (("--force",), "belong to a gate"),
         (("--gate", "nowhere"), "no qrels/SPLIT.tsv"),
-        (("--gate", "live", "--query-log", "nowhere.jsonl"), "cannot read the query log"),
+        (("--gate", "live", "--query-log", "nowhere.jsonl"), "cannot read the log"),
     ],
 )
 def test_a_gate_without_queries_is_wrong_options(
