@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 # A busy machine stops any example for a moment; tests that are about time measure it themselves. In CI the examples are
 # the same each time: a change is judged by what it changes. Everywhere else they are new ones.
@@ -20,6 +22,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data"
+
+
+STORES = "tests/stores/"
+"""A machine runs one Milvus server at a time: two processes with a file each would wait for one another."""
+
+
+class _OneForStores(LoadFileScheduling):
+    """`--dist=loadfile`, and all files that start the server in one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return STORES if nodeid.startswith(STORES) else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """How files are shared among processes; None: as the option says."""
+    return _OneForStores(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
