@@ -77,6 +77,7 @@ def create_app(
         await asyncio.to_thread(service.feedback_log.close)
         await asyncio.to_thread(service.ingest.close)
         await asyncio.to_thread(service.replicas.close)
+        service.follower.close()
         await asyncio.to_thread(service.tracer.close)
         for lane in service.lanes.values():
             await asyncio.to_thread(lane.pool.close)

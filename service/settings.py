@@ -201,6 +201,13 @@ class Settings(StrictModel):
     max_write_documents: int = _setting(
         1_000, "Most documents or ids of one write.", "documents", ge=1, le=100_000
     )
+    max_write_waiters: int = _setting(
+        256,
+        "Most requests that wait for a write to be visible (wait=visible); one more is a 429.",
+        "requests",
+        ge=1,
+        le=100_000,
+    )
     max_write_bytes: int = _setting(
         16 << 20, "Largest body of a write; a larger one is a 413.", "bytes", ge=1 << 10, le=1 << 30
     )

@@ -14,7 +14,7 @@ from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, 
 from glow_service.settings import DEFAULT_COLLECTION, Settings
 from glow_service.shards import ShardConnections, ShardVersions, parse_shards
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer
-from glow_service.writes import Replicas
+from glow_service.writes import Follower, Replicas
 
 __all__ = ["Service", "new_service", "service_of"]
 
@@ -44,6 +44,7 @@ class Service:
     shard_versions: ShardVersions
     ingest: IngestLog
     replicas: Replicas
+    follower: Follower
 
     @property
     def lanes(self) -> Mapping[LaneName, Lane]:
@@ -62,6 +63,7 @@ def new_service(settings: Settings, collection: str = DEFAULT_COLLECTION) -> Ser
     resources = _resources(settings, metrics)
     workers = WorkerGroup()
     swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)
+    replicas = Replicas(settings.ingest_path, resources.live_name)
     watcher = Watcher(resources, swap, workers, settings.watch_s, settings.encode_threads)
     return Service(
         settings=settings,
@@ -121,7 +123,10 @@ def new_service(settings: Settings, collection: str = DEFAULT_COLLECTION) -> Ser
         ),
         shard_versions=ShardVersions(resources.live, lambda version: resources.open(version).index),
         ingest=IngestLog(settings.ingest_path, settings.ingest_bytes),
-        replicas=Replicas(settings.ingest_path, resources.live_name),
+        replicas=replicas,
+        follower=Follower(
+            settings.index_root, settings.ingest_path, replicas.served, settings.max_write_waiters
+        ),
     )
 
 

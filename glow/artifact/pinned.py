@@ -1,33 +1,62 @@
-"""`PINNED` in an index root: the versions that are never removed, one a line."""
+"""`PINNED` in an index root: versions that are not removed, one a line, for good or until a time.
+
+20261121T093000.123456Z-7f3c
+20261122T101500.000000Z-02ab until 2026-11-29T10:15:00+00:00
+"""
 
 import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from glow.errors import FormatError
 
-__all__ = ["PINNED_FILE", "VERSION_NAME", "read_pinned"]
+__all__ = ["PINNED_FILE", "VERSION_NAME", "pin_lines", "read_pinned"]
 
 PINNED_FILE = "PINNED"
 VERSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """What a version's folder may be called."""
+UNTIL = " until "
 
 
-def read_pinned(root: Path) -> list[str]:
-    """The pinned versions by name; none without the file.
+def read_pinned(root: Path, now: datetime | None = None) -> dict[str, datetime | None]:
+    """The pinned versions by name, and until when; None is for good. Those whose time has passed are left out.
+
+    Args:
+        root: the index root.
+        now: with its time zone; None: the clock's.
 
     Raises:
         FormatError: if the file cannot be read, or holds anything else: nothing may be removed then.
     """
     try:
-        lines = (root / PINNED_FILE).read_text(encoding="utf-8").split()
+        lines = (root / PINNED_FILE).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        return []
+        return {}
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(
             f"{PINNED_FILE} in {root} cannot be read ({error}); correct it: one version a line"
         ) from error
-    if strange := [line for line in lines if not VERSION_NAME.fullmatch(line)]:
-        raise FormatError(
-            f"{PINNED_FILE} in {root} holds {strange[0]!r}, expected one version a line; correct it"
-        )
-    return sorted(set(lines))
+    pinned: dict[str, datetime | None] = {}
+    for line in filter(None, map(str.strip, lines)):
+        name, _, time = line.partition(UNTIL)
+        try:
+            until = datetime.fromisoformat(time) if time else None
+        except ValueError:
+            until = datetime.min  # refused below, as is a time without its zone
+        if not VERSION_NAME.fullmatch(name) or (until is not None and until.tzinfo is None):
+            raise FormatError(
+                f"{PINNED_FILE} in {root} holds {line!r:.200}, expected one version a line, alone or with "
+                f"'{UNTIL.strip()}' and a time such as 2026-11-29T10:15:00+00:00; correct it"
+            )
+        if until is None or until > (now or datetime.now(UTC)):
+            pinned[name] = until
+    return dict(sorted(pinned.items()))
+
+
+def pin_lines(pinned: Mapping[str, datetime | None]) -> list[str]:
+    """The file's lines."""
+    return [
+        name if until is None else f"{name}{UNTIL}{until.astimezone(UTC).isoformat(timespec='seconds')}"
+        for name, until in sorted(pinned.items())
+    ]

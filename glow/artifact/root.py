@@ -18,7 +18,7 @@ from glow.artifact.folder import sync
 from glow.artifact.lock import RootLock, disk_error
 from glow.artifact.making import set_aside
 from glow.artifact.manifest import MANIFEST_FILE, KnownFiles, Manifest, known_files, read_manifest, verify
-from glow.artifact.pinned import PINNED_FILE, VERSION_NAME, read_pinned
+from glow.artifact.pinned import PINNED_FILE, VERSION_NAME, pin_lines, read_pinned
 from glow.artifact.verdict import require_passed
 from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError, FormatError
 
@@ -187,11 +187,14 @@ class IndexRoot:
         except ArtifactError:
             return {}
 
-    def rollback(self) -> Manifest:
-        """Makes the version live that was so before the live one; what is left behind leaves the history for `left`.
+    def rollback(self, version: str | None = None) -> Manifest:
+        """Makes a version live that was so before the live one; what is left behind leaves the history for `left`.
+
+        Args:
+            version: which; None: the one before the live one.
 
         Raises:
-            ArtifactNotFoundError: if no version was live before, or none of them is left.
+            ArtifactNotFoundError: if no version was live before, or this one was not, or none of them is left.
             ArtifactError, BusyError, ReadOnlyError: as `publish`.
         """
         if not self.path.is_dir():
@@ -203,21 +206,38 @@ class IndexRoot:
                     f"no version was live before {live}, or none is left; name one of "
                     f"{', '.join(self.versions())} with `glow publish`"
                 )
-            manifest = verify(self.folder(before[0]), "index", self._verified(before[0]))
-            left = [version for version in (*self.rolled_back_from(), live) if version not in before]
-            self._write_current(before, left)
+            if version is not None and version not in before:
+                if version in self.pinned():  # kept to go back to, longer than CURRENT remembers it
+                    return self.publish(version)
+                raise ArtifactNotFoundError(
+                    f"version {version} was not live before {live}, or is gone; those that were: {', '.join(before)}"
+                )
+            place = 0 if version is None else before.index(version)
+            manifest = verify(self.folder(before[place]), "index", self._verified(before[place]))
+            stay = before[place:]
+            passed = [live, *before[:place]][::-1]
+            left = [each for each in (*self.rolled_back_from(), *passed) if each not in stay]
+            self._write_current(stay, left)
         return manifest
 
-    def pinned(self) -> list[str]:
-        """The versions that are never removed, by name; one of them may be gone all the same.
+    def pinned(self, now: datetime | None = None) -> list[str]:
+        """The versions that are not removed, by name; one of them may be gone all the same.
+
+        Args:
+            now: when; None: by the clock.
 
         Raises:
             FormatError: if PINNED holds anything else.
         """
-        return read_pinned(self.path)
+        return list(read_pinned(self.path, now))
 
-    def pin(self, version: str) -> None:
-        """Keeps a version from being removed, until `unpin`.
+    def pin(self, version: str, until: datetime | None = None, most: int | None = None) -> None:
+        """Keeps a version from being removed, until `unpin` or a time.
+
+        Args:
+            version: its name; one that is pinned for good, or for longer, stays so.
+            until: with its time zone; None: for good.
+            most: versions that are pinned until a time; those that end first make room.
 
         Raises:
             ArtifactNotFoundError: if there is no such version.
@@ -226,7 +246,13 @@ class IndexRoot:
         self.manifest(version)
         with self.locked():
             self.manifest(version)  # it may have been removed while this waited
-            self._write(self.path / PINNED_FILE, sorted({*self.pinned(), version}))
+            pinned = read_pinned(self.path)
+            before = pinned.get(version, datetime.min.replace(tzinfo=UTC))
+            pinned[version] = None if until is None or before is None else max(until, before)
+            ending = sorted((end, name) for name, end in pinned.items() if end is not None)
+            for _, name in ending[: max(len(ending) - most, 0)] if most is not None else ():
+                del pinned[name]
+            self._write(self.path / PINNED_FILE, pin_lines(pinned))
 
     def unpin(self, version: str) -> bool:
         """Lets a version be removed again; returns whether it was pinned.
@@ -237,10 +263,12 @@ class IndexRoot:
         if not self.path.is_dir():
             return False
         with self.locked():
-            pinned = self.pinned()
-            if version in pinned:
-                self._write(self.path / PINNED_FILE, [each for each in pinned if each != version])
-        return version in pinned
+            pinned = read_pinned(self.path)
+            if version not in pinned:
+                return False
+            del pinned[version]
+            self._write(self.path / PINNED_FILE, pin_lines(pinned))
+        return True
 
     def remove(self, version: str) -> Path:
         """Takes a version away in one step; files that other versions share stay theirs.

@@ -106,6 +106,7 @@ class WriteResult:
         operation: its id, for `operation()`.
         state: `waiting`, `applied`, `visible` or `failed`.
         version: that holds it; "" while it waits.
+        before: the version before a deletion by filter, for `glow rollback`; "" for everything else.
         counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of the batch that it was applied in.
         reason: why it failed.
         accepted: documents that were taken.
@@ -115,6 +116,7 @@ class WriteResult:
     operation: str
     state: str
     version: str
+    before: str
     counts: Mapping[str, float]
     reason: str
     accepted: int
@@ -131,6 +133,7 @@ def read_write(node: Node) -> WriteResult:
         operation=node.text("operation"),
         state=node.text("state"),
         version=node.text("version", ""),
+        before=node.text("before", ""),
         counts=node.numbers("counts"),
         reason=node.text("reason", ""),
         accepted=node.integer("accepted", 0),

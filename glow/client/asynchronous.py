@@ -103,9 +103,11 @@ class AsyncGlowClient:
         """As `GlowClient.delete`."""
         return await self._run(calls.delete(ids, wait_s))
 
-    async def delete_where(self, wanted: Mapping[str, Any], *, wait_s: float = 0.0) -> WriteResult:
+    async def delete_where(
+        self, wanted: Mapping[str, Any], *, all_documents: bool = False, wait_s: float = 0.0
+    ) -> WriteResult:
         """As `GlowClient.delete_where`."""
-        return await self._run(calls.delete_where(wanted, wait_s))
+        return await self._run(calls.delete_where(wanted, wait_s, all_documents=all_documents))
 
     async def operation(self, operation_id: str) -> WriteResult:
         """As `GlowClient.operation`."""

@@ -91,9 +91,12 @@ def delete(ids: Sequence[str], wait_s: float = 0.0) -> Call[WriteResult]:
     return _write("/v1/documents/delete", {"ids": list(ids)}, wait_s)
 
 
-def delete_where(wanted: Mapping[str, Any], wait_s: float = 0.0) -> Call[WriteResult]:
+def delete_where(
+    wanted: Mapping[str, Any], wait_s: float = 0.0, *, all_documents: bool = False
+) -> Call[WriteResult]:
     """`POST /v1/documents/delete` of what a filter finds."""
-    return _write("/v1/documents/delete", {"filter": wanted}, wait_s)
+    body = {"filter": wanted, **({"all": True} if all_documents else {})}
+    return _write("/v1/documents/delete", body, wait_s)
 
 
 def operation(operation_id: str) -> Call[WriteResult]:

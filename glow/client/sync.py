@@ -157,14 +157,17 @@ class GlowClient:
         """
         return self._run(calls.delete(ids, wait_s))
 
-    def delete_where(self, wanted: Mapping[str, Any], *, wait_s: float = 0.0) -> WriteResult:
+    def delete_where(
+        self, wanted: Mapping[str, Any], *, all_documents: bool = False, wait_s: float = 0.0
+    ) -> WriteResult:
         """Deletes what a filter finds when it is applied.
 
         Args:
             wanted: a filter as a search has it.
+            all_documents: the filter may restrict nothing, and every document be deleted.
             wait_s: as for `write`.
         """
-        return self._run(calls.delete_where(wanted, wait_s))
+        return self._run(calls.delete_where(wanted, wait_s, all_documents=all_documents))
 
     def operation(self, operation_id: str) -> WriteResult:
         """How far a write has come, by its id."""

@@ -1,5 +1,6 @@
 """Writes that were accepted and are not in the index yet: a durable log in the index root, and how far it was applied."""
 
+from glow.ingest.clock import LogBusyError, LogClock
 from glow.ingest.log import INGEST_FOLDER, IngestLog, LogFullError
 from glow.ingest.reader import Accepted, has_log, read_accepted, remove_applied, waiting_bytes, writers
 from glow.ingest.records import Kind, Operation, OperationId, parse_operation_id
@@ -11,12 +12,13 @@ from glow.ingest.state import (
     find_outcome,
     known_state,
     note_outcomes,
+    published_state,
     read_state,
     write_state,
 )
 
 __all__ = [
-    "APPLIED", "INGEST_FOLDER", "Accepted", "IngestLog", "IngestState", "Kind", "LogFullError", "Operation", "OperationId", "Outcome",
-    "Position", "find_outcome", "has_log", "known_state", "note_outcomes", "parse_operation_id", "read_accepted", "read_state",
-    "remove_applied", "waiting_bytes", "write_state", "writers",
+    "APPLIED", "INGEST_FOLDER", "Accepted", "IngestLog", "IngestState", "Kind", "LogBusyError", "LogClock", "LogFullError", "Operation", "OperationId", "Outcome",
+    "Position", "find_outcome", "has_log", "known_state", "note_outcomes", "parse_operation_id", "published_state", "read_accepted",
+    "read_state", "remove_applied", "waiting_bytes", "write_state", "writers",
 ]  # fmt: skip

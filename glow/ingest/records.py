@@ -2,8 +2,8 @@
 
     1c291ca3 {"number": 7, "at": 1764028800000000000, "kind": "upsert", "documents": [{"_id": …}, …]}
 
-Each process that accepts writes has files of its own, so nothing is locked and a shared volume need not know how: a file
-has one writer, and who reads it passes over a last line that is not whole.
+Each process that accepts writes has files of its own, so a damaged file is one writer's. The checksum covers the writer's
+name and the operation: a line that came from another file counts as damaged.
 """
 
 import json
@@ -16,9 +16,21 @@ from pydantic import Field, ValidationError
 from glow.errors import FormatError, QueryError
 from glow.options import StrictModel
 
-__all__ = ["Kind", "Operation", "OperationId", "parse_operation_id", "read_line", "to_line"]
+__all__ = [
+    "Header",
+    "Kind",
+    "Operation",
+    "OperationId",
+    "find_headers",
+    "parse_operation_id",
+    "read_line",
+    "to_content",
+    "to_line",
+]
 
 Kind = Literal["upsert", "delete", "delete_by_filter"]
+_HEADER = re.compile(rb'[0-9a-f]{8} \{"number": ([1-9][0-9]{0,17}), "at": ([0-9]{1,20}), ')
+"""How a line begins. No text inside a line looks like this: quotation marks inside JSON's strings are escaped."""
 _ID = re.compile(r"([0-9]{8}T[0-9]{6}-[0-9a-f]{8})-([1-9][0-9]{0,17})")
 
 
@@ -42,6 +54,7 @@ class Operation(StrictModel):
         documents: of `upsert`: as lines of a collection.
         ids: of `delete`.
         filter: of `delete_by_filter`: as a search has it.
+        all: of `delete_by_filter`: the filter may restrict nothing, and every document be deleted.
     """
 
     number: int = Field(ge=1)
@@ -50,6 +63,7 @@ class Operation(StrictModel):
     documents: list[dict[str, Any]] = Field(default_factory=list)
     ids: list[str] = Field(default_factory=list)
     filter: dict[str, Any] | None = None
+    all: bool = False
 
     @property
     def size(self) -> int:
@@ -69,24 +83,63 @@ def parse_operation_id(text: str) -> OperationId:
     return OperationId(found[1], int(found[2]))
 
 
-def to_line(operation: Operation) -> bytes:
-    """The operation's line, its line feed included."""
-    body = json.dumps(operation.model_dump(exclude_defaults=True), ensure_ascii=False).encode(
-        errors="replace"
-    )
-    return b"%08x %s\n" % (zlib.crc32(body), body)
+class Header(NamedTuple):
+    """How a line begins: where, with which number, and when it was accepted."""
+
+    start: int
+    number: int
+    at: int
 
 
-def read_line(line: bytes) -> Operation:
-    """Reads a line without its line feed.
+def to_content(kind: Kind, content: dict[str, Any]) -> bytes:
+    """What a line says apart from number and time, which are known last: JSON of an object.
+
+    Args:
+        kind: of the operation.
+        content: `documents`, `ids`, or `filter` and `all` of `Operation`.
+    """
+    operation = Operation(number=1, at=0, kind=kind, **content)
+    values = operation.model_dump(exclude_defaults=True, exclude={"number", "at"})
+    return json.dumps(values, ensure_ascii=False).encode(errors="replace")
+
+
+def to_line(writer: str, number: int, at: int, content: bytes) -> bytes:
+    """An operation's line, its line feed included.
+
+    Args:
+        writer: whose file it is for.
+        number, at: of `Operation`.
+        content: as `to_content` makes it.
+    """
+    body = b'{"number": %d, "at": %d, %s' % (number, at, content[1:])
+    return b"%08x %s\n" % (_checksum(writer, body), body)
+
+
+def find_headers(line: bytes) -> list[Header]:
+    """Where operations begin in a line: one, unless a line feed was lost, or none if its beginning is damaged."""
+    return [Header(found.start(), int(found[1]), int(found[2])) for found in _HEADER.finditer(line)]
+
+
+def read_line(writer: str, line: bytes) -> Operation:
+    """Reads an operation; what follows its JSON object, such as a line feed, is passed over.
+
+    Args:
+        writer: whose file the line is in.
+        line: from the checksum on.
 
     Raises:
         FormatError: if its checksum differs, or it holds no operation.
     """
     checksum, _, body = line.partition(b" ")
-    if checksum != b"%08x" % zlib.crc32(body):
+    body = body[: body.rfind(b"}") + 1]
+    # Lines that an earlier GLOW wrote do not cover the writer's name.
+    if checksum not in (b"%08x" % _checksum(writer, body), b"%08x" % zlib.crc32(body)):
         raise FormatError("its checksum differs")
     try:
         return Operation.model_validate_json(body)
     except ValidationError as error:
         raise FormatError("it holds no operation of this GLOW") from error
+
+
+def _checksum(writer: str, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(writer.encode()))

@@ -7,9 +7,9 @@ rename; `state.json` has what led to no version, and what a rollback left.
 import json
 import os
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -17,9 +17,10 @@ from glow.artifact import IndexRoot
 from glow.errors import ArtifactError
 from glow.ingest.records import OperationId
 from glow.options import StrictModel
+from glow.storage import append_whole, end_last_line
 
 __all__ = [
-    "APPLIED", "IngestState", "Outcome", "Position", "find_outcome", "known_state", "note_outcomes", "read_state",
+    "APPLIED", "IngestState", "Outcome", "Position", "find_outcome", "known_state", "note_outcomes", "published_state", "read_state",
     "remove_outcomes", "write_state",
 ]  # fmt: skip
 
@@ -58,8 +59,9 @@ class Outcome(StrictModel):
     """What came of an operation.
 
     Attributes:
-        state: `applied`, or `failed` where nothing of it was.
-        version: that holds it; the live one of that moment where it changed nothing.
+        state: `applied`, or `failed` if nothing of it was.
+        version: that holds it; the live one of that moment if it changed nothing.
+        before: the version before a deletion by filter, to which `glow rollback` goes back; "" for everything else.
         counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of the batch that it was applied in.
         reason: why it failed.
     """
@@ -67,6 +69,7 @@ class Outcome(StrictModel):
     id: str
     state: Literal["applied", "failed"]
     version: str
+    before: str = ""
     counts: dict[str, int] = Field(default_factory=dict)
     reason: str = ""
 
@@ -88,10 +91,21 @@ def known_state(root: IndexRoot, folder: Path) -> IngestState:
     """How far the log was applied, by the live version and by `state.json`."""
     state = read_state(folder)
     try:
-        live = root.manifest(root.current()).parameters.get(APPLIED)
-        return state if live is None else state.with_later(IngestState.model_validate({"applied": live}))
-    except (ArtifactError, ValidationError):
+        return state.with_later(published_state(root, root.current()))
+    except ArtifactError:
         return state
+
+
+def published_state(root: IndexRoot, version: str) -> IngestState:
+    """How far the log was applied, by a version's manifest; nothing if it does not say.
+
+    Raises:
+        ArtifactError: if the manifest cannot be read.
+    """
+    try:
+        return IngestState.model_validate({"applied": root.manifest(version).parameters.get(APPLIED, {})})
+    except ValidationError:
+        return IngestState()
 
 
 def write_state(folder: Path, state: IngestState) -> None:
@@ -104,25 +118,45 @@ def write_state(folder: Path, state: IngestState) -> None:
 
 
 def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None:
-    """Adds what came of operations to their writers' files."""
+    """Adds what came of operations to their writers' files: all of a writer's, or none of them.
+
+    Raises:
+        OSError: if the disk is full or fails.
+    """
     target = folder / OUTCOMES_FOLDER
     target.mkdir(parents=True, exist_ok=True)
     writers: dict[str, list[Outcome]] = {}
     for name, outcome in outcomes.items():
         writers.setdefault(name.writer, []).append(outcome)
     for writer, found in writers.items():
-        with (target / f"{writer}.jsonl").open("a", encoding="utf-8") as file:
-            file.write("".join(f"{outcome.model_dump_json()}\n" for outcome in found))
+        descriptor = os.open(
+            target / f"{writer}.jsonl", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
+        try:
+            end_last_line(descriptor)
+            append_whole(descriptor, "".join(f"{each.model_dump_json()}\n" for each in found).encode())
+        finally:
+            os.close(descriptor)
 
 
 def find_outcome(folder: Path, wanted: OperationId) -> Outcome | None:
-    """What came of an operation; None where it waits, or nobody remembers it."""
-    path = folder / OUTCOMES_FOLDER / f"{wanted.writer}.jsonl"
-    found = None
-    for value in _lines(path):
-        if value.get("id") == str(wanted):
-            found = value
-    return None if found is None else Outcome.model_validate(found)
+    """What came of an operation; None if it waits, or nobody remembers it.
+
+    A line that is damaged counts as none.
+    """
+    try:
+        data = (folder / OUTCOMES_FOLDER / f"{wanted.writer}.jsonl").read_bytes()
+    except FileNotFoundError:
+        return None
+    begin = b'{"id":%s,' % json.dumps(str(wanted)).encode()
+    end = len(data)
+    while (start := data.rfind(begin, 0, end)) >= 0:
+        stop = data.find(b"\n", start)
+        try:
+            return Outcome.model_validate_json(data[start : stop if stop >= 0 else len(data)])
+        except ValidationError:
+            end = start
+    return None
 
 
 def remove_outcomes(folder: Path, writer: str) -> None:
@@ -130,20 +164,14 @@ def remove_outcomes(folder: Path, writer: str) -> None:
     (folder / OUTCOMES_FOLDER / f"{writer}.jsonl").unlink(missing_ok=True)
 
 
-def _lines(path: Path) -> Iterable[dict[str, Any]]:
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)
-
-
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -61,6 +61,7 @@ from glow.search.filters import (
     fields_in,
     parse_facets,
     parse_filter,
+    restricts_nothing,
 )
 from glow.search.fusion import RRF_K, fuse, rrf
 from glow.search.hybrid import (
@@ -376,6 +377,7 @@ __all__ = [
     "require_device",
     "rerank",
     "reranker_digest",
+    "restricts_nothing",
     "rrf",
     "score_unit",
     "search_documents",

@@ -2,8 +2,10 @@
 
 from glow.storage.arrays import allocate, map_array, map_bytes, new_array
 from glow.storage.header import read_header
+from glow.storage.lines import append_whole, end_last_line
 from glow.storage.strings import ABSENT, SortedStrings
 
 __all__ = [
-    "ABSENT", "SortedStrings", "allocate", "map_array", "map_bytes", "new_array", "read_header",
+    "ABSENT", "SortedStrings", "allocate", "append_whole", "end_last_line", "map_array", "map_bytes", "new_array",
+    "read_header",
 ]  # fmt: skip

@@ -13,6 +13,17 @@ class ReportedOptions(JsonOptions, IndexRootOptions):
     """An index root, and where the report goes."""
 
 
+class RollbackOptions(ReportedOptions):
+    """Where to go back to."""
+
+    version: str | None = option(
+        None,
+        "Version that was live before; default: the one before the live one.",
+        is_argument=True,
+        metavar="[VERSION]",
+    )
+
+
 class PinOptions(IndexRootOptions):
     """Which version."""
 
@@ -35,13 +46,13 @@ def versions_command(options: ReportedOptions) -> None:
     say(table(rows))
 
 
-@command(ReportedOptions)
-def rollback_command(options: ReportedOptions) -> None:
-    """Makes the version live that was so before the live one, after verifying it whole."""
+@command(RollbackOptions)
+def rollback_command(options: RollbackOptions) -> None:
+    """Makes the version live that was so before the live one, or an earlier one, after verifying it whole."""
     root = IndexRoot(options.output)
     root.current()  # a root that is not there is not made by taking its lock
     with root.locked():
-        before, version = root.current(), root.rollback().name
+        before, version = root.current(), root.rollback(options.version).name
     write_report(options.json_file, {"status": "rolled back", "version": version, "left": before})
     say(f"rolled back to {version}; {before} is still there")
 

@@ -22,12 +22,14 @@ class Batch:
         accepted: in the order in which they came.
         changes: what they mean together.
         filter: of an operation that deletes by one, which is a batch of its own; None: there is none.
+        means_all: whether that operation may delete every document.
         positions: of their writers, once they are applied.
     """
 
     accepted: list[Accepted] = field(default_factory=list)
     changes: Changes = field(default_factory=Changes)
     filter: Mapping[str, Any] | None = None
+    means_all: bool = False
     positions: dict[str, Position] = field(default_factory=dict)
 
     def add(self, accepted: Accepted, names: Sequence[str]) -> None:
@@ -37,7 +39,7 @@ class Batch:
         operation = accepted.operation
         if operation is None:
             return
-        self.filter = operation.filter
+        self.filter, self.means_all = operation.filter, operation.all
         for value in operation.documents:
             try:
                 document = parse_document(orjson.dumps(value), names)

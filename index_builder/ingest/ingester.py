@@ -7,16 +7,18 @@ moment leaves them applied, or waiting. Only one process does this at a time.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from glow.artifact import IndexRoot, RootLock
-from glow.errors import BuildError, BusyError, ConfigError, GlowError, InputError
+from glow.artifact import IndexRoot, RootLock, disk_error
+from glow.errors import BuildError, BusyError, ConfigError, DiskError, GlowError, InputError
 from glow.ingest import (
     APPLIED,
     IngestState,
+    OperationId,
     Outcome,
     known_state,
     note_outcomes,
@@ -26,8 +28,15 @@ from glow.ingest import (
     writers,
 )
 from glow.schema import FieldSchema
-from glow.search import MODEL_FOLDER, Index, is_set, parse_filter
-from glow_index_builder.deltas import Changes, CompactOptions, UpsertOptions, apply_changes, compact
+from glow.search import MODEL_FOLDER, Index, is_set, parse_filter, restricts_nothing
+from glow_index_builder.deltas import (
+    Changes,
+    CompactOptions,
+    DeltaResult,
+    UpsertOptions,
+    apply_changes,
+    compact,
+)
 from glow_index_builder.ingest.batch import Batch, batches, pieces_of
 from glow_index_builder.ingest.options import IngestOptions
 from glow_index_builder.progress import Stages
@@ -36,6 +45,9 @@ from glow_index_builder.versions import collect
 __all__ = ["Ingester", "is_claimed"]
 
 MAX_FILTER_TERMS = 1_000
+MOST_KEPT = 20
+"""Versions before deletions by filter that stay at a time, as many as `CURRENT` remembers."""
+UNBOUNDED = 2**31
 COLLECT_EVERY_S = 60.0
 CLAIM_WAIT_S = 3.0
 """For whoever only looks whether somebody has the log (`is_claimed`)."""
@@ -69,6 +81,8 @@ class Ingester:
         self._root = IndexRoot(options.output)
         self._folder = options.folder
         self._collected = 0.0
+        self._delta_share = 0.0
+        self._unnoted: dict[OperationId, Outcome] = {}
         live = self._root.folder(self._root.current())
         if is_set(live):
             raise ConfigError(
@@ -94,23 +108,41 @@ class Ingester:
         while not ended.is_set():
             try:
                 applied = self.apply_waiting(ended)
-            except (BusyError, BuildError) as error:  # another command, or a full disk: both may pass
+            except (
+                BusyError,
+                BuildError,
+                DiskError,
+            ) as error:  # another command, or a full disk: both may pass
                 self._tell(f"waits: {error}")
                 applied = 0
             if not applied:
                 ended.wait(self._options.every_s)
 
     def apply_waiting(self, ended: threading.Event | None = None) -> int:
-        """Applies what waits; returns how many operations that were."""
+        """Applies what waits; returns how many operations that were.
+
+        Raises:
+            DiskError: if the log's folder is on a full disk; the same call goes on later where this one ended.
+            GlowError: as `run`.
+        """
         count = 0
-        accepted = read_accepted(self._folder, known_state(self._root, self._folder))
-        for batch in batches(accepted, self._field_names(), self._options.batch_documents):
-            self._apply(batch)
-            count += len(batch.accepted)
-            if ended is not None and ended.is_set():
-                break
-        self._tidy()
+        with self._disk_errors():
+            self._note_outcomes({})
+            accepted = read_accepted(self._folder, known_state(self._root, self._folder))
+            for batch in batches(accepted, self._field_names(), self._options.batch_documents):
+                self._apply(batch)
+                count += len(batch.accepted)
+                if ended is not None and ended.is_set():
+                    break
+            self._tidy()
         return count
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise disk_error(self._folder, error) from error
 
     def _field_names(self) -> Sequence[str]:
         """The fields that the live version's model reads."""
@@ -118,7 +150,12 @@ class Ingester:
         return FieldSchema.load(live / MODEL_FOLDER / "schema.json").names
 
     def _apply(self, batch: Batch) -> None:
-        """Applies a batch; where it cannot be, its operations one by one, of which some fail."""
+        """Applies a batch; if it cannot be, its operations one by one, some of which fail."""
+        damaged = {
+            each.id: self._failure(each.id, each.fault) for each in batch.accepted if each.operation is None
+        }
+        if damaged:  # noted first: once their positions are published, they would count as applied
+            self._note_outcomes(damaged)
         try:
             outcome = self._publish(batch)
         except ConfigError:  # of this command, not of what was written: it must not cost any of that
@@ -130,24 +167,73 @@ class Ingester:
                     one.add(accepted, self._field_names())
                     self._apply(one)
                 return
-            outcome = Outcome(id="", state="failed", version=self._root.current(), reason=str(error))
-        self._note(batch, outcome)
+            outcome = self._failure(batch.accepted[0].id, str(error))
+        outcomes = {
+            each.id: outcome.model_copy(update={"id": str(each.id)})
+            for each in batch.accepted
+            if each.id not in damaged
+        }
+        self._note_outcomes(outcomes)
+        write_state(self._folder, self._after(batch))
+
+    def _failure(self, name: OperationId, reason: str) -> Outcome:
+        return Outcome(id=str(name), state="failed", version=self._root.current(), reason=reason)
 
     def _publish(self, batch: Batch) -> Outcome:
         """Applies a batch, in one version unless it is too large for that; the last of them has its positions.
 
-        After a kill in between, the pieces that are there already change nothing when they come again.
+        After a kill in between, the pieces that are there already change nothing when they come again. A deletion by filter is
+        always one version, so that readers see it in one step, and the version before it stays restorable.
         """
-        changes = batch.changes if batch.filter is None else self._found_by(batch.filter)
         positions = {APPLIED: self._after(batch).model_dump()["applied"]}
-        counts: Counter[str] = Counter()
-        pieces = pieces_of(changes, self._options.batch_documents)
+        if batch.filter is not None:
+            before = self._keep_live()
+            counts = self._change(self._found_by(batch), positions, UNBOUNDED)
+            return Outcome(
+                id="", state="applied", version=self._root.current(), before=before, counts=dict(counts)
+            )
+        total: Counter[str] = Counter()
+        pieces = pieces_of(batch.changes, self._options.batch_documents)
         for place, piece in enumerate(pieces, 1):
-            counts.update(self._change(piece, positions if place == len(pieces) else {}))
-        return Outcome(id="", state="applied", version=self._root.current(), counts=dict(counts))
+            total.update(self._change(piece, positions if place == len(pieces) else {}))
+        self._compact_if_grown()
+        return Outcome(id="", state="applied", version=self._root.current(), counts=dict(total))
 
-    def _change(self, changes: Changes, parameters: dict[str, Any]) -> dict[str, int]:
-        """One version, and room for the next; returns what became of the documents."""
+    def _keep_live(self) -> str:
+        """Keeps the live version from being removed for some days; returns its name."""
+        live = self._root.current()
+        if days := self._options.keep_deleted_days:
+            self._root.pin(live, until=datetime.now(UTC) + timedelta(days=days), most=MOST_KEPT)
+        return live
+
+    def _change(
+        self, changes: Changes, parameters: dict[str, Any], most: int | None = None
+    ) -> dict[str, int]:
+        """One version; returns what became of the documents.
+
+        Args:
+            changes: to be made.
+            parameters: of the version's manifest.
+            most: documents and tombstones of the delta; None: as `glow upsert`, compacted if there are more.
+        """
+        try:
+            result = self._apply_changes(changes, parameters, most)
+        except ConfigError:
+            raise
+        except InputError:  # the delta is too large for more
+            if most is not None:
+                raise
+            self._compact_if_possible()
+            result = self._apply_changes(changes, parameters, UNBOUNDED)
+        counts = {name: count for name, count in result.report["counts"].items() if name != "documents"}
+        if result.version is not None:
+            shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+            self._tell(f"{result.version}: {shown}; {result.report['counts']['documents']} documents")
+        size = result.report["delta"]
+        self._delta_share = (size["documents"] + size["tombstones"]) / size["most"]
+        return counts
+
+    def _apply_changes(self, changes: Changes, parameters: dict[str, Any], most: int | None) -> DeltaResult:
         options = UpsertOptions(
             output=self._options.output,
             source="-",
@@ -155,32 +241,28 @@ class Ingester:
             threads=self._options.threads,
             wait_s=self._options.wait_s,
         )
-        try:
-            result = apply_changes(options, changes, parameters, self._stages)
-        except ConfigError:
-            raise
-        except InputError:  # the delta is too large for more
-            if not self._compact():
-                raise
-            result = apply_changes(options, changes, parameters, self._stages)
-        counts = {name: count for name, count in result.report["counts"].items() if name != "documents"}
-        if result.version is not None:
-            shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-            self._tell(f"{result.version}: {shown}; {result.report['counts']['documents']} documents")
-        size = result.report["delta"]
-        if size["documents"] + size["tombstones"] > self._options.compact_share * size["most"]:
-            self._compact_if_possible()
-        return counts
+        if most is not None:
+            options = options.model_copy(update={"max_documents": most, "max_share": float(most)})
+        return apply_changes(options, changes, parameters, self._stages)
 
-    def _found_by(self, wanted: Any) -> Changes:
+    def _found_by(self, batch: Batch) -> Changes:
         """The ids that a filter finds now."""
         index = Index.open(self._root.folder(self._root.current()))
         if index.columns is None or index.masks is None:
             raise InputError(
                 "this index holds no metadata columns; build it again with this version (glow build)"
             )
-        rows = index.masks.mask(parse_filter(wanted, index.columns, MAX_FILTER_TERMS)).rows.tolist()
+        expression = parse_filter(batch.filter, index.columns, MAX_FILTER_TERMS)
+        if restricts_nothing(expression) and not batch.means_all:
+            raise InputError(
+                "the filter restricts nothing, and the request did not say that all documents are meant"
+            )
+        rows = index.masks.mask(expression).rows.tolist()
         return Changes(deletes=dict.fromkeys(index.documents.ids(rows)))
+
+    def _compact_if_grown(self) -> None:
+        if self._delta_share > self._options.compact_share:
+            self._compact_if_possible()
 
     def _compact_if_possible(self) -> None:
         """Folds the delta in before it must be; what was applied stays so where that fails."""
@@ -204,18 +286,11 @@ class Ingester:
         """How far the log is applied once a batch is, without writers whose files are gone."""
         return batch.after(known_state(self._root, self._folder)).only(writers(self._folder))
 
-    def _note(self, batch: Batch, outcome: Outcome) -> None:
-        """Remembers what came of operations, then how far the log is applied."""
-        outcomes = {}
-        for accepted in batch.accepted:
-            found = outcome.model_copy(update={"id": str(accepted.id)})
-            if accepted.operation is None:
-                found = Outcome(
-                    id=str(accepted.id), state="failed", version=outcome.version, reason=accepted.fault
-                )
-            outcomes[accepted.id] = found
-        note_outcomes(self._folder, outcomes)
-        write_state(self._folder, self._after(batch))
+    def _note_outcomes(self, outcomes: Mapping[OperationId, Outcome]) -> None:
+        """Remembers what came of operations; what cannot be noted now is noted with the next ones."""
+        self._unnoted |= outcomes
+        note_outcomes(self._folder, self._unnoted)
+        self._unnoted.clear()
 
     def _tidy(self) -> None:
         now = time.time()

@@ -29,6 +29,12 @@ class IngestOptions(IndexRootOptions):
         0.5, "Compact once the delta has this share of what it may have.", ge=0.01, le=1.0
     )
     keep: int = option(3, "Versions that stay, the live one among them; more are removed as they come.", ge=1)
+    keep_deleted_days: float = option(
+        7.0,
+        "Days that the version before a deletion by filter stays restorable (0: none).",
+        ge=0.0,
+        le=3_650.0,
+    )
     wait_s: float = option(WAIT_S, "Seconds to wait for another command on the root.", flag="--wait", ge=0.0)
 
     @property

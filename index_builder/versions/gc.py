@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
         version
     ) in root.rolled_back_from():  # it may be the newest data there is, and workers may still serve it
         kept.setdefault(version, "left")
-    for version in root.pinned():
+    for version in root.pinned(datetime.fromtimestamp(now, UTC)):
         kept.setdefault(version, "pinned")
     for version in rest:
         if now - _made(root.folder(version)) < FRESH_S:

@@ -5,16 +5,17 @@ replica serves it.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.ingest import Kind, OperationId, parse_operation_id
-from glow.search import Index, parse_filter
+from glow.search import Index, parse_filter, restricts_nothing
 from glow_service.access import require_visible
 from glow_service.api.body import read_bytes, read_object
 from glow_service.api.context import context_of, leaving_cancels
@@ -23,14 +24,15 @@ from glow_service.api.responses import json_response
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search import Deadline, index_body, list_fields, shown_fields
 from glow_service.state import Service, service_of
-from glow_service.writes import OperationState, Reject, Taken, read_documents, read_ids, read_lines, state_of
+from glow_service.writes import OperationState, Reject, Taken, read_documents, read_ids, read_lines
 
 __all__ = ["delete_document", "get_document", "get_operation", "post_delete", "post_documents"]
 
+EVERY: dict[str, Any] = {"and": []}
+"""The filter that every document matches."""
 LINES = "application/x-ndjson"
 WAIT_S, MOST_WAIT_S = 30.0, 600.0
 """How long `wait=visible` waits, and how long it may be asked to (`wait_s`)."""
-POLL_S = 0.1
 READ_S = 60.0
 """How long a write's body may take."""
 SHOWN_REJECTS = 100
@@ -85,65 +87,65 @@ async def delete_document(request: Request) -> Response:
 
 
 async def post_delete(request: Request) -> Response:
-    """Deletes documents: `{"ids": […]}`, or all that a filter finds when it is applied: `{"filter": {…}}`."""
+    """Deletes documents: `{"ids": […]}`, all that a filter finds when it is applied: `{"filter": {…}}`, or `{"all": true}`."""
     service = service_of(request)
     index, most = _begin(service, request), service.settings.max_write_documents
     body = await read_object(request, service.settings.max_write_bytes, _read_by(request), most + 1)
-    if body.keys() == {"filter"}:
-        if index.columns is None:
-            raise NotAvailableError("this index holds no metadata columns; build it again (glow build)")
-        parse_filter(body["filter"], index.columns, service.settings.max_filter_terms)
-        return await _write(service, request, "delete_by_filter", None, filter=body["filter"])
-    if body.keys() != {"ids"}:
-        detail = "expected 'ids' or 'filter', one of them and nothing else"
+    if body.keys() == {"ids"}:
+        return await _write(service, request, "delete", None, ids=read_ids(body, most))
+    if not body or not body.keys() <= {"filter", "all"} or not isinstance(body.get("all", True), bool):
+        detail = "expected 'ids', 'filter' or 'all': true, and nothing else ('all' may be beside 'filter')"
         raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])
-    return await _write(service, request, "delete", None, ids=read_ids(body, most))
+    means_all, wanted = body.get("all", False), body.get("filter", EVERY)
+    if index.columns is None:
+        raise NotAvailableError("this index holds no metadata columns; build it again (glow build)")
+    expression = parse_filter(wanted, index.columns, service.settings.max_filter_terms)
+    if not means_all and restricts_nothing(expression):
+        detail = (
+            'the filter restricts nothing, so it would delete every document; to do that, add "all": true'
+        )
+        raise RequestError(f"/filter: {detail}", [Fault("/filter", detail)])
+    return await _write(service, request, "delete_by_filter", None, filter=wanted, all=means_all)
 
 
 async def get_operation(request: Request) -> Response:
     """How far a write has come."""
     service = service_of(request)
     operation = parse_operation_id(request.path_params["id"])
-    return json_response(_operation_body(operation, await _state(service, operation)))
+    enter_lane(service, context_of(request.scope), request.scope, 1, "bulk")
+    return json_response(_operation_body(operation, await service.follower.look(operation)))
 
 
 async def _write(
     service: Service, request: Request, kind: Kind, taken: Taken | None, **content: Any
 ) -> Response:
     wait_s, context = _wait_s(request), context_of(request.scope)
-    operation = await asyncio.to_thread(service.ingest.append, kind, **content)
-    context.release()  # who only waits is in nobody's way
-    state = OperationState("waiting")
-    until = time.monotonic() + wait_s
-    with leaving_cancels(context):
-        while wait_s and state.state not in ("visible", "failed") and time.monotonic() < until:
-            await asyncio.sleep(POLL_S)
-            state = await _state(service, operation)
+    append = partial(service.ingest.append, kind, **content)
+    with service.follower.place() if wait_s else nullcontext():
+        operation = await service.bulk.pool.run_by(_read_by(request), append)
+        context.release()  # who only waits is in nobody's way
+        state = OperationState("waiting")
+        if wait_s:
+            with leaving_cancels(context):
+                state = await service.follower.wait(operation, wait_s)
     body = _operation_body(operation, state)
     if taken is not None:
         body["accepted"] = len(taken.documents)
         body["rejected"] = len(taken.rejects)
         body["rejects"] = [asdict(each) for each in _few(taken.rejects)]
-    return json_response(body, 200 if state.state in ("visible", "failed") else 202)
+    return json_response(body, 200 if state.is_final else 202)
 
 
 def _few(rejects: Sequence[Reject]) -> Sequence[Reject]:
     return rejects[:SHOWN_REJECTS]
 
 
-async def _state(service: Service, operation: OperationId) -> OperationState:
-    return await asyncio.to_thread(_state_by_files, service, operation)
-
-
-def _state_by_files(service: Service, operation: OperationId) -> OperationState:
-    settings = service.settings
-    return state_of(settings.index_root, settings.ingest_path, operation, service.replicas.served())
-
-
 def _operation_body(operation: OperationId, state: OperationState) -> dict[str, Any]:
     body: dict[str, Any] = {"operation": str(operation), "state": state.state}
     if state.version:
         body["version"] = state.version
+    if state.before:
+        body["before"] = state.before
     if state.counts:
         body["counts"] = state.counts
     if state.reason:

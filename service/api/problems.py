@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from glow import errors as glow_errors
 from glow.errors import FilterError, GlowError, QueryError
-from glow.ingest import LogFullError
+from glow.ingest import LogBusyError, LogFullError
 from glow_service import errors
 from glow_service.api.responses import json_bytes
 from glow_service.errors import Fault, RequestError
@@ -66,6 +66,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     errors.VersionNotOpenError: Problem(409, "The version is not open here"),
     errors.DeadlineError: Problem(504, "The deadline passed"),
     glow_errors.GlowError: Problem(500, "Internal error"),
+    LogBusyError: Problem(503, "The log of writes is locked"),
     errors.UnavailableError: Problem(503, "Unavailable for now"),
     errors.NotReadyError: Problem(503, "Not ready yet"),
     errors.DrainingError: Problem(503, "About to stop"),

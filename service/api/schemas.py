@@ -323,12 +323,16 @@ class DocumentsBody(Shape):
 
 
 class DeleteBody(Shape):
-    """`POST /documents/delete`: one of both."""
+    """`POST /documents/delete`: `ids`, or `filter`, or `all`; `all` may be beside `filter`."""
 
     ids: list[str] | None = Field(
         None, description="1 to `max_write_documents`; one that is not there is no error."
     )
-    filter: dict[str, Any] | None = Field(None, description="As a search has it; found when it is applied.")
+    filter: dict[str, Any] | None = Field(
+        None,
+        description="As a search has it; found when it is applied. One that restricts nothing is refused.",
+    )
+    all: bool = Field(False, description="Every document may be deleted.")
 
 
 class RejectShape(Shape):
@@ -345,6 +349,9 @@ class OperationResult(Shape):
     operation: str = Field(description="For `GET /operations/{id}`.")
     state: Literal["waiting", "applied", "visible", "failed"]
     version: str | None = Field(None, description="That holds it.")
+    before: str | None = Field(
+        None, description="The version before a deletion by filter, for `glow rollback`."
+    )
     counts: dict[str, int] | None = Field(None, description="Of the batch that it was applied in.")
     reason: str | None = Field(None, description="Why it failed.")
     accepted: int | None = Field(None, description="Documents that were taken.")

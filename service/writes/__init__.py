@@ -1,10 +1,11 @@
 """Writes over HTTP: checked, put into the durable log of the index root, followed until they are visible. `glow ingest` applies them."""
 
 from glow_service.writes.accept import Reject, Taken, read_documents, read_ids, read_lines
-from glow_service.writes.follow import OperationState, state_of
+from glow_service.writes.follow import Follower, OperationState
 from glow_service.writes.replicas import Replicas
 
 __all__ = [
+    "Follower",
     "OperationState",
     "Reject",
     "Replicas",
@@ -12,5 +13,4 @@ __all__ = [
     "read_documents",
     "read_ids",
     "read_lines",
-    "state_of",
 ]

@@ -18,6 +18,7 @@ from glow_index_builder.building import build
 from glow_index_builder.ingest import Ingester, IngestOptions
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
+from glow_index_builder.versions import collect
 from tests.shards.conftest import documents, made, write
 
 
@@ -95,6 +96,65 @@ def test_what_a_filter_deletes_is_what_it_finds_in_its_turn(root: IndexRoot, toy
     assert outcome(root, bad).state == "failed"
     assert "no field 'nowhere'" in outcome(root, bad).reason
     assert outcome(root, last).state == "applied"
+
+
+def test_a_deletion_by_filter_is_one_step_that_one_rollback_takes_back(
+    toy_model: Path, tmp_path: Path
+) -> None:
+    records = [
+        {**each, "kind": "old" if number % 10 else "new"} for number, each in enumerate(documents(2_400))
+    ]
+    root = made(toy_model, write(tmp_path / "first.jsonl", records), tmp_path / "index", index="flat")
+    log, whole = log_of(root), root.current()
+    worker = ingester(root, toy_model, keep=1)
+    accepted = log.append("delete_by_filter", filter={"field": "kind", "eq": "old"})
+    assert worker.apply_waiting() == 1
+    assert root.history() == [whole]  # 2,160 deletions, and readers saw one version
+    found = outcome(root, accepted)
+    assert (found.before, found.counts["deleted"], len(held(root))) == (whole, 2_160, 240)
+    # Whatever comes later, the version stays, and one command goes back to it.
+    for number in range(4):
+        log.append("upsert", documents=[text(f"n/{number}", "later")])
+        worker.apply_waiting()
+        collect(root, 1, now=time.time() + 3_700)
+    assert len(held(root)) == 244
+    done = subprocess.run(
+        [sys.executable, "-m", "glow", "rollback", "--output", str(root.path), found.before], check=False
+    )
+    assert (done.returncode, root.current(), len(held(root))) == (0, whole, 2_400)
+    assert worker.apply_waiting() == 0  # what was rolled back is not applied again
+    log.append("upsert", documents=[text("after", "later")])
+    worker.apply_waiting()
+    assert len(held(root)) == 2_401
+    (root.path / "PINNED").write_text(f"{whole} until 2026-11-02T10:15:00+00:00\n")
+    collect(root, 1, now=time.time() + 3_700)
+    assert whole not in root.versions()  # once its time has passed it may go
+
+
+def test_versions_before_deletions_are_kept_up_to_a_number(root: IndexRoot, toy_model: Path) -> None:
+    log, worker = log_of(root), ingester(root, toy_model)
+    root.pin(root.current())
+    for number in range(23):
+        log.append("upsert", documents=[{**text("again", "words"), "lang": f"l{number}"}])
+        log.append("delete_by_filter", filter={"field": "lang", "eq": f"l{number}"})
+    worker.apply_waiting()
+    assert len(root.pinned()) == 21
+    assert root.versions()[0] in root.pinned()  # that one is pinned for good
+
+
+def test_all_documents_go_only_if_they_are_meant_and_new_ones_come(root: IndexRoot, toy_model: Path) -> None:
+    log = log_of(root)
+    every = log.append("delete_by_filter", filter={"not": {"or": []}})
+    assert ingester(root, toy_model).apply_waiting() == 1
+    assert (outcome(root, every).state, len(held(root))) == ("failed", 12)
+    assert "restricts nothing" in outcome(root, every).reason
+    log.append("delete_by_filter", filter={"and": []}, all=True)
+    log.append("upsert", documents=[text(f"n/{each}", "words") for each in range(1_100)])
+    assert ingester(root, toy_model).apply_waiting() == 2
+    assert set(held(root)) == {f"n/{each}" for each in range(1_100)}
+    log.append("upsert", documents=[text("last", "words")])
+    assert ingester(root, toy_model).apply_waiting() == 1
+    assert len(held(root)) == 1_101
 
 
 def test_a_rollback_takes_writes_back_and_they_stay_so(root: IndexRoot, toy_model: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,26 @@ def test_lines_are_taken_and_bad_documents_cost_themselves_alone(http: httpx.Cli
             "invalid_request",
             "at most 600 seconds",
         ),
-        ("/documents/delete", {}, 422, "invalid_request", "'ids' or 'filter'"),
+        ("/documents/delete", {}, 422, "invalid_request", "'ids', 'filter' or 'all'"),
+        ("/documents/delete", {"all": False}, 422, "invalid_request", "restricts nothing"),
+        ("/documents/delete", {"all": 1}, 422, "invalid_request", "'all': true"),
+        ("/documents/delete", {"ids": ["a"], "all": True}, 422, "invalid_request", "nothing else"),
+        ("/documents/delete", {"filter": {"and": []}}, 422, "invalid_request", "restricts nothing"),
+        ("/documents/delete", {"filter": {"not": {"or": []}}}, 422, "invalid_request", "restricts nothing"),
+        (
+            "/documents/delete",
+            {"filter": {"not": {"field": "lang", "in": []}}},
+            422,
+            "invalid_request",
+            "restricts nothing",
+        ),
+        (
+            "/documents/delete",
+            {"filter": {"or": [{"field": "lang", "exists": True}, {"field": "lang", "exists": False}]}},
+            422,
+            "invalid_request",
+            'add "all": true',
+        ),
         ("/documents/delete", {"ids": [3]}, 422, "invalid_request", "a list of ids"),
         (
             "/documents/delete",
@@ -184,6 +204,7 @@ def test_a_full_log_is_a_429_at_once(toy_model: Path, tmp_path: Path) -> None:
         body = {"documents": [{"_id": f"d{each}", "text": "words " * 500} for each in range(10)]}
         answers = [httpx.post(f"{service.url}/documents", json=body, headers=WRITE) for _ in range(4)]
         assert [each.status_code for each in answers] == [202, 202, 429, 429]
+        assert _log_bytes(root) <= 65_536
         assert answers[-1].json()["code"] == "ingest_full"
         assert "Retry-After" in answers[-1].headers
         assert httpx.post(f"{service.url}/search", json={"query": "owls"}).status_code == 200
@@ -290,6 +311,64 @@ def test_who_waits_for_a_write_holds_nothing(toy_model: Path, tmp_path: Path) ->
             ]
             assert statuses == [200] * 20
             assert [each.result() for each in writes] == [202] * 8
+
+
+def test_many_who_wait_hold_up_nobody(toy_model: Path, tmp_path: Path) -> None:
+    """Sixty wait over a log of eleven megabytes, which nobody applies; others' searches take as long as before."""
+    root = made(toy_model, write(tmp_path / "first.jsonl", documents(30)), tmp_path / "index", index="flat")
+    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--max-write-waiters", "60")
+    large = {"documents": [{"_id": f"l/{each}", "text": "words " * 2_000} for each in range(90)]}
+    with serving(root.path, *flags, "--workers", "1") as service:
+        for _ in range(10):
+            assert httpx.post(f"{service.url}/documents", json=large, headers=WRITE).status_code == 202
+        quiet = _p99(service.url)
+        limits = httpx.Limits(max_connections=100)
+        over = threading.Event()
+
+        def wait(number: int) -> int:
+            url = f"{service.url}/documents?wait=visible&wait_s=600"
+            body = {"_id": f"w/{number}", "text": "a wombat"}
+            with suppress(httpx.TransportError):
+                return waiting.post(url, json=body, headers=WRITE).status_code
+            return 0 if over.is_set() else -1
+
+        with httpx.Client(timeout=600, limits=limits) as waiting, ThreadPoolExecutor(60) as pool:
+            writes = [pool.submit(wait, number) for number in range(60)]
+            until = time.monotonic() + 30
+            more: dict[str, Any] = {}
+            while more.get("code") != "overloaded" and time.monotonic() < until:
+                answer = httpx.post(
+                    f"{service.url}/documents?wait=visible&wait_s=0.1",
+                    json={"_id": "m", "text": "x"},
+                    headers=WRITE,
+                )
+                more = answer.json()
+            assert (more["code"], answer.status_code, "Retry-After" in answer.headers) == (
+                "overloaded",
+                429,
+                True,
+            )
+            before = _log_bytes(root)
+            refused = httpx.post(
+                f"{service.url}/documents?wait=visible", json={"_id": "m", "text": "x"}, headers=WRITE
+            )
+            assert (refused.status_code, _log_bytes(root)) == (429, before)  # nothing was written
+            with_waiters = _p99(service.url)
+            over.set()
+            service.process.kill()
+            assert {each.result() for each in writes} == {0}
+    assert with_waiters < 3 * quiet + 0.02, (with_waiters, quiet)
+
+
+def _p99(url: str) -> float:
+    """Seconds of the slowest but one of a hundred searches."""
+    taken = []
+    with httpx.Client(base_url=url, timeout=60) as client:
+        for number in range(100):
+            began = time.perf_counter()
+            assert client.post("/search", json={"query": f"owls {number}"}).status_code == 200
+            taken.append(time.perf_counter() - began)
+    return sorted(taken)[-2]
 
 
 def test_visible_is_what_every_replica_serves(toy_model: Path, tmp_path: Path) -> None:

@@ -3,7 +3,17 @@
 from glow.search.filters.facets import FacetCounts, FacetRequest, count_values, parse_facets
 from glow.search.filters.masks import FilterMasks, evaluate
 from glow.search.filters.parse import count_terms, field_of, parse_filter
-from glow.search.filters.terms import And, Between, Exists, Expression, Not, OneOf, Or, fields_in
+from glow.search.filters.terms import (
+    And,
+    Between,
+    Exists,
+    Expression,
+    Not,
+    OneOf,
+    Or,
+    fields_in,
+    restricts_nothing,
+)
 from glow.search.filters.wire import expression_from_json, expression_to_json
 
 __all__ = [
@@ -26,4 +36,5 @@ __all__ = [
     "fields_in",
     "parse_facets",
     "parse_filter",
+    "restricts_nothing",
 ]  # fmt: skip

@@ -3,8 +3,9 @@
 `repr` of an expression is the same in every process and may be part of a cache's key.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeAlias
 
 from glow.search.columns import Scalar, ValueType
@@ -21,7 +22,10 @@ __all__ = [
     "any_of",
     "fields_in",
     "negated",
+    "restricts_nothing",
 ]
+
+MOST_CONDITIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,43 @@ def fields_in(expression: Expression) -> set[str]:
     if isinstance(expression, And | Or):
         return set[str]().union(*(fields_in(term) for term in expression.terms))
     return {expression.field}
+
+
+def restricts_nothing(expression: Expression) -> bool:
+    """Whether every document matches, whatever it holds: `{"and": []}`, or a condition or its opposite.
+
+    Conditions count as independent of each other. With more than `MOST_CONDITIONS` of them only groups that are empty are looked
+    at. So a filter of which this says so matches every document; another one may, too.
+    """
+    if _holds(expression, {}):
+        return True
+    conditions = sorted(_conditions(expression), key=repr)
+    if len(conditions) > MOST_CONDITIONS:
+        return False
+    worlds = product((False, True), repeat=len(conditions))
+    return all(_holds(expression, dict(zip(conditions, world, strict=True))) for world in worlds)
+
+
+def _conditions(expression: Expression) -> set[Expression]:
+    if isinstance(expression, Not):
+        return _conditions(expression.term)
+    if isinstance(expression, And | Or):
+        return set[Expression]().union(*(_conditions(term) for term in expression.terms))
+    return {expression}
+
+
+def _holds(expression: Expression, world: Mapping[Expression, bool]) -> bool | None:
+    """Whether a document matches of which some conditions are known; None if that depends on others."""
+    if isinstance(expression, Not):
+        inner = _holds(expression.term, world)
+        return None if inner is None else not inner
+    if isinstance(expression, And | Or):
+        decides = isinstance(expression, Or)
+        found = {_holds(term, world) for term in expression.terms}
+        return decides if decides in found else None if None in found else not decides
+    if isinstance(expression, OneOf) and not expression.values:
+        return False
+    return world.get(expression)
 
 
 def negated(term: Expression) -> Expression:

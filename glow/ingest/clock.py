@@ -1,0 +1,117 @@
+"""The clock of the log: a number in a file, which every append and every reader takes and raises.
+
+Clocks of hosts differ and are set back. This one only goes forward, because whoever uses it holds the file's lock (flock). So a
+write that was sent after another one was acknowledged has the later time, on whichever host either of them was accepted.
+"""
+
+import fcntl
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from glow.errors import BusyError
+
+__all__ = ["CLOCK_FILE", "LogBusyError", "LogClock"]
+
+CLOCK_FILE = "clock"
+LOCK_WAIT_S = 5.0
+POLL_S = 0.0005
+"""The lock is held for the time of one append, without its sync."""
+_LENGTH = 30
+"""Bytes of the file: checksum, blank, 20 digits, line feed."""
+
+
+class LogBusyError(BusyError):
+    """Another process keeps the log locked, as one that is stopped in the middle of a write does."""
+
+    code = "ingest_busy"
+
+
+class LogClock:
+    """The clock of one log folder; safe to use from many threads.
+
+    Args:
+        folder: of the log, made if need be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / CLOCK_FILE
+        self._lock = threading.Lock()
+        self._descriptor = -1
+
+    @contextmanager
+    def tick(self, after: int = 0) -> Iterator[int]:
+        """Takes the next time, and keeps every other process from taking one until the block ends.
+
+        Args:
+            after: a time that is known to have been taken; the file may have been lost since.
+
+        Yields:
+            Nanoseconds since 1970 by this host's clock, or one more than the last time that anybody took.
+
+        Raises:
+            LogBusyError: if another process keeps the lock for `LOCK_WAIT_S`, as one that is stopped would.
+            OSError: if the file cannot be made, locked or written.
+        """
+        with self._lock:
+            self._take(time.monotonic() + LOCK_WAIT_S)
+            try:
+                at = max(time.time_ns(), self._read() + 1, after + 1)
+                os.pwrite(self._descriptor, _line(at), 0)
+                yield at
+            finally:
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Closes the file; another `tick` would open it again."""
+        with self._lock:
+            self._close()
+
+    def _take(self, until: float) -> None:
+        """Locks the file of this name, which may be another one than the last time."""
+        while True:
+            if self._descriptor < 0:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            while not self._try():
+                if time.monotonic() >= until:
+                    raise LogBusyError(
+                        f"{self._path} stays locked by another process that writes to this log; see whether one of them is stopped"
+                    )
+                time.sleep(POLL_S)
+            try:
+                if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
+                    return
+            except FileNotFoundError:
+                pass
+            self._close()
+
+    def _try(self) -> bool:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _read(self) -> int:
+        """The last time that was taken; 0 if the file is new or damaged, since this host's clock is a good guess then."""
+        line = os.pread(self._descriptor, _LENGTH + 1, 0)
+        checksum, _, digits = line.partition(b" ")
+        digits = digits.strip()
+        if not digits.isdigit() or checksum != b"%08x" % zlib.crc32(digits):
+            return 0
+        return int(digits)
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _line(at: int) -> bytes:
+    digits = b"%020d" % at
+    return b"%08x %s\n" % (zlib.crc32(digits), digits)
