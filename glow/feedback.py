@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -28,8 +28,9 @@ class Feedback:
         kind: what was done.
         rank: where it was shown, as the sender says, from 1; None where it does not.
         dwell_s: seconds that somebody stayed with the document; None where that is not known.
-        source: stands for who did it, while one salt lasts: nobody can tell from it who that was.
+        source: mark of who did it, while one salt lasts: nobody can tell from it who that was.
         time: UTC, ISO 8601; the writer sets it where it is "".
+        period: names the salt that made `source`. The marks of two periods may stand for one person.
     """
 
     request_id: str
@@ -39,6 +40,7 @@ class Feedback:
     dwell_s: float | None = None
     source: str = ""
     time: str = ""
+    period: str = ""
 
     def values(self) -> dict[str, Any]:
         """The line as JSON values, in the order in which it is written."""
@@ -50,11 +52,15 @@ class Feedback:
             "rank": self.rank,
             "dwell_s": self.dwell_s,
             "source": self.source,
+            "period": self.period,
         }
 
 
 def read_feedback(path: Path) -> Iterator[Feedback]:
     """Reads a log of feedback from its oldest line on, as `read_query_log` does.
+
+    A line of an older version names no period. It gets its file and UTC day for one: a salt changes only at midnight UTC and
+    belongs to one file, so the lines of one such period always have one salt.
 
     Raises:
         RecordError: if a line is none of such a log; file and line are named.
@@ -65,9 +71,15 @@ def read_feedback(path: Path) -> Iterator[Feedback]:
             feedback = Feedback(**parse_object(line))
             if feedback.kind not in FEEDBACK_KINDS or not all(
                 isinstance(each, str)
-                for each in (feedback.request_id, feedback.id, feedback.source, feedback.time)
+                for each in (
+                    feedback.request_id,
+                    feedback.id,
+                    feedback.source,
+                    feedback.time,
+                    feedback.period,
+                )
             ):
                 raise TypeError("a value is of the wrong type")
         except (RecordError, TypeError) as error:
             raise RecordError(f"{place}: no line of a log of feedback: {error}") from error
-        yield feedback
+        yield feedback if feedback.period else replace(feedback, period=f"{path} {feedback.time[:10]}")

@@ -7,7 +7,7 @@ believed, and neither is one who clicks more than people do.
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from glow.feedback import Feedback
 from glow.query_log import LoggedQuery
@@ -23,7 +23,8 @@ class ClickLimits:
     """What counts as a click of a person.
 
     Attributes:
-        most_a_day, most: clicks of one source on one day, and in all; a source with more is taken for a program, and nothing of it counts.
+        most_a_day, most: clicks of one mark on one day, and as long as it lasts (one salt period); a mark with more is taken for
+            a program, and nothing of it counts.
         least_dwell_s: seconds; who came back sooner did not find it there. Clicks without a dwell count.
     """
 
@@ -38,12 +39,14 @@ class Click:
 
     Attributes:
         rank: where it was shown, from 1.
-        source: who.
+        source: who, as a mark.
+        period: of the mark; people are told apart only within one.
         is_dislike: it was judged, and not liked.
     """
 
     rank: int
     source: str
+    period: str = ""
     is_dislike: bool = False
 
 
@@ -122,7 +125,7 @@ def join(queries: Iterable[LoggedQuery], feedback: Iterable[Feedback], limits: C
             shown = searches[found[0]]
             is_dislike = event.kind == "dislike"
             rank = shown.first + shown.hits.index(event.id)
-            shown.clicks[event.id] = Click(rank, event.source, is_dislike)
+            shown.clicks[event.id] = Click(rank, event.source, event.period, is_dislike)
             counts["dislikes" if is_dislike else "clicks"] += 1
     left = [each for number, each in enumerate(searches) if number not in removed]
     return Joined(left, dict(counts), len(programs))
@@ -148,5 +151,5 @@ def _merged(events: Iterable[Feedback]) -> list[Feedback]:
             continue
         dwells = [each.dwell_s for each in (before, event) if each.dwell_s is not None]
         kind = event.kind if event.kind != "click" else before.kind
-        last[key] = Feedback(*key[:2], kind, event.rank, max(dwells, default=None), event.source, event.time)
+        last[key] = replace(event, kind=kind, dwell_s=max(dwells, default=None))
     return list(last.values())

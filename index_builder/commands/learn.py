@@ -42,7 +42,9 @@ class LearnOptions(JsonOptions, IndexRootOptions):
     )
     out: Path = option(..., "Folder to write to.", metavar="DIR")
     least_users: int = option(
-        _LIMITS.least_users, "Different people who clicked a document for a query.", ge=1
+        _LIMITS.least_users,
+        "Different people who clicked a document for a query, within one salt period.",
+        ge=1,
     )
     least_rate: float = option(
         _LIMITS.least_rate, "Share of those who looked at it who clicked it.", ge=0.0, le=1.0
@@ -51,10 +53,10 @@ class LearnOptions(JsonOptions, IndexRootOptions):
         _LIMITS.least_share, "That share against the query's best document's.", ge=0.0, le=1.0
     )
     most_clicks: int = option(
-        _CLICKS.most_a_day, "Clicks of one source on a day; one with more is taken for a program.", ge=1
+        _CLICKS.most_a_day, "Clicks of one mark on a day; one with more is taken for a program.", ge=1
     )
     most_clicks_in_all: int = option(
-        _CLICKS.most, "Clicks of one source in all; one with more is a program, too.", ge=1
+        _CLICKS.most, "Clicks of one mark in its salt period; one with more is a program, too.", ge=1
     )
     least_dwell_s: float = option(
         _CLICKS.least_dwell_s,

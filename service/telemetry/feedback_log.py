@@ -6,8 +6,6 @@ Who it was is not written, only a keyed hash of it. The key is random, lies besi
 
 import hashlib
 import hmac
-import os
-import secrets
 import threading
 import time
 from dataclasses import replace
@@ -19,6 +17,7 @@ import orjson
 from glow.feedback import Feedback
 from glow_service.telemetry.line_log import LineLog
 from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.shared_key import shared_key
 
 __all__ = ["FeedbackLog"]
 
@@ -63,7 +62,7 @@ class FeedbackLog:
         """Notes feedback; some microseconds, and no failure.
 
         Args:
-            feedback: what to note, without source and time.
+            feedback: what to note, without source, period and time.
             who: whose it is; it is not written.
         """
         if self._log is None:
@@ -79,8 +78,14 @@ class FeedbackLog:
 
     def _line(self, seconds: float, feedback: Feedback, who: str) -> bytes:
         when = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-        digest = hmac.new(self._salt.at(seconds), who.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
-        return orjson.dumps(replace(feedback, time=when, source=digest[:SOURCE_CHARACTERS]).values()) + b"\n"
+        salt = self._salt.at(seconds)
+        source = hmac.new(salt, who.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        # Of the salt, not of the time: a salt that had to be made anew begins new marks, and replicas have salts of their own.
+        period = hashlib.sha256(b"period" + salt).hexdigest()
+        noted = replace(
+            feedback, time=when, source=source[:SOURCE_CHARACTERS], period=period[:SOURCE_CHARACTERS]
+        )
+        return orjson.dumps(noted.values()) + b"\n"
 
 
 class _Salt:
@@ -106,18 +111,8 @@ class _Salt:
 
     def _read_or_make(self, span: int) -> bytes:
         wanted = self._log.with_name(f"{self._log.name}.salt-{self._days}-{span}")
-        partial = wanted.with_name(f".{wanted.name}-{secrets.token_hex(4)}")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            os.write(descriptor, secrets.token_bytes(32))
-            os.fsync(descriptor)
-            os.link(partial, wanted)
-        except FileExistsError:
-            pass  # another process was first: its key is everybody's
-        finally:
-            os.close(descriptor)
-            partial.unlink()
+        key = shared_key(wanted)
         for path in self._log.parent.glob(f"{self._log.name}.salt-*"):
             if path != wanted:
                 path.unlink(missing_ok=True)
-        return wanted.read_bytes()
+        return key

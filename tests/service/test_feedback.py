@@ -135,9 +135,9 @@ def test_a_mark_lasts_as_long_as_its_salt_and_is_everybodys(
 
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
-    good = json.dumps(Feedback("r", "d", "click", time="t", source="s").values())
+    good = json.dumps(Feedback("r", "d", "click", time="t", source="s", period="p").values())
     path.write_text(f"{good}\n{good[:-1]}")
-    assert list(read_feedback(path)) == [Feedback("r", "d", "click", time="t", source="s")]
+    assert list(read_feedback(path)) == [Feedback("r", "d", "click", time="t", source="s", period="p")]
     for bad in ("{}", "[]", good.replace("click", "buy"), good.replace('"d"', "7")):
         path.write_text(f"{good}\n{bad}\n")
         with pytest.raises(RecordError, match=r"f\.jsonl:2: no line of a log of feedback"):
