@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.errors import GlowError
-from glow_service.access import cors_options
+from glow_service.access import ClientLimits, cors_options
 from glow_service.api import DrainMiddleware, RequestMiddleware, add_routes
 from glow_service.collections import Collections
 from glow_service.live import end_with_parent, is_first_to_fail, note_loaded, was_loaded
 from glow_service.settings import DEFAULT_COLLECTION, Settings
-from glow_service.state import Service, new_service
+from glow_service.state import Service, client_limits, new_service
 from glow_service.telemetry import LoopLag, configure_logging
 
 __all__ = ["EXIT_CANNOT_START", "create_app", "from_environment"]
@@ -37,7 +37,10 @@ _logger = logging.getLogger(__name__)
 
 
 def create_app(
-    settings: Settings, on_failure: Callable[[], None], collection: str = DEFAULT_COLLECTION
+    settings: Settings,
+    on_failure: Callable[[], None],
+    collection: str = DEFAULT_COLLECTION,
+    clients: ClientLimits | None = None,
 ) -> FastAPI:
     """Makes the app of one index, which is loaded once it runs, while `/readyz` says 503.
 
@@ -45,8 +48,9 @@ def create_app(
         settings: how it runs.
         on_failure: called when the index cannot be loaded, after the reason was logged.
         collection: name of the index.
+        clients: limits that it shares with the other indexes of this process; None: it is the only one.
     """
-    service = new_service(settings, collection)
+    service = new_service(settings, collection, clients)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -101,7 +105,8 @@ def create_app(
 
 def create_collections(settings: Settings, on_failure: Callable[[], None]) -> FastAPI | Collections:
     """The app of every index that the settings name."""
-    default = create_app(settings, on_failure)
+    clients = client_limits(settings)
+    default = create_app(settings, on_failure, clients=clients)
     if not settings.collections:
         return default
     named = {}
@@ -110,7 +115,7 @@ def create_collections(settings: Settings, on_failure: Callable[[], None]) -> Fa
         own = settings.model_copy(
             update={"index_root": root, "index": "", "ingest_folder": folder, "page": False}
         )
-        named[name] = create_app(own, on_failure, name)
+        named[name] = create_app(own, on_failure, name, clients)
     default.state.services += [each.state.service for each in named.values()]
     return Collections(default, named)
 

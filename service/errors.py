@@ -8,6 +8,7 @@ InputError
     ├── RouteNotFoundError     no such path
     ├── MethodNotAllowedError  the path does not know this method
     ├── AnswerTooLargeError    the answer would exceed max_answer_bytes
+    ├── RequestIdError         feedback names a search that was not answered here
     └── NotAvailableError      a feature that this index or this version lacks
 QueryError
 └── QueryTooLongError          the query exceeds max_query_chars
@@ -33,7 +34,7 @@ __all__ = [
     "AccessError", "AnswerTooLargeError", "BodyTooLargeError", "DeadlineError", "DrainingError", "Fault", "HeadersTooLargeError",
     "HeadersTooLateError", "KeyMissingError", "KeyRefusedError", "MalformedHttpError", "MalformedJsonError",
     "MediaTypeError", "MethodNotAllowedError", "NotAvailableError", "NotReadyError", "OverloadedError",
-    "QueryTooLongError", "RateLimitError", "RequestError", "RouteNotFoundError", "SwapRefusedError",
+    "QueryTooLongError", "RateLimitError", "RequestError", "RequestIdError", "RouteNotFoundError", "SwapRefusedError",
     "UnavailableError", "VersionNotOpenError",
 ]  # fmt: skip
 
@@ -105,6 +106,12 @@ class AnswerTooLargeError(RequestError):
     """The answer would exceed `max_answer_bytes`."""
 
     code = "answer_too_large"
+
+
+class RequestIdError(RequestError):
+    """Feedback names a search that this service did not answer."""
+
+    code = "unknown_request_id"
 
 
 class NotAvailableError(RequestError):

@@ -239,6 +239,17 @@ class Settings(StrictModel):
     feedback_salt_days: int = _setting(
         30, "How long all clicks of one person have one mark in the log.", "days", ge=1, le=366
     )
+    feedback_per_hour: int = _setting(
+        200,
+        "Clicks and judgments that one person may send at once, and again in each hour; 0 for no limit.",
+        "requests",
+        ge=0,
+        le=1_000_000,
+    )
+    feedback_key: SecretStr = _setting(
+        SecretStr(""),
+        "Secret that signs request ids if clicks need no API key; replicas share it; empty: a file beside the log.",
+    )
     otel_endpoint: str = _setting(
         "", "OpenTelemetry collector (OTLP over HTTP) to send traces to; empty for none."
     )
@@ -286,6 +297,8 @@ class Settings(StrictModel):
         self._check_collections()
         parse_origins(self.cors_origins)
         self._check_shards()
+        if 0 < (length := len(self.feedback_key.get_secret_value())) < LEAST_SHARD_KEY:
+            raise ValueError(f"feedback_key has {length} characters, expected at least {LEAST_SHARD_KEY}")
         if self.default_timeout_ms > self.max_timeout_ms:
             raise ValueError(
                 f"default_timeout_ms {self.default_timeout_ms} exceeds max_timeout_ms {self.max_timeout_ms}"

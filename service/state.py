@@ -7,16 +7,26 @@ from starlette.requests import Request
 
 from glow.artifact import IndexRoot
 from glow.ingest import IngestLog
-from glow_service.access import AccessControl, parse_keys, read_tenants
+from glow_service.access import (
+    MAX_CLIENTS,
+    AccessControl,
+    ClientLimits,
+    RateLimiter,
+    RequestIds,
+    parse_keys,
+    read_tenants,
+)
 from glow_service.cache import Cache
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, SearchLimits
 from glow_service.settings import DEFAULT_COLLECTION, Settings
 from glow_service.shards import ShardConnections, ShardVersions, parse_shards
-from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer
+from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
 from glow_service.writes import Follower, Replicas
 
-__all__ = ["Service", "new_service", "service_of"]
+__all__ = ["Service", "client_limits", "new_service", "service_of"]
+
+HOUR_S = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,8 @@ class Service:
     rerank: Lane
     cache: Cache
     access: AccessControl
+    clients: ClientLimits
+    request_ids: RequestIds
     readiness: Readiness
     tracer: Tracer
     query_log: QueryLog
@@ -52,13 +64,29 @@ class Service:
         return {"plain": self.plain, "rerank": self.rerank, "bulk": self.bulk}
 
 
-def new_service(settings: Settings, collection: str = DEFAULT_COLLECTION) -> Service:
+def client_limits(settings: Settings) -> ClientLimits:
+    """Makes the limits of clients: one process has them once, for all its indexes."""
+    clients = max(MAX_CLIENTS, len(parse_keys(settings.api_keys.get_secret_value())))
+    requests = feedback = None
+    if settings.rate_limit > 0:
+        requests = RateLimiter(settings.rate_limit, settings.rate_burst, clients)
+    if settings.feedback_per_hour > 0:
+        hourly = settings.feedback_per_hour
+        feedback = RateLimiter(hourly / HOUR_S, hourly, clients)
+    return ClientLimits(requests, feedback)
+
+
+def new_service(
+    settings: Settings, collection: str = DEFAULT_COLLECTION, clients: ClientLimits | None = None
+) -> Service:
     """Makes the parts; the index is loaded later, by `Resources.load`.
 
     Args:
         settings: of the service; `index_root` is the collection's.
         collection: its name, by which keys are bound to it.
+        clients: limits that it shares with the other indexes of this process; None: it is the only one.
     """
+    clients = clients or client_limits(settings)
     metrics = Metrics()
     resources = _resources(settings, metrics)
     workers = WorkerGroup()
@@ -87,11 +115,12 @@ def new_service(settings: Settings, collection: str = DEFAULT_COLLECTION) -> Ser
             admin_key=settings.admin_key.get_secret_value(),
             write_key=settings.write_key.get_secret_value(),
             shard_key="" if settings.shards else settings.shard_key.get_secret_value(),
-            rate_limit=settings.rate_limit,
-            rate_burst=settings.rate_burst,
+            limiter=clients.requests,
             tenants=read_tenants(settings.tenants, parse_keys(settings.api_keys.get_secret_value())),
             collection=collection,
         ),
+        clients=clients,
+        request_ids=_request_ids(settings),
         tracer=Tracer(settings.otel_endpoint, settings.otel_share, metrics.spans_lost.inc),
         query_log=QueryLog(
             metrics,
@@ -128,6 +157,13 @@ def new_service(settings: Settings, collection: str = DEFAULT_COLLECTION) -> Ser
             settings.index_root, settings.ingest_path, replicas.served, settings.max_write_waiters
         ),
     )
+
+
+def _request_ids(settings: Settings) -> RequestIds:
+    """Signs ids if clicks are noted and anybody may send them: who has a key is trusted not to invent any."""
+    if not settings.feedback_log or settings.api_keys.get_secret_value():
+        return RequestIds()
+    return RequestIds(feedback_key(settings.feedback_log, settings.feedback_key.get_secret_value()))
 
 
 def _lane(settings: Settings, metrics: Metrics, niceness: int = 0) -> Lane:

@@ -26,9 +26,6 @@ __all__ = [
     "listed_access",
 ]
 
-MAX_CLIENTS = 16_384
-"""Addresses whose rate is remembered, at some 300 bytes each."""
-
 
 class Access(StrEnum):
     """What a path asks of whoever sends a request to it."""
@@ -116,8 +113,7 @@ class AccessControl:
         metrics: where refusals are counted.
         api_keys, admin_key, write_key: as the settings hold them; "" for none.
         shard_key: the key itself, by which routers ask this shard; "" where this is none.
-        rate_limit: requests that one key may send in each second; 0 for no limit.
-        rate_burst: requests that it may send at once before the limit counts.
+        limiter: of requests, by key or address; those of several indexes of one process share it. None for no limit.
         tenants: what each API key opens; empty: all of them open everything.
         collection: name of what is asked for here; "" where a service has one.
 
@@ -133,8 +129,7 @@ class AccessControl:
         admin_key: str = "",
         shard_key: str = "",
         write_key: str = "",
-        rate_limit: float = 0.0,
-        rate_burst: int = 50,
+        limiter: RateLimiter | None = None,
         tenants: Mapping[str, Tenant] | None = None,
         collection: str = "",
     ) -> None:
@@ -145,10 +140,7 @@ class AccessControl:
         write = parse_admin_key(write_key)
         self._write = {WRITE: write} if write is not None else {}
         self._shard = {SHARD: hashlib.sha256(shard_key.encode()).digest()} if shard_key else {}
-        self._limiter: RateLimiter | None = None
-        if rate_limit > 0:
-            clients = max(MAX_CLIENTS, len(self._keys))
-            self._limiter = RateLimiter(rate_limit, rate_burst, clients)
+        self._limiter = limiter
         self._missing, self._refused, self._limited = (
             metrics.rejected.labels(kind.code) for kind in (KeyMissingError, KeyRefusedError, RateLimitError)
         )

@@ -4,8 +4,12 @@ import math
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-__all__ = ["RateLimiter", "client_of"]
+__all__ = ["MAX_CLIENTS", "ClientLimits", "RateLimiter", "client_of"]
+
+MAX_CLIENTS = 16_384
+"""Clients whose rate is remembered, at some 300 bytes each."""
 
 _SLACK = 1e-6
 """Part of a token that rounding may cost a client who waited just as long as it was told."""
@@ -79,6 +83,19 @@ class RateLimiter:
         if len(self._buckets) > self._max_clients:
             del self._buckets[next(iter(self._buckets))]
         return 0 if lacking <= _SLACK else max(1, math.ceil(lacking / self._rate))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What one client may do in this process, however many indexes it serves.
+
+    Attributes:
+        requests: by key, or by address where no keys are set; None: as many as it likes.
+        feedback: clicks and judgments by who made them; None: as many as it likes.
+    """
+
+    requests: RateLimiter | None = None
+    feedback: RateLimiter | None = None
 
 
 def client_of(host: str) -> str:

@@ -51,7 +51,8 @@ async def post_batch(request: Request) -> Response:
 
         results = await asyncio.gather(*(one(place, search) for place, search in enumerate(checked)))
     answers = [orjson.Fragment(result) for result in results]
-    return json_answer(orjson.dumps({**head_of(context), "index": index_body(index), "results": answers}))
+    head = head_of(context, service.request_ids)
+    return json_answer(orjson.dumps({**head, "index": index_body(index), "results": answers}))
 
 
 def _parse(value: dict[str, Any], most: int) -> BatchBody:

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.types import Scope
 
-from glow_service.access import Tenant
+from glow_service.access import RequestIds, Tenant
 from glow_service.search import NEVER, Admission, Deadline
 
 __all__ = ["SCOPE_KEY", "RequestContext", "context_of", "head_of", "leaving_cancels", "new_context"]
@@ -103,9 +103,9 @@ def new_context(scope: Scope) -> RequestContext:
     return context
 
 
-def head_of(context: RequestContext) -> dict[str, Any]:
-    """The first members of an answer: request id, and time so far to the microsecond."""
-    return {"request_id": context.request_id, "took_ms": round(context.took_ms(), 3)}
+def head_of(context: RequestContext, ids: RequestIds) -> dict[str, Any]:
+    """The first members of a search's answer: its id, as feedback has to name it, and time so far to the microsecond."""
+    return {"request_id": ids.signed(context.request_id), "took_ms": round(context.took_ms(), 3)}
 
 
 def context_of(scope: Scope) -> RequestContext:

@@ -1,5 +1,6 @@
 """`POST /feedback`: what somebody clicked or judged, into the log that `glow learn` reads."""
 
+import hashlib
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,9 +13,9 @@ from glow_service.api.body import read_object
 from glow_service.api.context import context_of
 from glow_service.api.responses import json_response
 from glow_service.api.schemas import FeedbackBody
-from glow_service.errors import RouteNotFoundError
+from glow_service.errors import Fault, RateLimitError, RequestIdError, RouteNotFoundError
 from glow_service.search import faults_of
-from glow_service.state import service_of
+from glow_service.state import Service, service_of
 
 __all__ = ["post_feedback"]
 
@@ -32,12 +33,44 @@ async def post_feedback(request: Request) -> Response:
         )
     body = _parse(await read_object(request, MOST_BYTES, context.deadline, MOST_ITEMS))
     feedback = Feedback(
-        request_id=body.request_id, id=body.id, kind=body.kind, rank=body.rank, dwell_s=body.dwell_s
+        request_id=_request_id(service, body.request_id),
+        id=body.id,
+        kind=body.kind,
+        rank=body.rank,
+        dwell_s=body.dwell_s,
     )
     # Whoever has a key may tell its users apart. Without one, anybody could pretend to be many.
     who = f"{context.key}\n{body.user}" if context.key and body.user else client_of_scope(request.scope)
+    _limit(service, who)
     service.feedback_log.log(feedback, who)
     return json_response({"status": "noted"}, 202)
+
+
+def _request_id(service: Service, given: str) -> str:
+    """The id of a search as the logs have it."""
+    request_id = service.request_ids.read(given)
+    if request_id is None:
+        service.metrics.feedback_refused.labels(RequestIdError.code).inc()
+        detail = f"found {given!r:.60}, which no search here was answered with; send the request_id of the search's response, whole"
+        raise RequestIdError(f"/request_id: {detail}", [Fault("/request_id", detail)])
+    return request_id
+
+
+def _limit(service: Service, who: str) -> None:
+    """Lets no source fill the log, and push out what others sent."""
+    if service.clients.feedback is None:
+        return
+    # A hash, so that what is remembered of each has one size.
+    wait_s = service.clients.feedback.take(hashlib.sha256(who.encode("utf-8", "replace")).hexdigest())
+    if wait_s:
+        for counter in (service.metrics.feedback_refused, service.metrics.rejected):
+            counter.labels(RateLimitError.code).inc()
+        most = service.settings.feedback_per_hour
+        raise RateLimitError(
+            f"found more than {most} clicks and judgments of one person in an hour, expected at most so many "
+            f"(feedback_per_hour); the next one may come in {wait_s} s",
+            wait_s,
+        )
 
 
 def _parse(value: dict[str, Any]) -> FeedbackBody:

@@ -56,6 +56,7 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     FilterError: Problem(422, "The filter does not fit the index"),
     errors.QueryTooLongError: Problem(422, "The query is too long"),
     errors.AnswerTooLargeError: Problem(422, "The answer is too large"),
+    errors.RequestIdError: Problem(422, "The search is not known"),
     errors.NotAvailableError: Problem(422, "Not available here"),
     glow_errors.InputError: Problem(422, "The input is not valid"),
     glow_errors.RecordError: Problem(422, "The record is not valid"),

@@ -225,7 +225,7 @@ ROUTES = (
         ("/feedback", "/v1/feedback"),
         "POST",
         post_feedback,
-        (*_BODY_ERRORS, errors.RequestError, errors.RouteNotFoundError),
+        (*_BODY_ERRORS, errors.RequestError, errors.RequestIdError, errors.RouteNotFoundError),
         answer=FeedbackResult,
         body=FeedbackBody,
         tag="search",

@@ -283,7 +283,7 @@ class DocumentBody(Shape):
 class FeedbackBody(Shape):
     """`POST /feedback`: which hit of which search, and what somebody did with it."""
 
-    request_id: str = Field(min_length=1, max_length=128, description="Of the search's answer.")
+    request_id: str = Field(min_length=1, max_length=160, description="Of the search's answer, whole.")
     id: str = Field(min_length=1, max_length=512, description="Of the document.")
     kind: Literal["click", "like", "dislike"]
     rank: int | None = Field(None, ge=1, le=100_000, description="Of the hit, as it was shown.")

@@ -45,7 +45,7 @@ async def post_search(request: Request) -> Response:
     if not answer.degraded:
         service.shadow.offer(context.request_id, body, answer.result)
     before, after = answer.envelope()
-    return json_answer(answer.result.enclose({**head_of(context), **before}, after))
+    return json_answer(answer.result.enclose({**head_of(context, service.request_ids), **before}, after))
 
 
 async def _check(service: Service, index: Index, body: dict[str, Any], deadline: Deadline) -> CheckedSearch:

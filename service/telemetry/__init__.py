@@ -1,7 +1,7 @@
 """What the service says about itself: metrics, traces, log lines and the query log."""
 
 from glow_service.telemetry.exposition import FOLDER_VARIABLE, metrics_folder
-from glow_service.telemetry.feedback_log import FeedbackLog
+from glow_service.telemetry.feedback_log import FeedbackLog, feedback_key
 from glow_service.telemetry.logs import LogForm, configure_logging
 from glow_service.telemetry.loop_lag import LoopLag
 from glow_service.telemetry.metrics import Metrics
@@ -10,5 +10,5 @@ from glow_service.telemetry.tracing import FinishedRequest, Tracer
 
 __all__ = [
     "FOLDER_VARIABLE", "FeedbackLog", "FinishedRequest", "LogForm", "LoopLag", "Metrics", "QueryLog", "Tracer",
-    "configure_logging", "metrics_folder",
+    "configure_logging", "feedback_key", "metrics_folder",
 ]  # fmt: skip

@@ -14,15 +14,38 @@ from pathlib import Path
 
 import orjson
 
+from glow.errors import ConfigError
 from glow.feedback import Feedback
 from glow_service.telemetry.line_log import LineLog
 from glow_service.telemetry.metrics import Metrics
 from glow_service.telemetry.shared_key import shared_key
 
-__all__ = ["FeedbackLog"]
+__all__ = ["FeedbackLog", "feedback_key"]
 
 DAY_S = 86_400
 SOURCE_CHARACTERS = 16
+
+
+def feedback_key(log: str, given: str = "") -> bytes:
+    """The key that signs the request ids which feedback names.
+
+    Args:
+        log: file of the log; the key's own file is beside it, and lasts.
+        given: the setting, by which several services have one key; "": it is in the file.
+
+    Raises:
+        ConfigError: if the file can neither be read nor made.
+    """
+    if given:
+        return hashlib.sha256(given.encode()).digest()
+    path = Path(f"{log}.key")
+    try:
+        return shared_key(path)
+    except OSError as error:
+        raise ConfigError(
+            f"--feedback-log (GLOW_FEEDBACK_LOG): cannot read or make the key {path}: {error.strerror}; "
+            "the service must be able to read it and to write to its folder, or be given feedback_key"
+        ) from error
 
 
 class FeedbackLog:

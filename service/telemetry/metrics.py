@@ -84,6 +84,9 @@ class Metrics:
         self.feedback_lost = counter(
             "glow_feedback_lost", "Clicks and judgements that their log could not take.", "reason"
         )
+        self.feedback_refused = counter(
+            "glow_feedback_refused", "Clicks and judgments that were refused before the log.", "reason"
+        )
         self.dense_unavailable = counter(
             "glow_dense_unavailable", "Searches for which the server of the vectors did not answer."
         )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.errors import GlowError
-from glow_service.access import control as access
+from glow_service import state
 from glow_service.access import keys
 from glow_service.access.control import ACCESS, Access, AccessControl, access_errors, access_of, listed_access
 from glow_service.api.page import PAGE_FILES
@@ -20,6 +20,7 @@ from glow_service.api.problems import problem_of
 from glow_service.api.routes import ROUTES
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
 from glow_service.settings import Settings
+from glow_service.state import client_limits
 from glow_service.telemetry.metrics import Metrics
 
 KEYS = {"alice": b"alice-key", "bob": b"bob-key", "carol": b"carol-key"}
@@ -42,7 +43,11 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def make_access(metrics: Metrics) -> MakeAccess:
-    return lambda **values: AccessControl(metrics, **values)
+    def make(rate_limit: float = 0.0, rate_burst: int = 50, **values: Any) -> AccessControl:
+        limits = client_limits(Settings(index_root=Path(), rate_limit=rate_limit, rate_burst=rate_burst))
+        return AccessControl(metrics, limiter=limits.requests, **values)
+
+    return make
 
 
 @pytest.fixture
@@ -304,7 +309,7 @@ def test_open_paths_and_refused_keys_use_nothing_up(make_access: MakeAccess) -> 
 
 
 def test_many_addresses_do_not_fill_the_memory(make_access: MakeAccess, monkeypatch: Any) -> None:
-    monkeypatch.setattr(access, "MAX_CLIENTS", 100)
+    monkeypatch.setattr(state, "MAX_CLIENTS", 100)
     access_control = make_access(rate_limit=0.25, rate_burst=1)
     for number in range(1_000):
         access_control.check(scope(client=(f"10.0.{number // 250}.{number % 250}", 1)))
