@@ -113,7 +113,7 @@ def create_collections(settings: Settings, on_failure: Callable[[], None]) -> Fa
     for name, root in settings.collections.items():
         folder = str(Path(settings.ingest_folder) / name) if settings.ingest_folder else ""
         own = settings.model_copy(
-            update={"index_root": root, "index": "", "ingest_folder": folder, "page": False}
+            update={"index_root": root, "index": (), "ingest_folder": folder, "page": False}
         )
         named[name] = create_app(own, on_failure, name, clients)
     default.state.services += [each.state.service for each in named.values()]

@@ -6,12 +6,12 @@ at start, into a frozen `Settings`; a flag wins over the environment, the enviro
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import SecretStr, ValidationError, model_validator
+from pydantic import SecretStr, ValidationError, field_validator, model_validator
 
 from glow.commands import OptionRow, describe_faults, option, plain, rows_of
 from glow.errors import ConfigError
@@ -83,8 +83,9 @@ class Settings(StrictModel):
     """How the service runs; `docs/settings.md` has the same table for people."""
 
     index_root: Path = _setting(..., "Folder with the index versions and CURRENT.")
-    index: str = _setting(
-        "", "More indexes as NAME=ROOT, separated by commas, each at /v1/NAME/search and the like."
+    index: tuple[str, ...] = _setting(
+        (),
+        "More indexes as NAME=ROOT, separated by commas or each with a flag, at /v1/NAME/search and the like.",
     )
     host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every interface.")
     port: int = _setting(8080, "TCP port to listen on.", ge=1, le=65_535)
@@ -286,6 +287,15 @@ class Settings(StrictModel):
     )
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Least level to log.")
 
+    @field_validator("index", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """A variable holds all in one text, and so may each flag."""
+        texts = (value,) if isinstance(value, str) else value
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+            return value
+        return tuple(part for text in texts for part in map(str.strip, text.split(",")) if part)
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_keys(
@@ -415,19 +425,21 @@ class Settings(StrictModel):
         }
 
 
-def parse_collections(text: str) -> dict[str, Path]:
-    """Reads the setting `index`: `NAME=ROOT,NAME=ROOT`.
+def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
+    """Reads the setting `index`: `NAME=ROOT` for each index.
 
     Raises:
         ValueError: if an entry is malformed, or a name is taken.
     """
     found: dict[str, Path] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
+    for entry in entries:
         name, equals, root = (part.strip() for part in entry.partition("="))
         if not equals or not root or not _COLLECTION.fullmatch(name):
             raise ValueError(f"index: found {entry!r:.80}, expected NAME=ROOT with a name of a-z 0-9 _ -")
         if name in found or name in RESERVED:
-            raise ValueError(f"index: the name {name!r} is taken")
+            raise ValueError(
+                f"index: found {entry!r:.80}, but the name {name!r} is taken; give each index a name of its own"
+            )
         found[name] = Path(root)
     return found
 

@@ -54,6 +54,11 @@ class OptionRow:
     low: float | None
     high: float | None
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it may be given several times."""
+        return get_origin(self.annotation) is tuple
+
 
 def option(
     default: Any,
@@ -130,9 +135,13 @@ def _parameter(row: OptionRow) -> inspect.Parameter:
     }
     if row.default is None or row.default in ({}, ()):
         more["show_default"] = False
+    env = row.env or None
+    if env and row.is_list:
+        # A shell would cut the variable at blanks, which paths may have: the command's `default_map` gives it whole.
+        more["help"], env = f"{more['help']} [env var: {env}]", None
     if row.flag:
         pair = f"{row.flag}/--no-{row.flag[2:]}" if kind is bool and (row.default or row.env) else row.flag
-        marker = typer.Option(pair, envvar=row.env or None, **more)
+        marker = typer.Option(pair, envvar=env, **more)
     else:
         marker = typer.Argument(**more)
     value = inspect.Parameter.empty if row.is_required else default
@@ -205,7 +214,7 @@ def plain(value: Any) -> str:
     """A value as an environment variable holds it."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
-    return str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def with_parameters(

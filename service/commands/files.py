@@ -20,7 +20,7 @@ FILE_SUFFIX = "_FILE"
 def read_files(
     config: Path | None, rows: tuple[OptionRow, ...], environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """The settings that files give; flags and variables go before them.
+    """The settings that files give; flags and variables go before them. Lists of a variable are read here, too.
 
     Args:
         config: TOML file whose keys are names of settings; None: none.
@@ -45,6 +45,10 @@ def read_files(
                 f"{config} has {', '.join(unknown)}, which no setting is called; docs/settings.md lists them"
             )
     for row in rows:
+        if row.is_list:
+            given = environ.get(row.env) or values.get(row.name)
+            if given is not None:
+                values[row.name] = [given] if isinstance(given, str) else given
         path = environ.get(f"{row.env}{FILE_SUFFIX}")
         if path and isinstance(row.default, SecretStr):
             try:

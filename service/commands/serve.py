@@ -46,7 +46,9 @@ def _read(context: typer.Context, config: Path | None) -> Path | None:
 def _serve(config: Path | None = None, **values: Any) -> None:
     """Serves the live version of an index over HTTP."""
     try:
-        settings = Settings.model_validate(values)
+        settings = Settings.model_validate(
+            {name: value for name, value in values.items() if value is not None}
+        )
         check_redis_url(settings.redis_url.get_secret_value())
     except ConfigError as error:
         fail(f"settings are not valid: {error}", error.exit_code)

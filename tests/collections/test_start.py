@@ -1,0 +1,87 @@
+"""How a service is told of several indexes, and what counts once for all of them."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from glow_service.commands.serve import serve_command
+from glow_service.settings import Settings
+from tests.attacks.harness import serving
+from tests.shards.conftest import documents, made, write
+
+
+@pytest.mark.parametrize(
+    ("flags", "variable", "config"),
+    [
+        (("--index", "a=X", "--index", "a=Y"), "", ""),
+        (("--index", "a=X,b=Z", "--index", "a=Y"), "", ""),
+        ((), "a=X,a=Y", ""),
+        ((), "", 'index = "a=X,a=Y"'),
+        ((), "", 'index = ["a=X", "a=Y"]'),
+    ],
+)
+def test_a_name_that_comes_twice_ends_the_start(
+    flags: tuple[str, ...], variable: str, config: str, tmp_path: Path
+) -> None:
+    (tmp_path / "glow.toml").write_text(config)
+    single = typer.Typer(add_completion=False)
+    single.command()(serve_command)
+    given = ("--index-root", "x", "--config", str(tmp_path / "glow.toml"), *flags)
+    done = CliRunner().invoke(single, given, env={"GLOW_INDEX": variable})
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert "found 'a=Y', but the name 'a' is taken; give each index a name of its own" in line
+
+
+def test_names_reach_the_workers_whole(tmp_path: Path) -> None:
+    settings = Settings(index_root=tmp_path, index=("a=my  index", "b=c, d=e"))
+    again = Settings.from_environment(settings.to_environment())
+    assert again.collections == {"a": Path("my  index"), "b": Path("c"), "d": Path("e")}
+
+
+def test_flags_that_come_several_times_all_count_and_clients_have_one_limit(
+    toy_model: Path, tmp_path: Path
+) -> None:
+    roots = [
+        made(toy_model, write(tmp_path / f"{name}.jsonl", documents(10)), tmp_path / name, index="flat").path
+        for name in ("books", "my films", "maps")
+    ]
+    flags = (
+        "--index",
+        f"films={roots[1]}",
+        "--index",
+        f"maps={roots[2]}",
+        "--rate-limit",
+        "1",
+        "--rate-burst",
+        "5",
+    )
+    with serving(
+        roots[0], *flags, "--feedback-log", str(tmp_path / "f"), "--feedback-per-hour", "4"
+    ) as service:
+        paths = ("/search", "/v1/films/search", "/v1/maps/search")
+
+        def search(path: str, address: str) -> httpx.Response:
+            headers = {"X-Forwarded-For": address}
+            return http.post(f"{service.url}{path}", json={"query": "bees"}, headers=headers)
+
+        with httpx.Client() as http:
+            found = [search(path, f"10.0.1.{number}") for number, path in enumerate(paths)]
+            answers = [search(paths[number % 2], "10.0.0.1").status_code for number in range(16)]
+            # The rest of the bound is time: a token came back in each second that this took.
+            assert answers[:5] == [200] * 5 and 5 <= answers.count(200) <= 7, answers
+            assert set(answers) == {200, 429}
+            told = [
+                http.post(
+                    f"{service.url}{path.replace('search', 'feedback')}",
+                    json={"request_id": found[1].json()["request_id"], "id": "d/1", "kind": "click"},
+                    headers={"X-Forwarded-For": "10.0.0.2"},
+                ).status_code
+                for path in (*paths, *paths)[:5]
+            ]
+            assert told == [202] * 4 + [429]
+            text = http.get(f"{service.url}/metrics").text
+    assert 'glow_feedback_refused_total{collection="films",reason="rate_limited"} 1.0' in text
