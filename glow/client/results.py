@@ -161,7 +161,7 @@ class SearchResult:
     """The answer to a search.
 
     Attributes:
-        request_id: names the request in the service's log.
+        request_id: names the search for `feedback`; in the service's log without its signature, if it has one.
         took_ms: milliseconds from the request's first byte to the making of the answer.
         degraded: what was left undone, from a closed set; empty where nothing was.
         index: which index answered.

@@ -127,7 +127,7 @@ class GlowClient:
         """Notes what somebody did with a hit, where the service keeps a log of that.
 
         Args:
-            request_id: of the search's answer.
+            request_id: of the search's answer, whole.
             document_id: of the hit.
             kind: what was done.
             rank: of the hit, as it was shown, from 1.
@@ -136,6 +136,8 @@ class GlowClient:
 
         Raises:
             NotFoundError: if the service keeps no such log.
+            BadRequestError: if no search of this service had that id.
+            BusyError: if this person sent more than the service takes in an hour.
         """
         self._run(calls.feedback(request_id, document_id, kind, rank=rank, dwell_s=dwell_s, user=user))
 

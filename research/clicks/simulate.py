@@ -25,7 +25,7 @@ from glow_service.settings import Settings
 
 RETRIEVERS, SHARES = ("hybrid", "dense", "lexical"), (0.8, 0.1, 0.1)
 EXPONENT, GOOD, NOISE, SHORT = 0.7, 0.8, 0.08, 0.4
-DEPTH, DAYS = 10, 60
+DEPTH, DAYS, SALT_DAYS = 10, 60, 30
 START = datetime(2026, 9, 1, tzinfo=UTC)
 
 
@@ -115,7 +115,9 @@ class _Log:
         self._queries.write(json.dumps(logged.values()) + "\n")
 
     def click(self, request_id: str, identifier: str, dwell_s: float, source: str, time: datetime) -> None:
-        feedback = Feedback(request_id, identifier, "click", None, dwell_s, source, time.isoformat())
+        period = str((time - START).days // SALT_DAYS)
+        mark = f"{source}-{period}"  # nobody knows a person again under another salt
+        feedback = Feedback(request_id, identifier, "click", None, dwell_s, mark, time.isoformat(), period)
         self._feedback.write(json.dumps(feedback.values()) + "\n")
 
     def close(self) -> None:

@@ -77,6 +77,8 @@ PEOPLE = [(day, f"10.0.0.{day}", CLICK) for day in (0, 1, 2)]
     [
         ([(day, "10.0.0.1", CLICK) for day in (0, 31, 62)], 0),
         ([(30 * period, "10.0.0.1", CLICK) for period in range(12)], 0),
+        # Three people in three days, but on both sides of a bound.
+        ([(28, "10.0.0.1", CLICK), (29, "10.0.0.2", CLICK), (30, "10.0.0.3", CLICK)], 0),
         (PEOPLE, 1),
         ([(31, "10.0.0.1", CLICK), *PEOPLE], 1),
         # Two people in each of two periods may be the same two.
@@ -147,6 +149,21 @@ def test_a_program_that_lasts_over_periods_counts_as_one_person_at_most() -> Non
     assert (found.programs, found.counts["clicks"]) == (0, 90)
     assert not learn(found.searches, counts, measure_propensities(counts, 10), LearnLimits()).pairs
     assert join(searches, events, ClickLimits(most=8)).programs == 10
+
+
+def test_a_click_that_is_sent_again_counts_twice_against_the_limits() -> None:
+    searches = [
+        LoggedQuery(f"r{number}", "bees", "hybrid", 10, 0, "v", 1.0, hits=("a", "b")) for number in range(3)
+    ]
+    events = [
+        Feedback(f"r{number}", "a", "click", None, dwell_s, "m", "2026-11-01", "p")
+        for number in range(3)
+        for dwell_s in (None, 20.0)
+    ]
+    assert join(searches, events, ClickLimits(most_a_day=6)).counts["clicks"] == 3
+    for limits in (ClickLimits(most_a_day=5), ClickLimits(most=5)):
+        found = join(searches, events, limits)
+        assert (found.programs, found.searches) == (1, [])
 
 
 @pytest.mark.parametrize("found", [b"", b"short", bytes(31)])

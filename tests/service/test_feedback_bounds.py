@@ -169,18 +169,33 @@ def test_one_person_has_a_bound_and_another_one_is_not_kept_out(start: Start, tm
 
 
 def test_each_user_of_a_key_has_a_bound(start: Start, tmp_path: Path) -> None:
-    key, entry = make_key("app")
+    key, entry = make_key("name-of-the-key")
     with start(feedback_log=str(tmp_path / "f"), feedback_per_hour=3, api_keys=entry) as http:
         http.headers["X-API-Key"] = key
         # Whoever has a key is trusted not to invent ids.
         sent = {"request_id": "r", "id": "d1", "kind": "click"}
-        for user in ("ann", "bob"):
+        for user in ("name-of-ann", "name-of-bob"):
             answers = [http.post("/feedback", json={**sent, "user": user}).status_code for _ in range(5)]
             assert answers == [202] * 3 + [429] * 2
         request_id = http.post("/search", json={"query": "bees"}, headers={"X-Request-ID": "mine"}).json()[
             "request_id"
         ]
         assert request_id == "mine"
+    text = (tmp_path / "f").read_text()
+    assert text.count("\n") == 6 and "name-of" not in text and "127.0.0.1" not in text
+
+
+def test_the_log_rotates_as_the_query_log_does(start: Start, tmp_path: Path) -> None:
+    with start(feedback_log=str(tmp_path / "f"), query_log_bytes=4_096, query_log_files=2) as http:
+        request_id = http.post("/search", json={"query": "bees"}).json()["request_id"]
+        sent = {"request_id": request_id, "id": "d" * 500, "kind": "click"}
+        for _ in range(30):
+            assert http.post("/feedback", json=sent).status_code == 202
+    logs = sorted(path.name for path in tmp_path.glob("f*") if ".salt-" not in path.name)
+    assert logs == ["f", "f.1", "f.2", "f.key"]
+    assert all(
+        path.stat().st_size <= 4_096 and path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.glob("f*")
+    )
 
 
 def test_replicas_know_each_others_searches_by_a_secret_that_they_share(start: Start, tmp_path: Path) -> None:
