@@ -24,6 +24,7 @@ __all__ = ["FeedbackLog", "feedback_key"]
 
 DAY_S = 86_400
 SOURCE_CHARACTERS = 16
+KEY_SUFFIX = ".key"
 
 
 def feedback_key(log: str, given: str = "") -> bytes:
@@ -38,12 +39,11 @@ def feedback_key(log: str, given: str = "") -> bytes:
     """
     if given:
         return hashlib.sha256(given.encode()).digest()
-    path = Path(f"{log}.key")
     try:
-        return shared_key(path)
+        return shared_key(Path(log), KEY_SUFFIX)
     except OSError as error:
         raise ConfigError(
-            f"--feedback-log (GLOW_FEEDBACK_LOG): cannot read or make the key {path}: {error.strerror}; "
+            f"--feedback-log (GLOW_FEEDBACK_LOG): cannot read or make the key {log}{KEY_SUFFIX}: {error.strerror}; "
             "the service must be able to read it and to write to its folder, or be given feedback_key"
         ) from error
 
@@ -133,9 +133,9 @@ class _Salt:
         return self._key
 
     def _read_or_make(self, span: int) -> bytes:
-        wanted = self._log.with_name(f"{self._log.name}.salt-{self._days}-{span}")
-        key = shared_key(wanted)
+        suffix = f".salt-{self._days}-{span}"
+        key = shared_key(self._log, suffix)
         for path in self._log.parent.glob(f"{self._log.name}.salt-*"):
-            if path != wanted:
+            if path.name != self._log.name + suffix:
                 path.unlink(missing_ok=True)
         return key

@@ -1,22 +1,24 @@
-"""Random keys in files, which all processes of a service share."""
+"""Random keys in files beside a log, which all processes of a service share."""
 
 import fcntl
 import os
 import secrets
 from pathlib import Path
 
-__all__ = ["KEY_BYTES", "shared_key"]
+__all__ = ["shared_key"]
 
 KEY_BYTES = 32
 
 
-def shared_key(path: Path) -> bytes:
-    """The key that a file holds; made if there is none, and replaced if the file is shorter than a key.
+def shared_key(log: Path, suffix: str) -> bytes:
+    """The key in a file beside a log; made if there is none, and replaced if the file is shorter than a key.
 
-    Processes that ask at the same time get the same key: a lock of the folder lets one after the other look.
+    Processes that ask at the same time get the same key: a lock lets one after the other look. It is a file of its own, because
+    NFS locks no folder.
 
     Args:
-        path: the file, readable by its owner alone.
+        log: the log.
+        suffix: what the name of the key's file has behind the log's.
 
     Returns:
         32 bytes, or as many as the file has if there are more.
@@ -24,16 +26,18 @@ def shared_key(path: Path) -> bytes:
     Raises:
         OSError: if it can neither be read nor made.
     """
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    path = log.with_name(log.name + suffix)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    lock = os.open(log.with_name(f".{log.name}.lock"), flags, 0o600)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             key = path.read_bytes()
         except FileNotFoundError:
             key = b""
         return key if len(key) >= KEY_BYTES else _make(path)
     finally:
-        os.close(folder)
+        os.close(lock)
 
 
 def _make(path: Path) -> bytes:

@@ -47,9 +47,8 @@ def note(folder: Path, events: Sequence[Event], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("glow_service.telemetry.feedback_log.time.time", lambda: now[0])
     for number, (day, address, kind) in enumerate(events):
         now[0] = (FIRST_DAY + day) * DAY_S + 60.0 * number
-        queries, feedback = (
-            log(Metrics(), str(folder / name)) for log, name in ((QueryLog, "q"), (FeedbackLog, "f"))
-        )
+        queries = QueryLog(Metrics(), str(folder / "q"))
+        feedback = FeedbackLog(Metrics(), str(folder / "f"))
         queries.log(LoggedQuery(f"r{number}", PRIVATE, "hybrid", 10, 0, "v", 1.0, hits=("d/1", "d/2")))
         feedback.log(Feedback(f"r{number}", "d/1", kind), address)
         queries.close()
