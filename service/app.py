@@ -92,15 +92,19 @@ def create_app(
         openapi_url=None,  # a route of ours serves it; FastAPI's pages for it load scripts from elsewhere
         redirect_slashes=False,  # an id may end in a slash
     )
-    app.state.service = service
-    app.state.services = [service]  # with those of other collections, where there are some
+    app.state.service, app.state.services = service, [service]  # with those of other collections, if any
     app.add_exception_handler(HTTPException, _pass_on)
     add_routes(app, page=settings.page)
-    app.add_middleware(RequestMiddleware, service=service)
-    if options := cors_options(settings.cors_origins):
-        app.add_middleware(CORSMiddleware, **options)  # around it: refusals need its headers, too
-    app.add_middleware(DrainMiddleware, resources=service.resources)
+    _add_middleware(app, service)
     return app
+
+
+def _add_middleware(app: FastAPI, service: Service) -> None:
+    """Adds what is around the routes, the innermost first: refusals need the headers of those around it."""
+    app.add_middleware(RequestMiddleware, service=service)
+    if options := cors_options(service.settings.cors_origins):
+        app.add_middleware(CORSMiddleware, **options)
+    app.add_middleware(DrainMiddleware, resources=service.resources)
 
 
 def create_collections(settings: Settings, on_failure: Callable[[], None]) -> FastAPI | Collections:

@@ -109,33 +109,12 @@ def new_service(
             settings.redis_url.get_secret_value(),
             settings.redis_timeout_ms,
         ),
-        access=AccessControl(
-            metrics,
-            api_keys=settings.api_keys.get_secret_value(),
-            admin_key=settings.admin_key.get_secret_value(),
-            write_key=settings.write_key.get_secret_value(),
-            shard_key="" if settings.shards else settings.shard_key.get_secret_value(),
-            limiter=clients.requests,
-            tenants=read_tenants(settings.tenants, parse_keys(settings.api_keys.get_secret_value())),
-            collection=collection,
-        ),
+        access=_access(settings, metrics, collection, clients),
         clients=clients,
         request_ids=_request_ids(settings),
         tracer=Tracer(settings.otel_endpoint, settings.otel_share, metrics.spans_lost.inc),
-        query_log=QueryLog(
-            metrics,
-            settings.query_log,
-            settings.query_log_share,
-            settings.query_log_bytes,
-            settings.query_log_files,
-        ),
-        feedback_log=FeedbackLog(
-            metrics,
-            settings.feedback_log,
-            settings.feedback_salt_days,
-            settings.query_log_bytes,
-            settings.query_log_files,
-        ),
+        query_log=_query_log(settings, metrics),
+        feedback_log=_feedback_log(settings, metrics),
         swap=swap,
         workers=workers,
         watcher=watcher,
@@ -156,6 +135,40 @@ def new_service(
         follower=Follower(
             settings.index_root, settings.ingest_path, replicas.served, settings.max_write_waiters
         ),
+    )
+
+
+def _access(settings: Settings, metrics: Metrics, collection: str, clients: ClientLimits) -> AccessControl:
+    api_keys = settings.api_keys.get_secret_value()
+    return AccessControl(
+        metrics,
+        api_keys=api_keys,
+        admin_key=settings.admin_key.get_secret_value(),
+        write_key=settings.write_key.get_secret_value(),
+        shard_key="" if settings.shards else settings.shard_key.get_secret_value(),
+        limiter=clients.requests,
+        tenants=read_tenants(settings.tenants, parse_keys(api_keys)),
+        collection=collection,
+    )
+
+
+def _query_log(settings: Settings, metrics: Metrics) -> QueryLog:
+    return QueryLog(
+        metrics,
+        settings.query_log,
+        settings.query_log_share,
+        settings.query_log_bytes,
+        settings.query_log_files,
+    )
+
+
+def _feedback_log(settings: Settings, metrics: Metrics) -> FeedbackLog:
+    return FeedbackLog(
+        metrics,
+        settings.feedback_log,
+        settings.feedback_salt_days,
+        settings.query_log_bytes,
+        settings.query_log_files,
     )
 
 
