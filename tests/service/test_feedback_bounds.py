@@ -21,6 +21,7 @@ from glow.query_log import read_query_log
 from glow_service.access import RequestIds, make_key
 from glow_service.app import create_app
 from glow_service.settings import Settings
+from glow_service.state import client_limits
 from tests.attacks.harness import serving, until
 
 INVENTED = 5_000
@@ -242,3 +243,15 @@ def test_the_signature_is_a_keyed_hash_of_the_id() -> None:
     assert signed.rpartition(".")[2] != hashlib.sha256(b"r.1").hexdigest()[:24]
     off = RequestIds()
     assert (off.signed("r"), off.read("r"), off.read("invented")) == ("r", "r", "invented")
+
+
+def test_many_people_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glow_service.state.MAX_CLIENTS", 100)
+    limiter = client_limits(Settings(index_root=tmp_path, feedback_per_hour=1)).feedback
+    assert limiter is not None
+    for number in range(1_000):
+        assert limiter.take(f"person {number}") == 0
+    assert len(limiter) == 100
+    assert limiter.take("person 999") > 0
+    off = client_limits(Settings(index_root=tmp_path, feedback_per_hour=0))
+    assert off.feedback is None and off.requests is None
