@@ -53,7 +53,7 @@ def best_passages(
         documents: int64 [m].
     """
     first: NDArray[np.int64] = passages.first[documents].astype(np.int64)
-    if vector is None or not dense.has_vectors:
+    if vector is None or not dense.has_vectors or not len(documents):
         return first
     rows, starts = _rows_of(passages, documents)
     scores = dense.score(vector, rows)

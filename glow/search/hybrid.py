@@ -90,6 +90,7 @@ def fuse_rankings(
     score_dense: Scorer | None = None,
     score_lexical: Scorer | None = None,
     lexical_scale: float | None = None,
+    head: NDArray[np.float32] | None = None,
 ) -> Fused:
     """Fuses the candidates of both parts.
 
@@ -102,6 +103,8 @@ def fuse_rankings(
         score_dense, score_lexical: true scores of rows that only the other part found; None: there is no knowing,
             and they count as the lowest candidate of that part, which they cannot exceed.
         lexical_scale: the largest impact of any word (`ImpactIndex.largest`); None: the highest lexical score here.
+        head: float32 [h], cosines of the dense ranking of all documents, best first, whatever a filter allows: what
+            `uncertainty` reads. None: the candidates are of all documents, so theirs.
     """
     found = np.concatenate([dense[1], lexical[1]])
     rows, places = np.unique(found, return_inverse=True)
@@ -114,9 +117,8 @@ def fuse_rankings(
     scale = {"dense": 1.0, "lexical": 1.0}
     if fusion.method == "convex":
         largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
-        scale["lexical"] = uncertainty(dense[0]) / (
-            float(largest) or 1.0
-        )  # 0 where no word of the query is known
+        openness = uncertainty(dense[0] if head is None else head)
+        scale["lexical"] = openness / (float(largest) or 1.0)  # 0 where no word of the query is known
     fused = np.zeros(len(rows), np.float64)
     for name, part in parts.items():
         share = part.reciprocal_ranks(fusion.k) if fusion.method == "rrf" else part.filled()

@@ -1,7 +1,7 @@
 """The first hits of a search read again, word by word together with the query, by a re-ranker over stored states.
 
-Source: PreTTR (re-ranking of a first search's hits). The final score is the first search's, less a share of what the
-re-ranker's score lacks of the best: its scores have no scale of their own, and so hits stay on that of the first search.
+Source: PreTTR (re-ranking of a first search's hits). The final score is the first search's and a share of the re-ranker's, so
+it depends on no other hit: a filter leaves it as it is.
 
     k   hits of the first search        c   of them, those that are read again      B   documents of a batch
 """
@@ -221,8 +221,7 @@ def mixed(ranked: Ranked, share: float, order: NDArray[np.uint32] | None) -> Ran
     own, scores = ranked.parts["rerank"], ranked.scores.astype(np.float32)
     read = np.flatnonzero(~np.isnan(own))
     rest = np.setdiff1d(np.arange(len(scores)), read)
-    behind = own[read] - own[read].max(initial=-np.inf)
-    both = (scores[read] + np.float32(share) * behind).astype(np.float32)
+    both = (scores[read] + np.float32(share) * own[read]).astype(np.float32)
     first_scores, first_rows = best(both, ranked.rows[read], max(len(read), 1), order)
     rest_scores = scores[rest]
     if len(read) and len(rest):

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.search.dense import SearchParams
-from glow.search.dense_scores import dense_scorer
-from glow.search.hybrid import Fusion, Scorer, fuse_rankings
+from glow.search.dense_scores import best_passages, dense_scorer
+from glow.search.hybrid import HEAD, Fusion, Scorer, fuse_rankings
 from glow.search.passages import PassageMap, search_documents
-from glow.search.ranking import Ranking
+from glow.search.ranking import Ranking, best
 from glow.search.row_mask import RowMask
 from glow.search.spelling import Speller
 from glow.search.views import DenseView, ImpactsView, LearnedView
@@ -23,7 +23,7 @@ from glow.text import Preprocessor
 
 __all__ = [
     "DEFAULT_CANDIDATES", "HybridCandidates", "Ranked", "Retriever", "Searchable", "Words", "gather_hybrid",
-    "rank_dense", "rank_hybrid", "rank_lexical", "words_of",
+    "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "words_of",
 ]  # fmt: skip
 
 Retriever = Literal["dense", "lexical", "learned", "hybrid"]
@@ -77,6 +77,7 @@ class HybridCandidates:
     """What the two parts of a hybrid search found for one query; `fuse_rankings` describes each.
 
     Attributes:
+        head: cosines of the first dense hits of all documents, whatever was allowed; None: those of `dense`.
         words: what the part `lexical` is: `lexical`, BM25; or `learned`, BM25 and learned impacts.
     """
 
@@ -85,6 +86,7 @@ class HybridCandidates:
     score_dense: Scorer | None
     score_lexical: Scorer
     lexical_scale: float
+    head: Vector | None = None
     words: Words = "lexical"
 
 
@@ -108,6 +110,10 @@ def rank_dense(
         scores, rows, passages = search_documents(
             index.dense, index.passages, vector[None], k, params, allowed
         )[0]
+        if index.dense.has_vectors and not _is_exact(index, params):
+            # An approximate search may have met another passage than the best one, a filtered search yet another.
+            scores, rows = best(_true_scores(index, vector, rows), rows, k, index.order)
+            passages = best_passages(index.dense, index.passages, vector, rows)
         return Ranked(
             scores, rows, {"dense": scores}, dict(zip(rows.tolist(), passages.tolist(), strict=True))
         )
@@ -144,17 +150,21 @@ def rank_hybrid(
 ) -> Ranked:
     """Both rankings, k documents of each, fused; the k best of them. Needs `index.impacts`; words count with learned impacts where there are any.
 
+    By `convex` a document's score is the same whatever else is allowed; by `rrf` it is made of its places among what is.
+
     Arguments as for `rank_dense`, and `fusion`: how to make one ranking of two; None: as the index says.
     """
-    dense, gathered = gather_hybrid(index, text, vector, k, params, allowed)
+    fusion = fusion or index.fusion
+    dense, gathered = gather_hybrid(index, text, vector, k, params, allowed, reads_head(fusion))
     fused = fuse_rankings(
-        fusion or index.fusion,
+        fusion,
         gathered.dense,
         gathered.lexical,
         index.order,
         gathered.score_dense,
         gathered.score_lexical,
         gathered.lexical_scale,
+        gathered.head,
     )
     parts = {
         gathered.words if name == "lexical" else name: scores[:k] for name, scores in fused.parts.items()
@@ -169,9 +179,18 @@ def gather_hybrid(
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
     allowed: RowMask | None = None,
+    needs_head: bool = True,
 ) -> tuple[Ranked, HybridCandidates]:
-    """Both rankings of one query, and what fusing them takes; arguments as for `rank_hybrid`."""
+    """Both rankings of one query, and what fusing them takes; arguments as for `rank_hybrid`.
+
+    `needs_head` says whether the fusion reads the head of all documents, which is a search of its own where not all are allowed.
+    """
     dense = rank_dense(index, vector, k, params, allowed)
+    head = None
+    if allowed is not None and needs_head:
+        # An approximate search of fewer hits may meet others: the head is that of the search without the filter.
+        wanted = min(k, HEAD) if _is_exact(index, params) else k
+        head = rank_dense(index, vector, wanted, params).scores[:HEAD]
     by: Words = "lexical" if index.learned is None else "learned"
     words, impacts = index.preprocessor.pieces.words(text), words_of(index, by)
     return dense, HybridCandidates(
@@ -180,6 +199,7 @@ def gather_hybrid(
         score_dense=dense_scorer(index.dense, index.passages, vector),
         score_lexical=lambda rows: impacts.score(words, rows),
         lexical_scale=impacts.largest,
+        head=head,
         words=by,
     )
 
@@ -189,3 +209,18 @@ def words_of(index: Searchable, by: Words) -> ImpactsView:
     impacts = index.impacts if by == "lexical" else index.learned
     assert impacts is not None  # noqa: S101 - a request for it is refused before
     return impacts
+
+
+def reads_head(fusion: Fusion) -> bool:
+    """Whether a fusion asks how sure the dense ranking of all documents is."""
+    return fusion.method == "convex" and fusion.weights.lexical > 0
+
+
+def _is_exact(index: Searchable, params: SearchParams) -> bool:
+    return index.dense.kind == "flat" or params.exact
+
+
+def _true_scores(index: Searchable, vector: Vector, rows: NDArray[np.int64]) -> Vector:
+    score = dense_scorer(index.dense, index.passages, vector)
+    assert score is not None  # noqa: S101 - only where vectors can be read
+    return score(rows)

@@ -34,7 +34,7 @@ def check_source(body: SearchBody, index: Index) -> Source:
         source = "vector" if given == ["vector"] else "like"
     _refuse_text_members(body, source)
     if source == "like" and not index.dense.has_vectors:
-        detail = "this index is of kind ivf-flat or on a GPU, where no vector can be read by its document"
+        detail = "this index is on a GPU, where no vector can be read by its document"
         raise NotAvailableError(f"/like: {detail}", [Fault("/like", detail)])
     return source
 

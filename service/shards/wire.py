@@ -142,6 +142,7 @@ def found_to_json(found: Found) -> bytes:
             "passages": each.passages,
             "found_dense": each.found_dense,
             "found_lexical": each.found_lexical,
+            "head": each.head,
             "metadata": found.metadata,
             "matching": found.matching,
         },
@@ -164,6 +165,7 @@ def found_from_json(body: bytes) -> Found:
             _rows(value["passages"]),
             _rows(value["found_dense"]),
             _rows(value["found_lexical"]),
+            None if value["head"] is None else _scores(value["head"]),
         )
         count = len(value["ids"])
         arrays = (candidates.rows, candidates.dense, candidates.lexical, candidates.passages)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import BuildError, DeviceError, FormatError, QueryError
+from glow.search.dense.cosines import products
 from glow.search.dense.filter import (
     bitmap_of,
     require_fit,
@@ -83,6 +84,8 @@ class DenseIndex:
         self._stored: Any = index if part is None else faiss.downcast_index(getattr(index, part))
         self._lists: Any = faiss.downcast_index(index.base_index) if kind == "ivf-pq" else index
         self._rescored = RESCORED if int(index.ntotal) < MANY_VECTORS else RESCORED_OF_MANY
+        if self._maps_rows:
+            index.make_direct_map()  # where each row lies: 8 bytes of memory a row, 10 ms for a million
         # FAISS allows one search at a time on a GPU's resources, and any number on the CPU.
         self._turn: Any = threading.Lock() if device == "cuda" else nullcontext()
 
@@ -121,6 +124,8 @@ class DenseIndex:
         if k == 0:
             return np.empty((len(vectors), 0), np.float32), np.empty((len(vectors), 0), np.int64)
         scores, rows = self._find(vectors, k, params or SearchParams(), allowed)
+        if self.has_vectors:
+            scores = self._scored_again(vectors, scores, rows)
         if (scores[:, :-1] > scores[:, 1:]).all():
             return scores[:, :k], rows[:, :k]  # FAISS sorts, and nothing ties
         ranks = rows if order is None else order[rows]
@@ -138,6 +143,16 @@ class DenseIndex:
         if allowed is not None and self.kind == "hnsw" and (rows < 0).any():
             return self._search_exactly(vectors, k, params, allowed)  # the graph led past too many
         return np.where(rows < 0, np.float32(-np.inf), scores), rows
+
+    def _scored_again(
+        self, vectors: NDArray[np.float32], scores: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """The scores of `score`: those of FAISS differ in their last bit by how, and among which rows, it searched."""
+        again = scores.copy()
+        for vector, its_scores, its_rows in zip(vectors, again, rows, strict=True):
+            met = its_rows >= 0
+            its_scores[met] = self.score(vector, its_rows[met])
+        return again
 
     def _is_scan(self, params: SearchParams, k: int, allowed: RowMask | None) -> bool:
         """Whether to compare with every vector that is allowed."""
@@ -216,9 +231,14 @@ class DenseIndex:
         return wanted
 
     @property
+    def _maps_rows(self) -> bool:
+        """Whether FAISS needs a map to find a row's vector."""
+        return self.kind == "ivf-flat" and self.device == "cpu"
+
+    @property
     def has_vectors(self) -> bool:
-        """Whether vectors can be read by row: all kinds but `ivf-flat` on the CPU."""
-        return self.device == "cpu" and self.kind != "ivf-flat"
+        """Whether vectors can be read by row: on the CPU."""
+        return self.device == "cpu"
 
     @property
     def ranges(self) -> NDArray[np.float32] | None:
@@ -229,35 +249,32 @@ class DenseIndex:
         return ranges
 
     def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The true scores of given rows.
+        """The true scores of given rows, to the bit those of `search`.
 
         Args:
             vector: float32 [D], of one query, L2-normalised.
             rows: int64 [m], each in 0 to n - 1.
 
         Returns:
-            float32 [m] in [-1, 1].
+            float32 [m] in [-1, 1]; that of a row does not depend on the others.
 
         Raises:
             QueryError: if it is not `has_vectors`.
         """
         if not self.has_vectors:
-            raise QueryError(f"an index of kind {self.kind} on {self.device} cannot score given documents")
-        return self._read(rows) @ vector
+            raise QueryError(f"an index on {self.device} cannot score given documents")
+        return products(self.vectors(rows), vector)
 
     def reader(self) -> VectorReader:
         """A function that reads stored vectors: rows int64 [m] -> float32 [m, D].
 
-        Those of `ivf-pq` are decoded, each number to half a step of its 8 bits. An `ivf-flat` index first learns
-        where each row lies, 8 bytes for each, which must not happen while it is searched.
+        Those of `ivf-pq` are decoded, each number to half a step of its 8 bits.
 
         Raises:
             QueryError: if it is on a GPU.
         """
         if self.device != "cpu":
             raise QueryError("an index on a GPU cannot be read back; open it on the CPU")
-        if self.kind == "ivf-flat":
-            self._index.make_direct_map()
         return self._read
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -269,18 +286,23 @@ class DenseIndex:
         return vectors
 
     def save(self, path: Path) -> None:
-        """Writes the index in CPU form, whatever device it is on.
+        """Writes the index in CPU form, whatever device it is on; not while it is searched.
 
         Raises:
             BuildError: if it cannot be written, for example because the disk is full.
         """
         index = faiss.index_gpu_to_cpu(self._index) if self.device == "cuda" else self._index
+        if self._maps_rows:
+            index.set_direct_map_type(faiss.DirectMap.NoMap)  # it is made anew wherever the file is opened
         try:
             # FAISS's own writer only prints when closing the file fails, as it does on a full disk.
             with path.open("wb") as file:
                 faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, WRITE_BYTES))
         except OSError as error:
             raise BuildError(f"cannot write {path.name}: {error.strerror}; the index is not built") from error
+        finally:
+            if self._maps_rows:
+                index.make_direct_map()
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> "DenseIndex":

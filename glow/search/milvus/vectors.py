@@ -18,6 +18,7 @@ from glow.search.dense import (
     SearchParams,
     VectorReader,
     list_count,
+    products,
 )
 from glow.search.milvus.connection import Connection
 from glow.search.milvus.expressions import FilterFields
@@ -163,7 +164,7 @@ class MilvusVectors:
             parts.append((scores, found))
             if len(found) < wanted:  # a graph may pass by some
                 missing = np.setdiff1d(block, found)
-                parts.append((self._read(missing) @ vector, missing))
+                parts.append((products(self._read(missing), vector), missing))
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def _ask(

@@ -6,7 +6,7 @@ decides the ranking is worked out from the candidates of all shards, as from tho
 c   candidates of the shard: the union of both parts'
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ class ShardCandidates:
         dense, lexical: float32 [c], true scores of both parts; NaN where a part was not asked, or cannot tell.
         passages: int64 [c], row of the best passage; -1 where vectors did not find the document, or there are none.
         found_dense, found_lexical: int64, places in `rows` of what each part found, best first.
+        head: float32, cosines of the shard's first hits whatever the filter allows; None: those of `found_dense`.
     """
 
     rows: NDArray[np.int64]
@@ -36,6 +37,7 @@ class ShardCandidates:
     passages: NDArray[np.int64]
     found_dense: NDArray[np.int64]
     found_lexical: NDArray[np.int64]
+    head: NDArray[np.float32] | None = None
 
 
 def gather_candidates(
@@ -64,7 +66,8 @@ def gather_candidates(
         dense = np.full(len(rows), np.nan, np.float32) if both.score_dense is None else both.score_dense(rows)
         dense = _with_found(rows, dense, both.dense)
         lexical = both.score_lexical(rows).astype(np.float32)
-        return _candidates(rows, dense, lexical, both.dense, both.lexical, dict(ranked.passages))
+        passages = dict(ranked.passages)
+        return replace(_candidates(rows, dense, lexical, both.dense, both.lexical, passages), head=both.head)
     if retriever == "dense":
         assert vector is not None  # noqa: S101
         ranked = rank_dense(index, vector, k, params, allowed)
@@ -98,8 +101,8 @@ def _candidates(
 ) -> ShardCandidates:
     nothing = np.empty(0, np.int64)
     best = np.array([passages.get(row, -1) for row in rows.tolist()], np.int64)
-    places = [
+    in_dense, in_lexical = (
         nothing if found is None else np.searchsorted(rows, found[1]).astype(np.int64)
         for found in (found_dense, found_lexical)
-    ]
-    return ShardCandidates(rows, dense, lexical, best, *places)
+    )
+    return ShardCandidates(rows, dense, lexical, best, in_dense, in_lexical)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.hybrid import Fusion, fuse_rankings
+from glow.search.hybrid import HEAD, Fusion, fuse_rankings
 from glow.search.ranking import Ranking, best
 from glow.search.retrievers import Ranked, Retriever
 from glow.search.shards.gather import ShardCandidates
@@ -76,6 +76,7 @@ def merge_candidates(
             (lambda rows: dense_scores[rows]) if knows_dense else None,
             lambda rows: lexical_scores[rows],
             lexical_scale,
+            _head([each for _, (_, each) in parts]),
         )
         scores, rows = fused.scores[:k], fused.rows[:k]
         scored = {name: values[:k] for name, values in fused.parts.items()}
@@ -91,6 +92,12 @@ def merge_candidates(
         joined.column("rows"),
         passages,
     )
+
+
+def _head(parts: Sequence[ShardCandidates]) -> NDArray[np.float32] | None:
+    """The first dense scores of all shards whatever the filter allows; None where there is no filter."""
+    heads = [part.head for part in parts if part.head is not None]
+    return np.sort(np.concatenate(heads))[::-1][:HEAD] if heads else None
 
 
 class _Joined:
