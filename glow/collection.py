@@ -2,7 +2,7 @@
 
 `corpus.jsonl` holds one JSON object a line (`_id`, text fields, any other key is metadata), `queries.jsonl` holds
 `_id` and `text`, `qrels/SPLIT.tsv` a header and `query-id`, `corpus-id`, `score`. One parser serves the
-builder (which keeps bad lines as rejects), evaluation and training (which stop at the first).
+builder and writes over HTTP (which keep bad lines as rejects), evaluation and training (which stop at the first).
 """
 
 import codecs
@@ -16,12 +16,19 @@ from typing import Any, NoReturn
 from glow.errors import InputError, RecordError
 from glow.records import Document, Qrel, Query
 
-__all__ = ["has_text", "parse_document", "parse_object", "read_documents", "read_qrels", "read_queries"]
+__all__ = [
+    "MAX_DOCUMENT_BYTES", "bare_line", "has_text", "known_id", "parse_document", "parse_object", "read_document", "read_documents",
+    "read_qrels", "read_queries", "too_long",
+]  # fmt: skip
 
+MAX_DOCUMENT_BYTES = 1_000_000
+"""Longest JSON of a document, unless builder or service are told otherwise."""
 MAX_ID_BYTES = 512
+SHOWN_KEYS = 6
 # Metadata is written and read again by other JSON libraries, which take whole numbers of 64 bits and some depth.
 MAX_DEPTH = 64
 MAX_NUMBER = 2**63 - 1
+_TOO_DEEP = f"JSON nested too deep, expected at most {MAX_DEPTH} levels"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON_TYPES = {
     dict: "an object",
@@ -47,7 +54,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RecordError(f"not UTF-8: byte {line[error.start]:#04x} at position {error.start}") from error
     except RecursionError as error:
-        raise RecordError("JSON nested too deep") from error
+        raise RecordError(_TOO_DEEP) from error
     except json.JSONDecodeError as error:
         raise RecordError(f"not JSON: {error.msg} at character {error.pos}") from error
     except ValueError as error:  # Python refuses whole numbers of more than 4,300 digits
@@ -78,6 +85,60 @@ def parse_document(
     del value["_id"]
     fields = {name: _values(name, value.pop(name, None)) for name in field_names}
     return Document(identifier, fields, _clean(value, MAX_DEPTH))
+
+
+def read_document(
+    line: bytes,
+    field_names: Sequence[str],
+    rename: Mapping[str, str] | None = None,
+    max_bytes: int = MAX_DOCUMENT_BYTES,
+) -> Document:
+    """Reads a document that is to be indexed: what a build and a write take, and nothing else.
+
+    Args:
+        line: one JSON object in UTF-8, without a line's end.
+        field_names, rename: as for `parse_document`.
+        max_bytes: longest line.
+
+    Raises:
+        RecordError: as `parse_document`, and if the line is too long or the document holds no text.
+    """
+    if len(line) > max_bytes:
+        raise too_long(max_bytes)
+    document = parse_document(line, field_names, rename)
+    if not has_text(document):
+        keys = ", ".join(list(document.metadata)[:SHOWN_KEYS])
+        names = ", ".join(field_names)
+        raise RecordError(f"no text in any field: the model reads {names}; other keys here: {keys or 'none'}")
+    return document
+
+
+def too_long(max_bytes: int) -> RecordError:
+    """What a line of more bytes is refused with."""
+    return RecordError(
+        f"longer than {max_bytes} bytes; --max-line-bytes of a build, max_document_bytes of a service sets it"
+    )
+
+
+def known_id(line: bytes, rename: Mapping[str, str] | None = None) -> str | None:
+    """The id of a line that is no document, if it can be read all the same.
+
+    Args:
+        line: that was refused.
+        rename: as for `parse_document`.
+    """
+    try:
+        value = parse_object(line)
+    except RecordError:
+        return None
+    id_key = next((key for key, wanted in (rename or {}).items() if wanted == "_id"), "_id")
+    identifier = value.get(id_key)
+    return identifier if isinstance(identifier, str) else None
+
+
+def bare_line(line: bytes, *, is_first: bool) -> bytes:
+    """A line without its end, of the first one also without a byte order mark. Lines end at line feeds alone."""
+    return (line.removeprefix(codecs.BOM_UTF8) if is_first else line).rstrip(b"\r\n")
 
 
 def has_text(document: Document) -> bool:
@@ -152,7 +213,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                content = bare_line(line, is_first=number == 1)
                 if content.strip():
                     yield number, content
     except OSError as error:
@@ -204,7 +265,7 @@ def _clean(value: Any, depth: int) -> Any:
     if not isinstance(value, list | dict):
         return value
     if depth == 0:
-        raise RecordError(f"JSON nested too deep, expected at most {MAX_DEPTH} levels")
+        raise RecordError(_TOO_DEEP)
     if isinstance(value, list):
         return [_clean(item, depth - 1) for item in value]
     return {_clean(key, 0): _clean(item, depth - 1) for key, item in value.items()}

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from glow.artifact import default_model
+from glow.collection import MAX_DOCUMENT_BYTES
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
 from glow.errors import ConfigError
 from glow.runtime import Device
@@ -52,7 +53,7 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
     )
     term_stats: TermStats = option("corpus", "Documents that idf comes from.")
     max_words: int = option(2_000_000, "Most words in the term table.", ge=1)
-    max_line_bytes: int = option(1_000_000, "Longest line that is read, without its end.", ge=1)
+    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line that is read, without its end.", ge=1)
     max_reject_share: float = option(0.2, "Share of bad lines that fails the build.", ge=0.0, le=1.0)
     memory_mb: int = option(4096, "MiB the served index may take, for auto.", ge=1)
     passages: bool = option(False, "Cut long documents into passages, with a vector for each.")

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import SecretStr, ValidationError, field_validator, model_validator
 
+from glow.collection import MAX_DOCUMENT_BYTES
 from glow.commands import OptionRow, describe_faults, option, plain, rows_of
 from glow.errors import ConfigError
 from glow.ingest import INGEST_FOLDER
@@ -208,6 +209,13 @@ class Settings(StrictModel):
         "requests",
         ge=1,
         le=100_000,
+    )
+    max_document_bytes: int = _setting(
+        MAX_DOCUMENT_BYTES,
+        "Longest JSON of a document that is written; a longer one is rejected, the others are taken.",
+        "bytes",
+        ge=1 << 10,
+        le=1 << 30,
     )
     max_write_bytes: int = _setting(
         16 << 20, "Largest body of a write; a larger one is a 413.", "bytes", ge=1 << 10, le=1 << 30

@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import field_validator
 
 from glow.artifact import WAIT_S, default_model
+from glow.collection import MAX_DOCUMENT_BYTES
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
 from glow_index_builder.options import rename_of
 
@@ -22,7 +23,7 @@ class ChangeOptions(WaitOptions):
     """What to change, and how much of it may be wrong or too much."""
 
     source: str = option(..., "FILE.jsonl, a folder, or - for standard input.", flag="--input")
-    max_line_bytes: int = option(1_000_000, "Longest line that is read.", ge=1)
+    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line that is read.", ge=1)
     max_reject_share: float = option(0.2, "Share of bad lines that is refused.", ge=0.0, le=1.0)
     max_share: float = option(
         0.1, "Largest delta as a share of the base, from 1,000 changes on.", flag="--max-delta-share", ge=0.0

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from glow.collection import has_text, parse_document, parse_object
-from glow.errors import RecordError
+from glow.collection import known_id, read_document, too_long
 from glow.records import Document
 from glow_index_builder.input.source import Line
 
 __all__ = ["LineReader"]
-
-SHOWN_KEYS = 6
 
 
 class LineReader:
@@ -33,14 +30,7 @@ class LineReader:
             RecordError: if there is none to index.
         """
         self.require_whole(line)
-        document = parse_document(line.data, self._names, self._rename)
-        if not has_text(document):
-            keys = ", ".join(list(document.metadata)[:SHOWN_KEYS])
-            names = ", ".join(self._names)
-            raise RecordError(
-                f"no text in any field: the model reads {names}; other keys here: {keys or 'none'}"
-            )
-        return document
+        return read_document(line.data, self._names, self._rename, self._max_line_bytes)
 
     def require_whole(self, line: Line) -> None:
         """Refuses a line that is too long.
@@ -49,14 +39,8 @@ class LineReader:
             RecordError: if it is.
         """
         if line.is_too_long:
-            raise RecordError(f"line longer than {self._max_line_bytes} bytes: --max-line-bytes sets it")
+            raise too_long(self._max_line_bytes)
 
     def known_id(self, line: Line) -> str | None:
         """The id of a line that is no document, where it can be read all the same."""
-        try:
-            value = parse_object(line.data)
-        except RecordError:
-            return None
-        id_key = next((key for key, wanted in self._rename.items() if wanted == "_id"), "_id")
-        identifier = value.get(id_key)
-        return identifier if isinstance(identifier, str) else None
+        return known_id(line.data, self._rename)

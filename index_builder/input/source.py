@@ -1,6 +1,5 @@
 """Input files as bounded lines: files, folders or standard input, plain or compressed, read once and never whole."""
 
-import codecs
 import io
 import sys
 import zlib
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from glow.collection import bare_line
 from glow.errors import InputError
 from glow_index_builder.input.columnar import arrow_rows, parquet_rows
 from glow_index_builder.input.compressed import (
@@ -275,7 +275,7 @@ def _bounded_lines(file: BinaryIO, max_line_bytes: int) -> Iterator[Line]:
     while data := file.readline(max_line_bytes + 2):  # room for the line's end
         number += 1
         read_bytes = len(data)
-        content = (data.removeprefix(codecs.BOM_UTF8) if number == 1 else data).rstrip(b"\r\n")
+        content = bare_line(data, is_first=number == 1)
         is_too_long = len(content) > max_line_bytes
         while not data.endswith(b"\n") and (data := file.readline(SKIP_BYTES)):
             read_bytes += len(data)

@@ -17,7 +17,7 @@ from glow_service.errors import (
 )
 from glow_service.search import NEVER, Deadline
 
-__all__ = ["read_bytes", "read_object"]
+__all__ = ["read_bytes", "read_json", "read_object"]
 
 SMALL_BYTES = 64 << 10
 """Parsed in less than a millisecond; a larger body is parsed off the event loop."""
@@ -39,6 +39,12 @@ async def read_bytes(request: Request, max_bytes: int, deadline: Deadline = NEVE
         return await _read(request, max_bytes, deadline)
     except TimeoutError as error:
         raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error
+
+
+async def read_json(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> bytes:
+    """Reads a body that is declared as JSON, unparsed; arguments and errors as for `read_object`."""
+    _check_declaration(request)
+    return await read_bytes(request, max_bytes, deadline)
 
 
 async def read_object(
@@ -67,11 +73,7 @@ async def read_object(
         RequestError: if it is JSON, but no object, or one with too many members or too long a list.
         DeadlineError: if the body was not there by `deadline`, or comes too slowly.
     """
-    _check_declaration(request)
-    try:
-        body = await _read(request, max_bytes, deadline)
-    except TimeoutError as error:
-        raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error
+    body = await read_json(request, max_bytes, deadline)
     try:
         is_small = len(body) <= SMALL_BYTES
         value, oversized = (

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from glow.ingest import Kind, OperationId, parse_operation_id
 from glow.search import Index, parse_filter, restricts_nothing
 from glow_service.access import require_visible
-from glow_service.api.body import read_bytes, read_object
+from glow_service.api.body import read_bytes, read_json, read_object
 from glow_service.api.context import context_of, leaving_cancels
 from glow_service.api.lanes import enter_lane
 from glow_service.api.responses import json_response
@@ -67,14 +67,13 @@ async def post_documents(request: Request) -> Response:
     service = service_of(request)
     index, most = _begin(service, request), service.settings.max_write_documents
     names, deadline = index.preprocessor.schema.names, _read_by(request)
+    longest = service.settings.max_document_bytes
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == LINES:
         data = await read_bytes(request, service.settings.max_write_bytes, deadline)
-        taken = await asyncio.to_thread(read_lines, data, names, most)
+        taken = await asyncio.to_thread(read_lines, data, names, most, longest)
     else:
-        body = await read_object(
-            request, service.settings.max_write_bytes, deadline, most + 1, max_members=most
-        )
-        taken = await asyncio.to_thread(read_documents, body, names, most)
+        data = await read_json(request, service.settings.max_write_bytes, deadline)
+        taken = await asyncio.to_thread(read_documents, data, names, most, longest)
     return await _write(service, request, "upsert", taken, documents=taken.documents)
 
 

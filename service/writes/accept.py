@@ -2,15 +2,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
-import orjson
-
-from glow.collection import has_text, parse_document
+from glow.collection import bare_line, known_id, read_document
 from glow.errors import Fault, RecordError
+from glow.records import Document
 from glow_service.errors import RequestError
+from glow_service.writes.parts import documents_of
 
 __all__ = ["Reject", "Taken", "read_documents", "read_ids", "read_lines"]
+
+SHOWN_ID = 200
+"""Characters of a rejected document's id that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,39 +39,31 @@ class Taken:
     rejects: list[Reject]
 
 
-def read_documents(body: Mapping[str, Any], names: Sequence[str], most: int) -> Taken:
+def read_documents(data: bytes, names: Sequence[str], most: int, max_bytes: int) -> Taken:
     """One document, or `{"documents": [...]}`.
 
     Args:
-        body: the request's.
-        names: the fields that the index' model reads.
+        data: the body of the request.
+        names: the fields that the model of the index reads.
         most: documents of a request.
+        max_bytes: of one document.
 
     Raises:
+        MalformedJsonError: if the body is no JSON.
         RequestError: if it is neither, or has too many, or none that is good.
     """
-    if "documents" not in body:
-        return _checked([body], names, most)
-    documents = body["documents"]
-    if not isinstance(documents, list) or len(body) != 1:
-        raise _fault("/documents", "expected a list of documents, and nothing beside it")
-    return _checked(documents, names, most)
+    return _checked(documents_of(data), names, most, max_bytes)
 
 
-def read_lines(data: bytes, names: Sequence[str], most: int) -> Taken:
-    """JSON lines, a document each; empty lines are passed over.
+def read_lines(data: bytes, names: Sequence[str], most: int, max_bytes: int) -> Taken:
+    """JSON lines, a document each; empty lines are passed over. Arguments as for `read_documents`.
 
     Raises:
         RequestError: as `read_documents`.
     """
-    values: list[Any] = []
-    for line in data.splitlines():
-        if line.strip():
-            try:
-                values.append(orjson.loads(line))
-            except orjson.JSONDecodeError as error:
-                values.append(RecordError(f"not JSON: {error.msg} at character {error.pos}"))
-    return _checked(values, names, most)
+    # As a build reads a file: a line ends at a line feed, and nowhere else.
+    lines = (bare_line(line, is_first=not number) for number, line in enumerate(BytesIO(data)))
+    return _checked((line for line in lines if line.strip()), names, most, max_bytes)
 
 
 def read_ids(body: Mapping[str, Any], most: int) -> list[str]:
@@ -84,38 +80,35 @@ def read_ids(body: Mapping[str, Any], most: int) -> list[str]:
     return ids
 
 
-def _checked(values: Iterable[Any], names: Sequence[str], most: int) -> Taken:
+def _checked(lines: Iterable[bytes], names: Sequence[str], most: int, max_bytes: int) -> Taken:
+    """The documents of lines, which are read one by one: what is one too many ends the reading."""
     good: list[dict[str, Any]] = []
     rejects: list[Reject] = []
     count = 0
-    for place, value in enumerate(values):
+    for place, line in enumerate(lines):
         count += 1
         if count > most:
             raise _fault("/documents", f"expected at most {most} documents; send several requests")
         try:
-            good.append(_document(value, names))
+            good.append(_as_json(read_document(line, names, None, max_bytes)))
         except RecordError as error:
-            rejects.append(Reject(place, _id_of(value), str(error)))
+            rejects.append(Reject(place, _shown_id(line[: max_bytes + 1]), str(error)))
     if not good:
         first = f"; the first: {rejects[0].reason}" if rejects else ""
         raise _fault("/documents", f"found {count} documents, none of which can be indexed{first}")
     return Taken(good, rejects)
 
 
-def _document(value: Any, names: Sequence[str]) -> dict[str, Any]:
-    if isinstance(value, RecordError):
-        raise value
-    if not isinstance(value, dict):
-        raise RecordError("expected an object")
-    document = parse_document(orjson.dumps(value), names)
-    if not has_text(document):
-        raise RecordError(f"no text in any field: the model reads {', '.join(names)}")
-    return value
+def _shown_id(line: bytes) -> str | None:
+    """The id of what was refused, as far as a response can hold it."""
+    identifier = known_id(line)
+    return None if identifier is None else identifier[:SHOWN_ID].encode(errors="replace").decode()
 
 
-def _id_of(value: Any) -> str | None:
-    found = value.get("_id") if isinstance(value, dict) else None
-    return found[:200] if isinstance(found, str) else None
+def _as_json(document: Document) -> dict[str, Any]:
+    """A document as a line of a collection has it."""
+    fields = {name: list(values) for name, values in document.fields.items() if values}
+    return {"_id": document.id, **fields, **document.metadata}
 
 
 def _fault(pointer: str, detail: str) -> RequestError:

@@ -56,7 +56,7 @@ BAD = {
     b'{"_id": "empty"}': ("no text in any field", "empty"),
     b'{"_id": "blank", "title": " \\t", "anchor": ["", "\\n"]}': ("no text in any field", "blank"),
     b'{"_id": "good", "title": "again"}': ("duplicate '_id'", "good"),
-    b'{"_id": "long", "text": "' + b"x" * 3000 + b'"}': ("line longer than", None),
+    b'{"_id": "long", "text": "' + b"x" * 3000 + b'"}': ("longer than", None),
     b'{"_id": "deep", "text": "x", "a": ' + b"[" * 900 + b"]" * 900 + b"}": ("JSON nested too deep", "deep"),
     b'{"_id": "digits", "text": "x", "a": ' + b"1" * 2000 + b"}": ("the number", "digits"),
     b"\0\0\0": ("not JSON", None),

@@ -49,12 +49,12 @@ def test_rejects_are_counted_by_fault_not_by_detail(tmp_path: Path) -> None:
         log.add("f", 6, "'_id' has 600 bytes, expected at most 512", b"")
         log.add("f", 7, "'_id' has 700 bytes, expected at most 512", b"")
         log.add("f", 8, "field 'title' must be a string, found a number", b"")
-        log.add("f", 9, "line longer than 1000000 bytes: --max-line-bytes sets it", b"")
+        log.add("f", 9, "longer than 1000000 bytes; --max-line-bytes sets it", b"")
     assert log.faults == {
         "not JSON": 5,
         "'_id' has … bytes": 2,
         "field 'title' must be a string": 1,
-        "line longer than … bytes": 1,
+        "longer than … bytes": 1,
     }
 
 

@@ -1,0 +1,252 @@
+"""What a build refuses, a write refuses, with the same reason; what both take is the same document."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.errors import DocumentNotFoundError
+from glow.search import Index
+from tests.attacks.harness import ROOT, serving
+from tests.shards.conftest import documents, made, write
+
+KEY = "a-key-for-writing"
+WRITE = {"X-API-Key": KEY}
+LINES = {**WRITE, "Content-Type": "application/x-ndjson"}
+JSON = {**WRITE, "Content-Type": "application/json"}
+LONGEST = 6_000
+
+
+def with_text(identifier: str, more: bytes) -> bytes:
+    return b'{"_id": "%b", "text": "a vole", %b}' % (identifier.encode(), more)
+
+
+def of_bytes(identifier: str, size: int) -> bytes:
+    """A document whose JSON has so many bytes."""
+    start = b'{"_id": "%b", "text": "' % identifier.encode()
+    return start + b"v" * (size - len(start) - 2) + b'"}'
+
+
+DOCUMENTS: dict[str, bytes] = {
+    # id, or what stands for it -> the document
+    "plain": with_text("plain", b'"n": 1'),
+    "no-id": b'{"text": "a vole"}',
+    "no-text": b'{"_id": "no-text", "other": "words", "n": 3}',
+    "blank-text": b'{"_id": "blank-text", "text": " \\n "}',
+    "id-number": b'{"_id": 17, "text": "a vole"}',
+    "id-float": b'{"_id": 1.5, "text": "a vole"}',
+    "id-blank": b'{"_id": "  ", "text": "a vole"}',
+    "id-nul": b'{"_id": "id\\u0000nul", "text": "a vole"}',
+    "id\nlf": b'{"_id": "id\\nlf", "text": "a vole"}',
+    "id-surrogate": b'{"_id": "id\\ud800", "text": "a vole"}',
+    "i" * 512: b'{"_id": "%b", "text": "a vole"}' % (b"i" * 512),
+    "id-513": b'{"_id": "%b", "text": "a vole"}' % (b"i" * 513),
+    "text-number": b'{"_id": "text-number", "text": 3}',
+    "text-list": b'{"_id": "text-list", "text": ["a", "vole"], "title": null}',
+    "text-mixed": b'{"_id": "text-mixed", "text": ["a", 3]}',
+    "surrogate": b'{"_id": "surrogate", "text": "a vole \\udc00", "m": {"\\ud83d": ["\\ud83d"]}}',
+    "astral": '{"_id": "astral", "text": "a vole \U0001f42d \\ud83d\\ude00"}'.encode(),
+    "not-utf8": b'{"_id": "not-utf8", "text": "\xff"}',
+    "cesu": b'{"_id": "cesu", "text": "\xed\xa0\x80"}',
+    "control": b'{"_id": "control", "text": "a\tvole"}',
+    "integer-64": with_text("integer-64", b'"n": 9223372036854775807, "m": -9223372036854775807'),
+    "integer-65": with_text("integer-65", b'"n": 9223372036854775808'),
+    "integer-30": with_text("integer-30", b'"n": 123456789012345678901234567890'),
+    "integer-inside": with_text("integer-inside", b'"n": {"m": [1, -123456789012345678901]}'),
+    "integer-5000": with_text("integer-5000", b'"n": ' + b"7" * 5_000),
+    "float": with_text("float", b'"n": [1e22, -0.0, 1.5e-300, 0.1]'),
+    "float-large": with_text("float-large", b'"n": 1e400'),
+    "nan": with_text("nan", b'"n": NaN'),
+    "infinity": with_text("infinity", b'"n": [-Infinity]'),
+    "duplicate-key": with_text("duplicate-key", b'"n": 1, "n": 2, "text": "another vole"'),
+    "deep-63": with_text("deep-63", b'"m": ' + b"[" * 63 + b"]" * 63),
+    "deep-64": with_text("deep-64", b'"m": ' + b"[" * 64 + b"]" * 64),
+    "deep-300": with_text("deep-300", b'"m": ' + b'{"a":' * 300 + b"1" + b"}" * 300),
+    "deep-960": with_text("deep-960", b'"m": ' + b"[" * 960 + b"]" * 960),
+    "deep-text": b'{"_id": "deep-text", "text": ' + b"[" * 900 + b"]" * 900 + b"}",
+    "longest": of_bytes("longest", LONGEST),
+    "too-long": of_bytes("too-long", LONGEST + 1),
+    "far-too-long": of_bytes("far-too-long", 40_000),
+    "too-long-and-deep": with_text("too-long-and-deep", b'"m": ' + b"[" * 5_000 + b"]" * 5_000),
+    "many-items": with_text("many-items", b'"m": [' + b"1," * 600 + b"1]"),
+    "list": b'[{"_id": "list", "text": "a vole"}]',
+    "string": b'"a vole"',
+    "null": b"null",
+    "separators": '{"_id": "separators", "text": "a\u2028vole\u2029and\u0085more"}'.encode(),
+    "lone-cr": b'{"_id": "lone-cr",\r"text": "a vole"}',
+}
+BROKEN: dict[str, bytes] = {
+    "cut-off": b'{"_id": "cut-off", "text": "a vole"',
+    "bad-escape": b'{"_id": "bad-escape", "text": "\\x"}',
+    "vertical-tab": b'{"_id": "vertical-tab",\x0b"text": "a vole"}',
+    "bare-word": b'{"_id": "bare-word", "text": vole}',
+}
+"""What is no JSON: in a list it costs the whole body, because nobody can say where the next document begins."""
+
+
+@pytest.fixture(scope="module")
+def built(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, dict[str, str]]:
+    """What a build makes of the documents, and why it refused the others, by the names above."""
+    folder = tmp_path_factory.mktemp("built")
+    every = {**DOCUMENTS, **BROKEN}
+    (folder / "lines.jsonl").write_bytes(b"\n".join(every.values()))
+    command = [sys.executable, "-m", "glow", "build", "--model", str(toy_model), "--threads", "1"]
+    command += ["--input", str(folder / "lines.jsonl"), "--output", str(folder / "index")]
+    command += ["--max-reject-share", "1", "--max-line-bytes", str(LONGEST)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    root = IndexRoot(folder / "index")
+    version, names = root.folder(root.current()), list(every)
+    rejects = (version / "rejects.jsonl").read_text(encoding="utf-8").split("\n")
+    lines = [json.loads(line) for line in rejects if line]
+    return Index.open(version), {names[each["line"] - 1]: each["reason"] for each in lines}
+
+
+@pytest.fixture(scope="module")
+def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot:
+    folder = tmp_path_factory.mktemp("served")
+    return made(toy_model, write(folder / "first.jsonl", documents(10)), folder / "index", index="flat")
+
+
+@pytest.fixture(scope="module")
+def http(root: IndexRoot) -> Iterator[httpx.Client]:
+    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--workers", "1")
+    more = ("--max-document-bytes", str(LONGEST), "--max-write-documents", "500")
+    with (
+        serving(root.path, *flags, *more) as service,
+        httpx.Client(base_url=service.url, timeout=60) as client,
+    ):
+        yield client
+
+
+def refused(answer: httpx.Response, names: list[str]) -> dict[str, str]:
+    assert answer.status_code == 202, answer.text
+    return {names[each["place"]]: each["reason"] for each in answer.json()["rejects"]}
+
+
+def test_the_table_holds_documents_of_both_kinds(built: tuple[Index, dict[str, str]]) -> None:
+    assert len(DOCUMENTS) + len(BROKEN) - len(built[1]) > 12 and len(built[1]) > 20
+
+
+def test_lines_are_judged_as_lines_of_a_build(
+    built: tuple[Index, dict[str, str]], http: httpx.Client
+) -> None:
+    every = {**DOCUMENTS, **BROKEN}
+    answer = http.post("/documents", content=b"\n".join(every.values()), headers=LINES)
+    assert refused(answer, list(every)) == built[1]
+
+
+def test_a_list_of_documents_is_judged_so_and_each_costs_itself_alone(
+    built: tuple[Index, dict[str, str]], http: httpx.Client
+) -> None:
+    body = b'{"documents": [%b]}' % b" , ".join(DOCUMENTS.values())
+    answer = http.post("/documents", content=body, headers=JSON)
+    expected = {name: reason for name, reason in built[1].items() if name in DOCUMENTS}
+    assert refused(answer, list(DOCUMENTS)) == expected
+    for broken in BROKEN.values():
+        body = b'{"documents": [%b, %b]}' % (DOCUMENTS["plain"], broken)
+        answer = http.post("/documents", content=body, headers=JSON)
+        assert (answer.status_code, answer.json()["code"]) == (400, "malformed_json")
+
+
+def test_so_is_a_document_alone(built: tuple[Index, dict[str, str]], http: httpx.Client) -> None:
+    for name, document in DOCUMENTS.items():
+        answer = http.post("/documents", content=document, headers=JSON)
+        if name not in built[1]:
+            assert answer.status_code == 202, name
+        elif document.startswith(b"{"):
+            assert answer.status_code == 422, name
+            assert answer.json()["detail"].endswith(f"the first: {built[1][name]}"), name
+        else:
+            assert "expected a document" in answer.json()["detail"]
+    for document in BROKEN.values():
+        assert http.post("/documents", content=document, headers=JSON).json()["code"] == "malformed_json"
+
+
+@pytest.mark.parametrize(
+    ("body", "accepted", "rejected"),
+    [
+        (b'\xef\xbb\xbf{"_id": "e/1", "text": "a vole"}\r\n\r\n \n{"_id": "e/2", "text": "a vole"}\r\n', 2, 0),
+        (b'{"_id": "e/3", "text": "a vole"}\r{"_id": "e/4", "text": "a vole"}\n{"_id": "e/5", "text": "v"}', 1, 1),
+        (b'{"_id": "e/6", "text": "a vole"}\n\xef\xbb\xbf{"_id": "e/7", "text": "a vole"}', 1, 1),
+        ('{"_id": "e/8", "text": "a vole"}\u2028\n{"_id": "e/9", "text": "a vole"}\u0085\n{"_id": "e/10", "text": "v"}'.encode(), 1, 2),
+        (b'{"_id": "e/11", "text": "a vole"}\x0c{"_id": "e/12", "text": "a vole"}\n{"_id": "e/13", "text": "v"}', 1, 1),
+    ],
+)  # fmt: skip
+def test_lines_end_at_line_feeds_alone(
+    body: bytes, accepted: int, rejected: int, http: httpx.Client, toy_model: Path, tmp_path: Path
+) -> None:
+    answer = http.post("/documents", content=body, headers=LINES).json()
+    assert (answer["accepted"], answer["rejected"]) == (accepted, rejected)
+    (tmp_path / "lines.jsonl").write_bytes(body)
+    root = made(toy_model, tmp_path / "lines.jsonl", tmp_path / "index", max_reject_share=1.0)
+    version = root.folder(root.current())
+    assert Index.open(version).documents.count == accepted
+    lines = (version / "rejects.jsonl").read_text().split("\n")[:-1] if rejected else []
+    assert [json.loads(line)["reason"] for line in lines] == [each["reason"] for each in answer["rejects"]]
+
+
+def test_a_json_body_may_begin_with_a_byte_order_mark(http: httpx.Client) -> None:
+    body = b'\xef\xbb\xbf {"documents": [{"_id": "bom", "text": "a vole"}]}\r\n'
+    assert http.post("/documents", content=body, headers=JSON).json()["accepted"] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (LINES, b"{\n" * 1_000_000),
+        (JSON, b'{"documents": [' + b"{}," * 1_000_000 + b"{}]}"),
+    ],
+)
+def test_too_many_documents_are_refused_before_they_are_read(
+    headers: dict[str, str], body: bytes, http: httpx.Client
+) -> None:
+    began = time.monotonic()
+    answer = http.post("/documents", content=body, headers=headers)
+    assert answer.status_code == 422 and "at most 500 documents" in answer.json()["detail"]
+    assert time.monotonic() - began < 2.0, "reading each of them took 3 s"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"", 400, "not JSON"),
+        (b"[]", 422, "expected a document"),
+        (b'{"documents": {}}', 422, "expected a list"),
+        (b'{"documents": [], "more": 1}', 422, "nothing beside it"),
+        (b'{"more": 1, "documents": []}', 422, "nothing beside it"),
+        (b'{"documents": [{"_id": "x", "text": "y"},]}', 400, "trailing comma"),
+        (b'{"documents": [{"_id": "x", "text": "y"}', 400, "expected ','"),
+        (b'{"documents": [{"_id": "x", "text": "y"}]} {}', 400, "more than one value"),
+        (b'{"documents": [{"_id": ' + b"[" * 5_000 + b'"' + b'\\"' * 2_000_000, 400, "without an end"),
+    ],
+)
+def test_a_body_of_another_form_is_refused(body: bytes, status: int, words: str, http: httpx.Client) -> None:
+    answer = http.post("/documents", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["detail"].count(words)) == (status, 1), answer.text
+
+
+def test_what_was_taken_becomes_the_document_that_a_build_makes(
+    built: tuple[Index, dict[str, str]], http: httpx.Client, root: IndexRoot, toy_model: Path
+) -> None:
+    """Last: until now nothing was applied."""
+    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
+    done = subprocess.run([*command, "--once", "--threads", "1"], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = Index.open(root.folder(root.current()))
+    expected: dict[str, Any] = {document.id: document for document in built[0].documents.scan()}
+    for identifier, document in expected.items():
+        found = written.documents.get(identifier)
+        assert found == document, identifier
+        assert repr(found.metadata) == repr(document.metadata)  # 1 is no 1.0, 0.0 no -0.0
+    for identifier in built[1]:
+        with pytest.raises(DocumentNotFoundError):
+            written.documents.get(identifier)
