@@ -30,7 +30,7 @@ class PagedOptions(TypedDict, total=False):
         params: `{"ef_search": 64, "nprobe": 16, "exact": False}`.
         timeout_ms: the service's deadline, in milliseconds.
         allow_partial: after the deadline, answer with what there is.
-        allow_truncated: cut hits where the answer would be too large.
+        allow_truncated: False: fail if the response would be too large; else hits are cut and say so.
     """
 
     offset: int | None

@@ -89,6 +89,7 @@ class SearchHit:
         highlights: field name -> snippets as HTML: escaped text with `<em>` and `<em class="attended">`.
         explanation: where it was asked for.
         passage: the best passage, where the index has passages.
+        truncated: fields, `metadata` or `highlights` that were cut or left out because the response would have been too large.
         raw: the JSON object as it came.
     """
 
@@ -101,6 +102,7 @@ class SearchHit:
     highlights: Mapping[str, tuple[str, ...]]
     explanation: Explanation | None
     passage: Passage | None
+    truncated: tuple[str, ...]
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
     def text(self, name: str) -> str:
@@ -121,6 +123,7 @@ class SearchHit:
             highlights=node.lists("highlights"),
             explanation=Explanation.read_optional(node),
             passage=None if passage is None else Passage.read(passage),
+            truncated=tuple(str(name) for name in node.items("truncated")),
             raw=node.value,
         )
 

@@ -81,7 +81,8 @@ async def _one(
         deadline = Deadline.after(context.started, search.timeout_ms)
         answer = await find(service, lane, index, search, deadline)
         before, after = answer.envelope()
-        result = room.take(answer.result.enclose({"status": 200, **before}, after))
+        body = answer.result.enclose({"status": 200, **before}, after)
+        result = room.take(body, may_cut=search.call.may_cut)
     except Exception as error:  # one search's own, whatever it is: the others must have their answers
         if not isinstance(error, GlowError):
             fields = {"request_id": context.request_id, "path": f"/searches/{place}"}

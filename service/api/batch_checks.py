@@ -26,6 +26,8 @@ LONGEST_STRETCH_S = 0.002
 class AnswerRoom:
     """The bytes that the answers of a batch may still have.
 
+    An answer whose hits may be cut has its part of them from the beginning, so it always passes.
+
     Args:
         most: in all, >= 1.
     """
@@ -33,18 +35,22 @@ class AnswerRoom:
     def __init__(self, most: int) -> None:
         self._most = self._left = most
 
-    def take(self, answer: bytes) -> bytes:
+    def take(self, answer: bytes, *, may_cut: bool) -> bytes:
         """Lets an answer pass.
+
+        Args:
+            answer: to one search.
+            may_cut: whether its hits could be cut.
 
         Raises:
             AnswerTooLargeError: if those before it left too little room.
         """
-        if len(answer) > self._left:
+        if not may_cut and len(answer) > self._left:
             raise AnswerTooLargeError(
                 f"the answers of the batch exceed {self._most} bytes (max_answer_bytes); send fewer searches at once, ask "
-                "for fewer hits or fields, or set allow_truncated"
+                "for fewer hits or fields, or leave out allow_truncated"
             )
-        self._left -= len(answer)
+        self._left = max(self._left - len(answer), 0)
         return answer
 
 

@@ -1,80 +1,87 @@
-"""How large an answer may get: hits are measured as they are fetched, so that no more than fits is ever held.
+"""How large an answer may get: hits are measured as they are fetched, so that little more than fits is ever held.
 
 A hit's size is that of its fields, metadata and snippets as JSON; ids, scores and the rest are small and not counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from glow.records import Document
 from glow_service.errors import AnswerTooLargeError
+from glow_service.search.calls import FoundDocument
 
-__all__ = ["METADATA", "AnswerSize"]
+__all__ = ["HIGHLIGHTS", "METADATA", "AnswerSize"]
 
-METADATA = "metadata"
-"""Stands in `truncated` for metadata that were left out."""
+METADATA, HIGHLIGHTS = "metadata", "highlights"
+"""Stand in `truncated` for metadata and snippets that were left out."""
 _LEAST_CUT = 40
 """A field is cut to no fewer bytes than this; with less room it is left out."""
 
 
 class AnswerSize:
-    """The size of one answer while it grows.
+    """The hits of one answer while they come: whole as long as all fit, then each cut to an equal part of the room.
 
     Args:
-        most: bytes that its hits may have in all, >= 1; 0 for no bound.
+        most: bytes that the hits may have in all, >= 1; 0 for no bound.
         hits: how many will be shown.
-        may_cut: whether hits may be cut to fit; each gets an equal share of what is left.
+        may_cut: whether hits may be cut to fit.
+
+    Attributes:
+        found: the hits so far, as they are shown.
     """
 
     def __init__(self, most: int, hits: int, *, may_cut: bool) -> None:
         self._most, self._hits, self._may_cut = most, hits, may_cut
-        self._used = self._seen = 0
+        self._used = 0
+        self._is_full = False
+        self.found: list[FoundDocument] = []
 
-    def fit(
-        self, document: Document, highlights: Mapping[str, list[str]] | None
-    ) -> tuple[Document, tuple[str, ...]]:
-        """A document as it fits into the answer.
-
-        Args:
-            document: with the fields and metadata that are to be shown.
-            highlights: its snippets.
-
-        Returns:
-            The document, and the names of the parts that were cut or left out.
+    def add(self, hit: FoundDocument) -> None:
+        """Takes the next hit, whose document has the fields and metadata that are to be shown.
 
         Raises:
             AnswerTooLargeError: if it does not fit, and must not be cut.
         """
         if not self._most:
-            return document, ()
-        truncated: tuple[str, ...] = ()
-        size = _size((document.fields, document.metadata, highlights))
-        if self._may_cut:
-            share = (self._most - self._used) // (self._hits - self._seen)
-            if size > share:
-                rest = _size(highlights)
-                document, truncated, size = _cut(document, share - rest)
-                size += rest
-        self._seen += 1
-        self._used += size
-        if self._used > self._most:
-            raise self._too_large(document, highlights)
-        return document, truncated
+            self.found.append(hit)
+            return
+        if not self._is_full:
+            self.found.append(hit)
+            self._used += _size_of(hit)
+            if self._used <= self._most:
+                return
+            if not self._may_cut:
+                raise self._too_large(hit)
+            whole, self.found = self.found, []
+            self._used, self._is_full = 0, True
+            for each in whole:
+                self._add_cut(each)
+            return
+        self._add_cut(hit)
 
-    def _too_large(
-        self, document: Document, highlights: Mapping[str, list[str]] | None
-    ) -> AnswerTooLargeError:
-        sizes = {**_sizes(document), "highlights": _size(highlights)}
+    def _add_cut(self, hit: FoundDocument) -> None:
+        """What smaller hits leave of their part goes to those that follow."""
+        part = (self._most - self._used) // max(self._hits - len(self.found), 1)
+        shown = _cut(hit, part) if _size_of(hit) > part else hit
+        self.found.append(shown)
+        self._used = min(self._used + _size_of(shown), self._most)
+
+    def _too_large(self, hit: FoundDocument) -> AnswerTooLargeError:
+        sizes = {**_sizes(hit.document), HIGHLIGHTS: _size(hit.highlights)}
         part = max(sizes, key=sizes.__getitem__)
-        fitting = self._seen - 1
+        fitting = len(self.found) - 1
         fewer = f"fewer hits (top_k {fitting} fits), or for " if fitting else ""
-        cut = "" if self._may_cut else ", or set allow_truncated"
         return AnswerTooLargeError(
-            f"the answer exceeds {self._most} bytes (max_answer_bytes) at hit {self._seen} of {self._hits}; ask for "
-            f"{fewer}fewer fields ({part} holds most of that hit){cut}"
+            f"the answer exceeds {self._most} bytes (max_answer_bytes) at hit {len(self.found)} of {self._hits}; ask for "
+            f"{fewer}fewer fields ({part} holds most of that hit), or leave out allow_truncated"
         )
+
+
+def _size_of(hit: FoundDocument) -> int:
+    return _size((hit.document.fields, hit.document.metadata, hit.highlights))
 
 
 def _sizes(document: Document) -> dict[str, int]:
@@ -84,12 +91,21 @@ def _sizes(document: Document) -> dict[str, int]:
     }
 
 
-def _cut(document: Document, room: int) -> tuple[Document, tuple[str, ...], int]:
-    """What of a document has room: metadata whole or not at all, then field by field, the last one cut."""
+def _cut(hit: FoundDocument, room: int) -> FoundDocument:
+    """What of a hit has room: its snippets and metadata, each whole or not at all, then field by field, the last one cut."""
+    truncated, highlights = [], hit.highlights
+    if highlights and _size(highlights) > room:
+        truncated.append(HIGHLIGHTS)
+        highlights = {}
+    document, cut = _cut_document(hit.document, room - _size(highlights))
+    return replace(hit, document=document, highlights=highlights, truncated=(*truncated, *cut))
+
+
+def _cut_document(document: Document, room: int) -> tuple[Document, tuple[str, ...]]:
     sizes = _sizes(document)
     truncated, used = [], 0
     metadata = document.metadata
-    if sizes[METADATA] > room:
+    if metadata and sizes[METADATA] > room:
         metadata = {}
         truncated.append(METADATA)
     else:
@@ -105,7 +121,7 @@ def _cut(document: Document, room: int) -> tuple[Document, tuple[str, ...], int]
         if kept:
             fields[name] = kept
             used += size
-    return Document(document.id, fields, metadata), tuple(truncated), used
+    return Document(document.id, fields, metadata), tuple(truncated)
 
 
 def _shorter(values: Sequence[str], room: int) -> tuple[tuple[str, ...], int]:

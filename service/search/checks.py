@@ -94,7 +94,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         _shown_fields(body.fields, names),
         _shown_metadata(body.fields, names),
         limits.max_answer_bytes,
-        body.allow_truncated,
+        body.allow_truncated is not False,
         body.typos,
         features.arrangement,
         source,

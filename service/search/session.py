@@ -185,23 +185,19 @@ class SearchSession:
         Raises:
             AnswerTooLargeError: if the page is too large, and must not be cut.
         """
-        hits: list[FoundDocument] = []
-        if self.ranked is not None:
-            page = page_of(self.call, self.ranked)
-            size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
-            for found, document, passage in documents_of(self.index, page):
-                shown, truncated = size.fit(shown_part(document, self.call), None)
-                hits.append(
-                    FoundDocument(found.score, found.row, found.parts, shown, passage, truncated, None)
-                )
-        return self._answer(tuple(hits), {}, None)
+        page = [] if self.ranked is None else page_of(self.call, self.ranked)
+        size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
+        for found, document, passage in documents_of(self.index, page):
+            shown = shown_part(document, self.call)
+            size.add(FoundDocument(found.score, found.row, found.parts, shown, passage))
+        return self._answer(tuple(size.found), {}, None)
 
     def _to_explain(self, page: Sequence[Place]) -> list[Document]:
         """What the tower read of each hit; an answer that would be too large is refused before it is explained."""
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
         read = []
-        for _, document, passage in documents_of(self.index, page):
-            size.fit(shown_part(document, self.call), None)
+        for found, document, passage in documents_of(self.index, page):
+            size.add(FoundDocument(found.score, found.row, found.parts, shown_part(document, self.call)))
             read.append(passage_document(document, passage))
         return read
 
@@ -254,7 +250,6 @@ class SearchSession:
         highlight = None if call.highlight is None else highlight_with(index, self.text, call.highlight)
         causes = causes_with(index, call, self.text)
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
-        hits = []
         for place, (found, document, passage) in enumerate(documents_of(index, page)):
             snippets, because = None, causes(found.row, document)
             if highlight is not None:
@@ -263,15 +258,13 @@ class SearchSession:
                 snippets = highlight(document, {*attended, *because.values()})
                 clock.switch("highlight")
                 clock.check()
-            shown, truncated = size.fit(shown_part(document, call), snippets)
-            hits.append(
-                FoundDocument(
-                    found.score, found.row, found.parts, shown, passage, truncated, snippets, because
-                )
+            shown = shown_part(document, call)
+            size.add(
+                FoundDocument(found.score, found.row, found.parts, shown, passage, (), snippets, because)
             )
         clock.switch("fetch")
         clock.check()
-        return tuple(hits), explanations
+        return tuple(size.found), explanations
 
 
 def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:

@@ -196,6 +196,7 @@ class SearchBody(Shape):
     typos: Literal["auto", "off"] = Field(
         "auto", description="Correct words that the index does not know, where it settles what was meant."
     )
-    allow_truncated: bool = Field(
-        False, description="Cut hits field by field where the answer would exceed `max_answer_bytes`."
+    allow_truncated: bool | None = Field(
+        None,
+        description="Hits are cut field by field if the response would exceed `max_answer_bytes`; false: it is a 422 instead.",
     )

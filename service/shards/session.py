@@ -221,16 +221,12 @@ class ShardedSession(SearchSession):
             for number, hits in self._read(answers, shown_from_json).items():
                 shown.update(zip(shards[number], hits, strict=True))
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
-        documents = []
         for place, found in sorted(shown.items()):
-            document, truncated = size.fit(found.document, found.highlights)
             at = page[place]
-            documents.append(
-                FoundDocument(
-                    at.score, at.row, at.parts, document, found.passage, truncated, found.highlights
-                )
+            size.add(
+                FoundDocument(at.score, at.row, at.parts, found.document, found.passage, (), found.highlights)
             )
-        return tuple(documents)
+        return tuple(size.found)
 
     def _show_call(self, number: int, rows: Sequence[int], merged: MergedCandidates) -> bytes:
         call, places = self.call, np.array(rows, np.int64)

@@ -1,5 +1,6 @@
-"""Answers have a bound, whatever the documents are."""
+"""Answers have a bound, whatever the documents are: hits are cut to it, and say so."""
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,72 +10,151 @@ import httpx
 import orjson
 import pytest
 
+from glow.client import GlowClient
+from glow.collection import MAX_DOCUMENT_BYTES
 from glow.records import Document
 from glow_service.errors import AnswerTooLargeError
-from glow_service.search.answer_size import METADATA, AnswerSize
+from glow_service.search import FoundDocument
+from glow_service.search.answer_size import HIGHLIGHTS, METADATA, AnswerSize
+from tests.shards.conftest import made
 
 LONG = Document("a", {"title": ("Bees",), "text": ("ä" * 3_000,)}, {"lang": "en"})
+SMALL = Document("b", {"title": ("Bees",)}, {})
+
+
+def hit(document: Document, highlights: dict[str, list[str]] | None = None) -> FoundDocument:
+    return FoundDocument(1.0, 0, {}, document, None, (), highlights)
+
+
+def fitted(most: int, hits: list[FoundDocument]) -> list[FoundDocument]:
+    size = AnswerSize(most, len(hits), may_cut=True)
+    for each in hits:
+        size.add(each)
+    return size.found
 
 
 def test_without_a_bound_nothing_is_cut() -> None:
-    assert AnswerSize(0, 1, may_cut=False).fit(LONG, None) == (LONG, ())
+    assert fitted(0, [hit(LONG)]) == [hit(LONG)]
 
 
-def test_what_does_not_fit_is_refused_with_what_would() -> None:
+def test_while_all_fits_nothing_is_cut() -> None:
+    hits = [hit(LONG), *[hit(SMALL)] * 9]
+    assert fitted(7_000, hits) == hits
+
+
+def test_what_does_not_fit_is_refused_if_nothing_may_be_cut() -> None:
     size = AnswerSize(15_000, 5, may_cut=False)
     for _ in range(2):
-        assert size.fit(LONG, {}) == (LONG, ())
+        size.add(hit(LONG, {}))
     with pytest.raises(
         AnswerTooLargeError, match=r"at hit 3 of 5; ask for fewer hits \(top_k 2 fits\).*text holds most"
     ):
-        size.fit(LONG, None)
+        size.add(hit(LONG))
 
 
 @pytest.mark.parametrize("most", [200, 1_000, 5_000, 20_000])
 def test_hits_are_cut_field_by_field_to_equal_shares(most: int) -> None:
-    size = AnswerSize(most, 4, may_cut=True)
-    fitted = [size.fit(LONG, None) for _ in range(4)]
-    bodies = [orjson.dumps([document.fields, document.metadata]) for document, _ in fitted]
+    found = fitted(most, [hit(LONG)] * 4)
+    bodies = [orjson.dumps([each.document.fields, each.document.metadata]) for each in found]
     assert sum(map(len, bodies)) <= most + 4 * 40  # braces and names are not counted
-    for document, truncated in fitted:
-        assert document.fields["title"] == ("Bees",)
-        assert document.metadata == {"lang": "en"}
-        text = document.fields.get("text", ("",))[0]
+    for each in found:
+        assert each.document.fields["title"] == ("Bees",)
+        assert each.document.metadata == {"lang": "en"}
+        text = each.document.fields.get("text", ("",))[0]
         assert LONG.fields["text"][0].startswith(text)
-        assert truncated == (("text",) if len(text) < 3_000 else ())
+        assert each.truncated == (("text",) if len(text) < 3_000 else ())
 
 
-def test_metadata_stay_whole_or_go() -> None:
+def test_one_large_hit_takes_nothing_from_small_ones_before_and_after_it() -> None:
+    hits = fitted(3_000, [hit(SMALL)] * 4 + [hit(LONG)] + [hit(SMALL)] * 4)
+    assert [each.truncated for each in hits] == [()] * 4 + [("text",)] + [()] * 4
+    assert len(hits[4].document.fields["text"][0]) > 250
+
+
+def test_metadata_and_snippets_stay_whole_or_go() -> None:
     large = Document("a", {"title": ("Bees",)}, {"log": "x" * 1_000})
-    document, truncated = AnswerSize(100, 1, may_cut=True).fit(large, None)
-    assert (document.metadata, truncated, document.fields) == ({}, (METADATA,), {"title": ("Bees",)})
+    (found,) = fitted(100, [hit(large, {"title": ["<em>Bees</em>" * 100]})])
+    assert (found.document.metadata, found.highlights, found.truncated) == ({}, {}, (HIGHLIGHTS, METADATA))
+    assert found.document.fields == {"title": ("Bees",)}
 
 
 def test_characters_that_json_spreads_fit_too() -> None:
-    control = Document("a", {"text": ("\x01" * 5_000,)})
-    document, truncated = AnswerSize(1_000, 1, may_cut=True).fit(control, None)
-    assert truncated == ("text",)
-    assert 500 < len(orjson.dumps(document.fields)) <= 1_040
+    (found,) = fitted(1_000, [hit(Document("a", {"text": ("\x01" * 5_000,)}))])
+    assert found.truncated == ("text",)
+    assert 500 < len(orjson.dumps(found.document.fields)) <= 1_040
 
 
 Start = Callable[..., AbstractContextManager[Any]]
 
 
-def test_a_service_bounds_single_answers_and_batches_as_a_whole(run_server: Start, toy_index: Path) -> None:
+def test_a_service_cuts_unless_it_must_not(run_server: Start, toy_index: Path) -> None:
     with (
         run_server("--index-root", toy_index, "--max-answer-bytes", 2_000) as server,
         httpx.Client(base_url=server.url, timeout=30) as client,
     ):
         body: dict[str, Any] = {"query": "bees", "top_k": 20}
-        refused = client.post("/search", json=body)
+        whole = {**body, "allow_truncated": False}
+        refused = client.post("/search", json=whole)
         assert (refused.status_code, refused.json()["code"]) == (422, "answer_too_large")
-        cut = client.post("/search", json={**body, "allow_truncated": True}).json()
+        cut = client.post("/search", json=body).json()
+        assert client.post("/search", json={**body, "allow_truncated": True}).json()["hits"] == cut["hits"]
         assert len(cut["hits"]) == 20
         assert any("text" in hit["truncated"] for hit in cut["hits"] if "truncated" in hit)
-        few = {"query": "bees", "top_k": 1, "fields": ["title"]}
+        few = {"query": "bees", "top_k": 1, "fields": ["title"], "allow_truncated": False}
         assert client.post("/search", json=few).status_code == 200
         results = client.post("/search/batch", json={"searches": [few] * 8}).json()["results"]
         assert 200 in [result["status"] for result in results]
         assert {result["problem"]["code"] for result in results if "problem" in result} == {
             "answer_too_large"
         }
+        results = client.post("/search/batch", json={"searches": [body] * 8}).json()["results"]
+        assert [result["status"] for result in results] == [200] * 8
+
+
+def test_documents_of_the_largest_size_make_no_search_fail(
+    run_server: Start, toy_model: Path, tmp_path: Path
+) -> None:
+    """Every one is as long as a build or a write takes it, and the bound is far below one of them."""
+    source = tmp_path / "corpus.jsonl"
+    with source.open("w", encoding="utf-8") as lines:
+        for number in range(12):
+            record = {
+                "_id": f"bee{number}",
+                "title": f"Hive {number}",
+                "text": "bees find home ",
+                "kind": "bee",
+            }
+            room = MAX_DOCUMENT_BYTES - len(json.dumps(record))
+            record["text"] += ("bees find home " * (room // 15 + 1))[:room]
+            lines.write(json.dumps(record) + "\n")
+    root = made(toy_model, source, tmp_path / "index", index="flat")
+    assert root.current()
+    bees = {"query": "bees find home"}
+    like, by_filter = {"like": {"id": "bee3"}}, {"filter": {"field": "kind", "eq": "bee"}}
+    with (
+        run_server("--index-root", root.path, "--max-answer-bytes", 20_000) as server,
+        httpx.Client(base_url=server.url, timeout=60) as client,
+    ):
+        # What people send who name nothing, one hit, the whole document, and every other way to a hit.
+        for body in (
+            bees,
+            {**bees, "top_k": 1},
+            {**bees, "retriever": "lexical", "top_k": 12, "highlight": True},
+            {**bees, "top_k": 2, "explain": True},
+            {**bees, "offset": 5},
+            like,
+            by_filter,
+        ):
+            answer = client.post("/search", json=body)
+            assert answer.status_code == 200, answer.text
+            hits = answer.json()["hits"]
+            assert hits and all("text" in hit["truncated"] for hit in hits)
+            assert all(hit["fields"]["title"].startswith("Hive") for hit in hits)
+            assert sum(len(json.dumps([hit["fields"], hit["metadata"]])) for hit in hits) < 25_000
+        results = client.post("/search/batch", json={"searches": [bees, like, by_filter]}).json()["results"]
+        assert [result["status"] for result in results] == [200] * 3
+        assert sum(len(json.dumps(result["hits"])) for result in results) < 30_000
+        document = client.get("/documents/bee3").json()
+        assert len(document["fields"]["text"]) > 990_000
+        with GlowClient(server.url, timeout_s=60) as glow:
+            assert glow.search("bees find home", top_k=1).hits[0].truncated == ("text",)
