@@ -17,7 +17,7 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ConfigError, MismatchError, StoreError
-from glow.search import STORE_FILE, Index, connect, rank_dense, rank_hybrid, read_store_header
+from glow.search import STORE_FILE, Index, RowMask, connect, rank_dense, rank_hybrid, read_store_header
 from glow.search.milvus import StoreAccess
 from glow_index_builder.building import build
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
@@ -80,6 +80,22 @@ def test_a_version_in_milvus_answers_and_changes_as_one_in_a_file(
         found.append(seen)
     assert found[0] == found[1]
     assert found[1][1] == found[1][2] != found[1][0]
+
+
+def test_a_filter_changes_no_score_but_in_its_last_digit(
+    toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    index = opened(made(tmp_path / "index", toy_model, toy_corpus, f"milvus://{tmp_path / 'vectors.db'}"))
+    generator = np.random.default_rng(0)
+    for text in QUERIES:
+        vector = index.encoder.encode([index.preprocessor.query(text)])[0]
+        whole = rank_hybrid(index, text, vector, 100)
+        scores = dict(zip(whole.rows.tolist(), whole.scores.tolist(), strict=True))
+        for share in (0.5, 0.1):
+            kept = rank_hybrid(index, text, vector, 100, allowed=RowMask(generator.random(50) < share))
+            assert kept.scores.tolist() == pytest.approx(
+                [scores[row] for row in kept.rows.tolist()], abs=1e-6
+            )
 
 
 def test_gc_removes_the_collections_of_the_versions_that_it_removes(
