@@ -17,11 +17,14 @@ from glow.search import Index
 from glow_service.errors import DrainingError, NotReadyError
 from glow_service.live.held import HeldVersions
 from glow_service.live.warm_up import PROBE_TEXT, probe_call, warm_up
+from glow_service.search import Deadline
 from glow_service.shards import ShardConnections, open_session, open_version
 from glow_service.telemetry import Metrics
 
 __all__ = ["OpenVersion", "Resources"]
 
+PROBE_MS = 4_000.0
+"""How long the search of a check may take: less than a check waits, so that a slow peer does not keep its thread."""
 _logger = logging.getLogger(__name__)
 
 
@@ -189,10 +192,11 @@ class Resources:
 
 def _failed(index: Index) -> list[str]:
     """Names of the resources that do not answer."""
+    until = Deadline.after(time.perf_counter(), PROBE_MS)
     probes: dict[str, Callable[[], object]] = {
         "encoder": lambda: index.encoder.run([index.preprocessor.query(PROBE_TEXT)]),
         "documents": lambda: index.documents.rows([0] if index.documents.count else []),
-        "search": lambda: open_session(index, probe_call(PROBE_TEXT)).run(),
+        "search": lambda: open_session(index, probe_call(PROBE_TEXT), until).run(),
     }
     return [name for name, probe in probes.items() if not _answers(name, probe)]
 

@@ -1,12 +1,12 @@
 """Shards as services of their own, reached over kept HTTP connections.
 
-A call is written to all shards before any answer is read, so a thread waits for the slowest, not for the sum. docs/results/scale.md
-has what that costs, and why it is no framework's work.
+A call is written to all shards before any response is read, so a thread waits for the slowest, not for the sum, and never
+beyond the deadline. docs/results/scale.md has what that costs, and why it is no framework's work.
 """
 
-import http.client
 import json
 import logging
+import selectors
 import socket
 import threading
 import time
@@ -18,7 +18,9 @@ from urllib.parse import urlsplit
 
 from glow.errors import ConfigError
 from glow_service.errors import VersionNotOpenError
+from glow_service.shards.arrivals import Incoming, arrivals
 from glow_service.shards.transport import Answers, Verb
+from glow_service.shards.wire import OPEN_BYTES
 
 __all__ = ["ShardConnections", "parse_shards"]
 
@@ -27,22 +29,25 @@ REST_S = 1.0
 """How long a replica that failed is passed over, while another one answers."""
 IDLE = 64
 """Connections to a replica that are kept for the next call."""
-MAX_ANSWER_BYTES = 256 << 20
 _logger = logging.getLogger(__name__)
-
-
-class _FailedError(Exception):
-    """A replica gave no answer."""
 
 
 @dataclass(slots=True, eq=False)
 class _Replica:
-    """One service of a shard."""
+    """One service of a shard.
+
+    Attributes:
+        is_late: whether the last call to it was not answered in time; then one call at a time finds out whether it is
+            back, and the others do not wait for it.
+        is_probed: whether that call is under way.
+    """
 
     host: str
     port: int
-    idle: "deque[http.client.HTTPConnection]" = field(default_factory=deque)
+    idle: deque[socket.socket] = field(default_factory=deque)
     rests_until: float = 0.0
+    is_late: bool = False
+    is_probed: bool = False
 
     @property
     def name(self) -> str:
@@ -54,15 +59,17 @@ class _Call:
     """A call on its way to a replica.
 
     Attributes:
-        connection: that it was written to; None where it could not be.
+        sock: the connection that it was written to; None if it could not be.
         is_kept: whether an earlier call had used it.
+        is_probe: whether it finds out if a late replica is back.
         is_stale: whether it failed on a kept connection, which says nothing of the replica.
         reason: why there is no answer.
     """
 
     replica: _Replica | None
-    connection: http.client.HTTPConnection | None = None
+    sock: socket.socket | None = None
     is_kept: bool = False
+    is_probe: bool = False
     is_stale: bool = False
     reason: str = ""
 
@@ -97,7 +104,9 @@ class ShardConnections:
 
     def __init__(self, shards: Sequence[Sequence[tuple[str, int]]], key: str) -> None:
         self._shards = [[_Replica(*address) for address in replicas] for replicas in shards]
-        self._headers = {"Content-Type": "application/json", "X-API-Key": key}
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError("shard_key holds what no header can: use printable ASCII")
+        self._key = key
         self._turn = 0
         self._opening = threading.Lock()
         self._reopening: set[int] = set()
@@ -118,69 +127,86 @@ class ShardConnections:
                 f"this set has {count} shards, the setting shards names {len(self)}; name one address for each, by number"
             )
 
-    def ask(self, verb: Verb, calls: Mapping[int, bytes], timeout_s: float) -> Answers:
+    def ask(self, verb: Verb, calls: Mapping[int, bytes], timeout_s: float, most_bytes: int) -> Answers:
         """As `Transport.ask`; a shard whose replica fails is asked again at another one, while time is left."""
         until = time.monotonic() + timeout_s
-        if verb == "open":
-            return self._open(calls, until)
         answers = Answers()
-        sent = {number: self._send_to(number, verb, body, until) for number, body in calls.items()}
-        for number, call in sent.items():
-            tried: list[_Replica] = []
-            while not self._answered(number, call, until, answers):
-                if not call.is_stale and call.replica is not None:
-                    tried.append(call.replica)
-                if time.monotonic() >= until or len(tried) == len(self._shards[number]):
+        if verb == "open":
+            self._open(calls, until, most_bytes, answers)
+            return answers
+        tried: dict[int, list[_Replica]] = {number: [] for number in calls}
+        with selectors.DefaultSelector() as waiting:
+
+            def send(number: int) -> None:
+                call = self._send_to_any(number, verb, calls[number], until, tried[number])
+                if call.sock is None:
                     answers.failed.setdefault(number, call.reason)
-                    break
-                call = self._send_to(number, verb, calls[number], until, tried)
+                    return
+                incoming = Incoming(call.sock, most_bytes)
+                waiting.register(call.sock, selectors.EVENT_READ, (incoming, number, call))
+
+            for number in calls:
+                send(number)
+            for key in arrivals(waiting, until):
+                incoming, number, call = key.data
+                if not self._finish(number, call, incoming, answers):
+                    self._pass_over(call, tried[number])
+                    answers.failed[number] = call.reason
+                    if time.monotonic() < until:
+                        send(number)
+        for number in answers.found:
+            answers.failed.pop(number, None)
         return answers
 
-    def _answered(self, number: int, call: "_Call", until: float, answers: Answers) -> bool:
-        """Whether a call was answered; else it knows why not."""
-        if call.connection is None:
-            return False
-        try:
-            self._take(number, call, until, answers)
-        except _FailedError as error:
-            call.reason = str(error)
-            return False
-        return True
+    def _send_to_any(
+        self, number: int, verb: Verb, body: bytes, until: float, tried: list[_Replica]
+    ) -> "_Call":
+        """Writes a call to one replica of a shard after another until one of them takes it."""
+        call = _Call(None, reason="no replica answers in time")
+        while (replica := self._choose(number, tried)) is not None:
+            call = self._send(replica, verb, body, until)
+            if call.sock is not None:
+                break
+            self._pass_over(call, tried)
+            if time.monotonic() >= until:
+                break
+        return call
 
-    def _open(self, calls: Mapping[int, bytes], until: float) -> Answers:
+    def _pass_over(self, call: "_Call", tried: list[_Replica]) -> None:
+        """Has a call that failed not go to the same replica again, unless only a kept connection of it was gone."""
+        if not call.is_stale and call.replica is not None:
+            tried.append(call.replica)
+
+    def _open(self, calls: Mapping[int, bytes], until: float, most_bytes: int, answers: Answers) -> None:
         """Asks every replica of every shard, for each opens for itself; side by side, since that takes its time."""
-        answers = Answers()
         with ThreadPoolExecutor(len(calls), "open") as threads:
             for number, body in calls.items():
                 wanted = self._wanted.setdefault(number, deque(maxlen=2))
                 if body not in wanted:
                     wanted.append(body)
-                threads.submit(self._ask_all, number, "open", body, until, answers)
-        return answers
+                threads.submit(self._open_one, number, body, until, most_bytes, answers)
 
-    def _send_to(
-        self, number: int, verb: Verb, body: bytes, until: float, tried: Sequence[_Replica] = ()
-    ) -> "_Call":
-        """Writes a call to the next replica of a shard."""
-        replica = self._choose(number, tried)
-        if replica is None:
-            return _Call(None, reason="no replica is left")
-        return self._send(replica, verb, body, until)
-
-    def _ask_all(self, number: int, verb: Verb, body: bytes, until: float, answers: Answers) -> None:
+    def _open_one(self, number: int, body: bytes, until: float, most_bytes: int, answers: Answers) -> None:
         """Asks every replica of a shard; one that answers is enough."""
         reasons = []
         for replica in self._shards[number]:
             replica.idle.clear()  # on a new connection: there is no second attempt
-            call = self._send(replica, verb, body, until)
-            if not self._answered(number, call, until, answers):
+            call = self._send(replica, "open", body, until)
+            is_answered = False
+            if call.sock is not None:
+                with selectors.DefaultSelector() as waiting:
+                    incoming = Incoming(call.sock, most_bytes)
+                    waiting.register(call.sock, selectors.EVENT_READ, (incoming,))
+                    for _ in arrivals(waiting, until):
+                        is_answered = self._finish(number, call, incoming, answers)
+            if not is_answered:
                 reasons.append(call.reason)
         if number not in answers.found:
             answers.failed.setdefault(number, "; ".join(reasons))
 
     def _choose(self, number: int, tried: Sequence[_Replica]) -> _Replica | None:
-        """The next replica in turn that did not just fail; one that did where there is no other."""
-        replicas = [each for each in self._shards[number] if each not in tried]
+        """The next replica in turn that did not just fail; one that did if there is no other and nobody waits for it."""
+        replicas = [each for each in self._shards[number] if each not in tried and not each.is_probed]
         if not replicas:
             return None
         now, self._turn = time.monotonic(), self._turn + 1
@@ -188,73 +214,78 @@ class ShardConnections:
         return rested[self._turn % len(rested)]
 
     def _send(self, replica: _Replica, verb: Verb, body: bytes, until: float) -> "_Call":
-        """Writes a call, on a kept connection where there is one."""
-        call = _Call(replica, self._kept(replica))
-        call.is_kept = call.connection is not None
+        """Writes a call, on a kept connection if there is one."""
+        call = _Call(replica, self._kept(replica), is_probe=replica.is_late)
+        replica.is_probed |= call.is_probe
+        call.is_kept = call.sock is not None
+        wait_s = min(CONNECT_S, max(until - time.monotonic(), 0.001))
+        head = (
+            f"POST /shard/{verb} HTTP/1.1\r\nHost: {replica.name}\r\nContent-Type: application/json\r\n"
+            f"X-API-Key: {self._key}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         try:
-            if call.connection is None:
-                wait_s = min(CONNECT_S, max(until - time.monotonic(), 0.001))
-                call.connection = http.client.HTTPConnection(replica.host, replica.port, timeout=wait_s)
-            call.connection.request("POST", f"/shard/{verb}", body, self._headers)
+            if call.sock is None:
+                call.sock = socket.create_connection((replica.host, replica.port), wait_s)
+                call.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            call.sock.settimeout(wait_s)  # of all that is sent
+            call.sock.sendall(head.encode() + body)
         except OSError as error:
-            call.reason = self._failed(call, error)
+            self._failed(call, error)
         return call
 
-    def _kept(self, replica: _Replica) -> http.client.HTTPConnection | None:
+    def _kept(self, replica: _Replica) -> socket.socket | None:
         """A kept connection on which nothing waits to be read: the other side says good-bye there."""
         while replica.idle:
             try:
-                connection = replica.idle.pop()
+                sock = replica.idle.pop()
             except IndexError:
                 return None
-            if connection.sock is not None and not _is_readable(connection.sock):
-                return connection
-            connection.close()
+            if not _is_readable(sock):
+                return sock
+            sock.close()
         return None
 
-    def _take(self, number: int, call: "_Call", until: float, answers: Answers) -> None:
-        """Reads an answer.
-
-        Raises:
-            _FailedError: if there is none, or one that another replica may not give.
-        """
-        connection, replica = call.connection, call.replica
-        assert connection is not None and replica is not None  # noqa: S101 - it was sent
-        try:
-            if connection.sock is not None:
-                connection.sock.settimeout(max(until - time.monotonic(), 0.001))
-            response = connection.getresponse()
-            body = response.read(MAX_ANSWER_BYTES)
-        except (OSError, http.client.HTTPException) as error:
-            raise _FailedError(self._failed(call, error)) from error
-        if len(replica.idle) < IDLE and response.isclosed() and not response.will_close:
-            replica.idle.append(connection)
+    def _finish(self, number: int, call: "_Call", incoming: Incoming, answers: Answers) -> bool:
+        """Takes a response that is whole or has failed; returns whether it is an answer, which no other replica gives."""
+        replica = call.replica
+        assert replica is not None  # noqa: S101 - it was sent
+        if incoming.error is not None:
+            self._failed(call, incoming.error)
+            return False
+        replica.is_late = replica.is_probed = False
+        if len(replica.idle) < IDLE and incoming.can_go_on:
+            replica.idle.append(incoming.sock)
         else:
-            connection.close()
-        if response.status == 200:
+            incoming.sock.close()
+        body = bytes(incoming.body)
+        if incoming.status == 200:
             answers.found[number] = body
-            return
+            return True
         code, detail = _problem(body)
         if code == VersionNotOpenError.code:
             self._reopen(number)
-        if response.status in (404, 422):
+        if incoming.status in (404, 422):
             answers.failed[number], answers.errors[number] = detail, code
-            return
-        raise _FailedError(f"{replica.name} answers {response.status}: {detail}")
+            return True
+        call.reason = f"{replica.name} answers {incoming.status}: {detail}"
+        return False
 
-    def _failed(self, call: "_Call", error: Exception) -> str:
+    def _failed(self, call: "_Call", error: Exception) -> None:
         """Closes a connection that failed, and says how; one that was kept may only have been closed meanwhile."""
-        if call.connection is not None:
-            call.connection.close()
-            call.connection = None
+        if call.sock is not None:
+            call.sock.close()
+            call.sock = None
         assert call.replica is not None  # noqa: S101 - it was asked
-        if call.is_kept and not isinstance(error, TimeoutError):
+        call.replica.is_late |= isinstance(error, TimeoutError)
+        if call.is_probe:
+            call.replica.is_probed = False
+        if call.is_kept and isinstance(error, OSError) and not isinstance(error, TimeoutError):
             call.is_stale = True
             call.replica.idle.clear()
         else:
             call.replica.rests_until = time.monotonic() + REST_S
         what = "does not answer in time" if isinstance(error, TimeoutError) else f"does not answer ({error})"
-        return f"{call.replica.name} {what}"
+        call.reason = f"{call.replica.name} {what}"
 
     def _reopen(self, number: int) -> None:
         """Has a shard that was started again open what it is asked for, in the background; one attempt at a time."""
@@ -268,7 +299,7 @@ class ShardConnections:
         try:
             for body in list(self._wanted.get(number, ())):
                 answers = Answers()
-                self._ask_all(number, "open", body, time.monotonic() + 600.0, answers)
+                self._open_one(number, body, time.monotonic() + 600.0, OPEN_BYTES, answers)
                 if answers.failed:
                     _logger.warning("shard %d: %s", number, answers.failed[number])
         finally:
@@ -293,6 +324,7 @@ def _problem(body: bytes) -> tuple[str, str]:
     """Code and sentence of an error's body."""
     try:
         value = json.loads(body)
-        return str(value.get("code", "")), str(value.get("detail", ""))[:500]
-    except (ValueError, AttributeError):
+        detail = "".join(filter(str.isprintable, str(value.get("detail", ""))[:500]))
+        return str(value.get("code", ""))[:50], detail
+    except (ValueError, AttributeError, RecursionError):
         return "", "no problem+json"

@@ -11,7 +11,7 @@ import orjson
 from numpy.typing import NDArray
 
 from glow.artifact import FileRecord, Manifest, verify
-from glow.errors import DocumentNotFoundError, MismatchError, ShardError
+from glow.errors import DocumentNotFoundError, FormatError, MismatchError, ShardError
 from glow.records import Document
 from glow.runtime import Device
 from glow.search import (
@@ -35,7 +35,14 @@ from glow.text import Analyzer, TermTable
 from glow_service.errors import NotAvailableError
 from glow_service.shards.connections import ShardConnections
 from glow_service.shards.transport import LocalShards, Transport
-from glow_service.shards.wire import DocumentCall, OpenCall, document_from_json
+from glow_service.shards.wire import (
+    DOCUMENT_BYTES,
+    OPEN_BYTES,
+    DocumentCall,
+    OpenCall,
+    document_from_json,
+    has_vectors_from_json,
+)
 
 __all__ = ["ShardedDocuments", "ShardedIndex", "open_set", "open_version"]
 
@@ -106,7 +113,7 @@ class ShardedDocuments:
             DocumentNotFoundError: if there is none.
             ShardError: if its shard does not answer.
         """
-        return document_from_json(self._ask(document_id, vector=False))
+        return self._ask(document_id, vector=False)[0]
 
     def vector(self, document_id: str) -> NDArray[np.float32]:
         """A document's vector, float32 [D], L2-normalised.
@@ -114,15 +121,21 @@ class ShardedDocuments:
         Raises:
             DocumentNotFoundError, ShardError: as `get`.
         """
-        return np.array(self._ask(document_id, vector=True)["vector"], np.float32)
+        document, vector = self._ask(document_id, vector=True)
+        if vector is None:
+            raise ShardError(f"the shard that holds {document.id!r:.80} sends no vector")
+        return vector
 
-    def _ask(self, document_id: str, *, vector: bool) -> dict[str, object]:
+    def _ask(self, document_id: str, *, vector: bool) -> tuple[Document, NDArray[np.float32] | None]:
         number = shard_of(document_id, len(self._shards.shards))
         call = DocumentCall(version=self._shards.shards[number].version, id=document_id, vector=vector)
-        answers = self._transport.ask("document", {number: orjson.dumps(call.model_dump())}, DOCUMENT_S)
+        body = orjson.dumps(call.model_dump())
+        answers = self._transport.ask("document", {number: body}, DOCUMENT_S, DOCUMENT_BYTES)
         if number in answers.found:
-            value: dict[str, object] = orjson.loads(answers.found[number])
-            return value
+            try:
+                return document_from_json(answers.found[number])
+            except FormatError as error:
+                raise ShardError(f"shard {number}: {error}") from error
         if answers.errors.get(number) == DocumentNotFoundError.code:
             raise not_found(document_id)
         raise ShardError(
@@ -319,13 +332,13 @@ def _open_elsewhere(shards: ShardSet, connections: ShardConnections, *, must_all
         for number, record in enumerate(shards.shards)
     }
     until = time.monotonic() + WAIT_S
-    answers = connections.ask("open", calls, OPEN_S)
+    answers = connections.ask("open", calls, OPEN_S, OPEN_BYTES)
     while answers.failed and not must_all and time.monotonic() < until:
         time.sleep(1.0)
-        answers = connections.ask("open", calls, OPEN_S)
+        answers = connections.ask("open", calls, OPEN_S, OPEN_BYTES)
     if answers.failed:
         reasons = "; ".join(f"shard {number}: {why}" for number, why in sorted(answers.failed.items()))
         if must_all or not answers.found:
             raise ShardError(f"not every shard could open its version: {reasons}")
         _logger.error("shards are missing", extra={"fields": {"reasons": reasons}})
-    return all(orjson.loads(body)["has_vectors"] for body in answers.found.values())
+    return all(has_vectors_from_json(body) for body in answers.found.values())

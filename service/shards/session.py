@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from glow.errors import GlowError, ShardError
+from glow.errors import FormatError, GlowError, ShardError
 from glow.search import (
     Columns,
     FacetCounts,
@@ -47,14 +47,16 @@ from glow_service.shards.wire import (
     ShowCall,
     Shown,
     found_from_json,
+    rank_bytes,
+    show_bytes,
     shown_from_json,
 )
 
 __all__ = ["open_session"]
 
 LONGEST_S = 30.0
-RANK_SHARE = 0.8
-"""Share of the time that is left which candidates may take: a shard that is late must leave time for the page."""
+RANK_SHARE = SHOW_SHARE = 0.8
+"""Fraction of the remaining time that a round may take: a shard that is late must leave time for what follows."""
 SCORE = "score"
 
 
@@ -132,20 +134,29 @@ class ShardedSession(SearchSession):
             number: orjson.dumps({**body, "version": record.version})
             for number, record in enumerate(self._set.shards.shards)
         }
-        answers = self._set.transport.ask("rank", calls, self._left_s() * RANK_SHARE)
+        most_bytes = rank_bytes(asked.candidates, len(asked.fields))
+        answers = self._set.transport.ask("rank", calls, self._left_s() * RANK_SHARE, most_bytes)
         found = self._read(answers, found_from_json)
         if not found:
             self.clock.check()
             raise ShardError(f"no shard answers: {describe(self.missing)}; see that they run")
         return found
 
-    def _read(self, answers: Answers, read: Callable[[bytes], Any]) -> dict[int, Any]:
-        """What shards answered; who did not is noted."""
+    def _read(
+        self,
+        answers: Answers,
+        read: Callable[[bytes], Any],
+        asked: Mapping[int, list[str]] | None = None,
+    ) -> dict[int, Any]:
+        """What shards answered; those that did not, or showed other documents than `asked`, are noted."""
         self.missing.update(answers.failed)
         found = {}
         for number, body in sorted(answers.found.items()):
             try:
-                found[number] = read(body)
+                value = read(body)
+                if asked is not None and [each.document.id for each in value] != asked[number]:
+                    raise FormatError("it shows other documents than it was asked for")
+                found[number] = value
             except GlowError as error:
                 self.missing[number] = str(error)
         return found
@@ -217,8 +228,12 @@ class ShardedSession(SearchSession):
         }
         shown: dict[int, Shown] = {}
         if calls:
-            answers = self._set.transport.ask("show", calls, self._left_s())
-            for number, hits in self._read(answers, shown_from_json).items():
+            most_bytes = show_bytes(max(map(len, shards.values())))
+            answers = self._set.transport.ask("show", calls, self._left_s() * SHOW_SHARE, most_bytes)
+            asked = {
+                number: [merged.ids[page[place].row] for place in places] for number, places in shards.items()
+            }
+            for number, hits in self._read(answers, shown_from_json, asked).items():
                 shown.update(zip(shards[number], hits, strict=True))
         size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
         for place, found in sorted(shown.items()):

@@ -34,8 +34,15 @@ class Answers:
 class Transport(Protocol):
     """Reaches the shards of a set."""
 
-    def ask(self, verb: Verb, calls: Mapping[int, bytes], timeout_s: float) -> Answers:
-        """Asks shards by their numbers, all at once; blocks until all have answered or failed, or time is over."""
+    def ask(self, verb: Verb, calls: Mapping[int, bytes], timeout_s: float, most_bytes: int) -> Answers:
+        """Asks shards by their numbers, all at once; blocks until all have answered or failed, or time is over.
+
+        Args:
+            verb: what to do.
+            calls: number of a shard -> what it is asked.
+            timeout_s: seconds; a shard whose whole response is not there by then has failed.
+            most_bytes: longest response; a longer one has failed.
+        """
 
 
 class LocalShards:
@@ -65,7 +72,7 @@ class LocalShards:
             indexes.append(Index.open(folder, device, threads, like=old))
         return cls(indexes)
 
-    def ask(self, verb: Verb, calls: Mapping[int, bytes], timeout_s: float) -> Answers:
+    def ask(self, verb: Verb, calls: Mapping[int, bytes], timeout_s: float, most_bytes: int) -> Answers:
         """As `Transport.ask`, one after the other."""
         answers = Answers()
         for number, body in calls.items():

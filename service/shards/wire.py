@@ -17,11 +17,45 @@ from glow.records import Document
 from glow.search import FoundPassage, ShardCandidates
 
 __all__ = [
-    "DocumentCall", "Found", "HighlightWire", "OpenCall", "RankCall", "ShowCall", "Shown", "document_from_json",
-    "document_to_json", "found_from_json", "found_to_json", "read_call", "shown_from_json",
+    "DOCUMENT_BYTES",
+    "OPEN_BYTES",
+    "DocumentCall",
+    "Found",
+    "HighlightWire",
+    "OpenCall",
+    "RankCall",
+    "ShowCall",
+    "Shown",
+    "document_from_json",
+    "document_to_json",
+    "found_from_json",
+    "found_to_json",
+    "has_vectors_from_json",
+    "rank_bytes",
+    "read_call",
+    "show_bytes",
+    "shown_from_json",
 ]  # fmt: skip
 
 C = TypeVar("C", bound=StrictModel)
+OPEN_BYTES = 64 << 10
+DOCUMENT_BYTES = 16 << 20
+_MOST_BYTES = 256 << 20
+_CANDIDATE_BYTES = 4 << 10
+"""An id of 512 bytes whose every byte is escaped, and numbers."""
+_FIELD_BYTES = 64 << 10
+_HIT_BYTES = 4 << 20
+"""A document is a line of 1,000,000 bytes at most unless a build allows more; its passage and snippets come on top."""
+
+
+def rank_bytes(candidates: int, fields: int) -> int:
+    """Longest response to `rank`: both parts may give so many candidates."""
+    return min(OPEN_BYTES + 2 * candidates * (_CANDIDATE_BYTES + fields * _FIELD_BYTES), _MOST_BYTES)
+
+
+def show_bytes(hits: int) -> int:
+    """Longest response to `show`."""
+    return min(OPEN_BYTES + hits * _HIT_BYTES, _MOST_BYTES)
 
 
 class OpenCall(StrictModel):
@@ -171,6 +205,10 @@ def found_from_json(body: bytes) -> Found:
         arrays = (candidates.rows, candidates.dense, candidates.lexical, candidates.passages)
         if any(len(array) != count for array in arrays) or len(value["metadata"]) not in (0, count):
             raise ValueError("arrays of different lengths")
+        _require(value["ids"], str)
+        _require(value["metadata"], dict)
+        if np.isinf(candidates.dense).any() or np.isinf(candidates.lexical).any():
+            raise ValueError("scores without bound")
         for places in (candidates.found_dense, candidates.found_lexical):
             if len(places) and not 0 <= int(places.min()) <= int(places.max()) < count:
                 raise ValueError("places beyond the candidates")
@@ -180,8 +218,8 @@ def found_from_json(body: bytes) -> Found:
             metadata=value["metadata"],
             matching=int(value["matching"]),
         )
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"not the answer of a shard of this GLOW: {error}") from error
+    except _LIES as error:
+        raise _lie() from error
 
 
 def shown_from_json(body: bytes) -> list[Shown]:
@@ -191,16 +229,18 @@ def shown_from_json(body: bytes) -> list[Shown]:
         FormatError: if they are something else.
     """
     try:
+        hits = orjson.loads(body)["hits"]
+        _require(hits, dict)
         return [
             Shown.model_construct(
-                document=document_from_json(hit),
-                passage=None if hit["passage"] is None else FoundPassage(**hit["passage"]),
-                highlights=hit["highlights"],
+                document=_document(hit),
+                passage=_passage(hit["passage"]),
+                highlights=_highlights(hit["highlights"]),
             )
-            for hit in orjson.loads(body)["hits"]
+            for hit in hits
         ]
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"not the answer of a shard of this GLOW: {error}") from error
+    except _LIES as error:
+        raise _lie() from error
 
 
 def document_to_json(document: Document) -> dict[str, Any]:
@@ -208,10 +248,72 @@ def document_to_json(document: Document) -> dict[str, Any]:
     return {"id": document.id, "fields": document.fields, "metadata": document.metadata}
 
 
-def document_from_json(value: Mapping[str, Any]) -> Document:
-    """The document of some JSON values."""
-    fields = {name: tuple(texts) for name, texts in value["fields"].items()}
-    return Document(value["id"], fields, value["metadata"])
+def document_from_json(body: bytes) -> tuple[Document, NDArray[np.float32] | None]:
+    """Reads the document that a shard sends, and its vector, float32 [D]; None if it was not asked for.
+
+    Raises:
+        FormatError: if it is something else.
+    """
+    try:
+        value = orjson.loads(body)
+        vector = None if value["vector"] is None else np.array(value["vector"], np.float32)
+        if vector is not None and (vector.ndim != 1 or not np.isfinite(vector).all()):
+            raise ValueError("no vector")
+        return _document(value), vector
+    except _LIES as error:
+        raise _lie() from error
+
+
+def has_vectors_from_json(body: bytes) -> bool:
+    """Whether a shard that opened a version can read vectors by document.
+
+    Raises:
+        FormatError: if it says something else.
+    """
+    try:
+        return bool(orjson.loads(body)["has_vectors"])
+    except _LIES as error:
+        raise _lie() from error
+
+
+_LIES = (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError, OverflowError)
+
+
+def _lie() -> FormatError:
+    # Nothing of what came: whoever reads the error is not to see bytes of who knows what.
+    return FormatError("not a response of a shard of this GLOW; run the same version everywhere")
+
+
+def _require(values: Any, kind: type) -> None:
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+        raise ValueError("values of another type")
+
+
+def _document(value: Mapping[str, Any]) -> Document:
+    fields = value["fields"]
+    _require([value["id"]], str)
+    _require([fields, value["metadata"]], dict)
+    for texts in fields.values():
+        _require(texts, str)
+    return Document(value["id"], {name: tuple(texts) for name, texts in fields.items()}, value["metadata"])
+
+
+def _passage(value: Any) -> FoundPassage | None:
+    if value is None:
+        return None
+    passage = FoundPassage(**value)
+    _require([passage.field, passage.text], str)
+    _require([passage.start, passage.end], int)
+    return passage
+
+
+def _highlights(value: Any) -> dict[str, list[str]] | None:
+    if value is None:
+        return None
+    _require([value], dict)
+    for texts in value.values():
+        _require(texts, str)
+    return dict(value)
 
 
 def _rows(values: Sequence[int]) -> NDArray[np.int64]:

@@ -6,28 +6,30 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.search import shard_root
+from glow.search import shard_of, shard_root
 from glow_index_builder.deltas import UpsertOptions
 from glow_index_builder.sharding import upsert_into_set
 from tests.attacks.harness import Service, serving
 from tests.ports import free_port
 from tests.shards.conftest import answer, opened, stages, write
 from tests.shards.test_equal import PLAIN, RICH, without_clock
+from tests.slow_peer import SlowPeer
 
 KEY = "a key of some length"
 SHARD_FLAGS = ("--shard-key", KEY, "--warmup-queries", "0", "--no-access-log")
 
 
 class Cluster:
-    """Four shards, of which the first has two replicas, and a router, over a copy of a set."""
+    """Four shards, of which the first has two replicas, and a router, over a copy of a set; the last is behind a proxy."""
 
     def __init__(self, root: IndexRoot, stack: ExitStack) -> None:
         self.root = root
@@ -36,7 +38,8 @@ class Cluster:
         self.shards: list[tuple[Service, AbstractContextManager[Service]]] = []
         for place in range(5):
             self.shards.append(self.start(place))
-        first, second, *others = (f"http://127.0.0.1:{port}" for port in self.ports)
+        self.last = stack.enter_context(SlowPeer(self.ports[4]))
+        first, second, *others = (f"http://127.0.0.1:{port}" for port in (*self.ports[:4], self.last.port))
         addresses = ",".join([f"{first}|{second}", *others])
         flags = ("--shards", addresses, "--shard-key", KEY, "--workers", "1", "--cache-entries", "0")
         self.router = stack.enter_context(serving(root.path, *flags))
@@ -123,6 +126,42 @@ def test_a_killed_shard_is_told_and_comes_back(cluster: Cluster) -> None:
     again = _until_whole(cluster, body)
     assert again["hits"] == whole["hits"]
     assert again["index"] == whole["index"]
+
+
+@pytest.mark.parametrize("mode", ["trickle", "hang"])
+def test_a_slow_shard_is_late_and_nothing_else(cluster: Cluster, mode: Literal["trickle", "hang"]) -> None:
+    body = {"query": "how do bees find home", "top_k": 50}
+    whole = _until_whole(cluster, body)
+    open_before = cluster.last.connections
+    with cluster.last.slow(mode):
+        late = cluster.search({**body, "timeout_ms": 1_000})
+        assert (late.status_code, late.json()["code"]) == (503, "shard_unavailable")
+        started = time.monotonic()
+        with ThreadPoolExecutor(24) as pool:
+            asked = [{**body, "timeout_ms": 1_000, "allow_partial": each % 2 == 1} for each in range(24)]
+            answers = list(pool.map(cluster.search, asked))
+        took_s = time.monotonic() - started
+        for each, answer in zip(asked, answers, strict=True):
+            if not each["allow_partial"]:
+                assert (answer.status_code, answer.json()["code"]) == (503, "shard_unavailable")
+                assert "shard 3" in answer.json()["detail"] and "in time" in answer.json()["detail"]
+            else:
+                found = answer.json()
+                assert (found["degraded"], found["index"]["missing_shards"]) == (["shards"], [3])
+                assert {hit["id"] for hit in found["hits"]} >= {
+                    hit["id"] for hit in whole["hits"] if shard_of(hit["id"], 4) != 3
+                }
+        assert took_s < 2.0  # one of them waits for the shard
+        assert cluster.http.get("/healthz").status_code == 200
+        if mode == "trickle":
+            assert cluster.http.get("/readyz").status_code == 200  # as with a shard that is down
+    again = cluster.search(body).json()
+    assert (again["hits"], again["degraded"]) == (whole["hits"], [])
+    started = time.monotonic()
+    with ThreadPoolExecutor(12) as pool:  # no thread of the router is held any more
+        found = [answer.json() for answer in pool.map(cluster.search, [body] * 24)]
+    assert [each["degraded"] for each in found] == [[]] * 24 and time.monotonic() - started < 2.0
+    _until(lambda: cluster.last.connections <= max(open_before, 12), 5.0)
 
 
 def test_a_replica_stands_in(cluster: Cluster) -> None:
