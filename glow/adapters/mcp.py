@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from glow.client import ClientError, GlowClient, SearchHit
+from glow.client import GlowClient, SearchHit
 from glow.commands import command, option
-from glow.errors import DependencyError
+from glow.errors import DependencyError, GlowError
 from glow.options import StrictModel
 
 __all__ = ["McpOptions", "make_server", "mcp_command"]
@@ -45,10 +45,10 @@ def make_server(client: GlowClient, name: str = "glow") -> Any:
     server = MCPServer(name)
 
     def told(call: Callable[[], T]) -> T:
-        """What the service answers; its refusals as an agent can read them."""
+        """What the service answers; its refusals, and the client's own, as an agent can read them."""
         try:
             return call()
-        except ClientError as error:
+        except GlowError as error:
             raise ToolError(str(error)) from error
 
     @server.tool()

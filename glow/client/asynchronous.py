@@ -11,6 +11,7 @@ from glow.client import calls
 from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo, WriteResult
 from glow.client.calls import Call
 from glow.client.connection import LIMITS, Connection
+from glow.client.limits import MAX_RESPONSE_BYTES, Body
 from glow.client.options import PagedOptions, SearchOptions, SearchRequest
 from glow.client.paging import Paging
 from glow.client.results import SearchHit, SearchResult
@@ -20,6 +21,8 @@ from glow.records import Document
 __all__ = ["AsyncGlowClient"]
 
 T = TypeVar("T")
+_LATER_S = 0.1
+"""httpx's own limits come first: what could not connect may be tried again, what was sent may not."""
 
 
 class AsyncGlowClient:
@@ -37,8 +40,11 @@ class AsyncGlowClient:
         timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
         http: httpx.AsyncClient | None = None,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
-        self._connection = Connection(base_url, api_key, timeout_s, retry or RetryPolicy())
+        self._connection = Connection(
+            base_url, api_key, timeout_s, retry or RetryPolicy(), max_response_bytes
+        )
         self._http = http or httpx.AsyncClient(limits=LIMITS)
         self._is_owner = http is None
 
@@ -160,7 +166,18 @@ class AsyncGlowClient:
         return self._connection.answer(call, outcome)
 
     async def _send(self, call: Call[T]) -> Outcome:
+        request = self._connection.request(self._http, call)
         try:
-            return await self._http.send(self._connection.request(self._http, call), follow_redirects=False)
+            async with asyncio.timeout(self._connection.timeout_s + _LATER_S):
+                response = await self._http.send(request, follow_redirects=False, stream=True)
+                try:
+                    body = Body(response, self._connection.max_response_bytes)
+                    async for data in response.aiter_bytes():
+                        body.add(data)
+                finally:
+                    await response.aclose()
+            return body.whole()
+        except TimeoutError:
+            return httpx.ReadTimeout("the response was not whole in time")
         except httpx.RequestError as failure:
             return failure

@@ -26,8 +26,9 @@ class Connection:
     Attributes:
         base_url: `http://` or `https://` and what follows, without a trailing slash.
         api_key: sent as `Authorization: Bearer`; None for a service that needs none. Never shown.
-        timeout_s: seconds for each of connecting, sending, and waiting for more of the answer.
+        timeout_s: seconds that one try may take.
         policy: when to try again.
+        max_response_bytes: longest body of a response, decoded.
 
     Raises:
         ConfigError: if the address is none, or the key holds what no header can.
@@ -37,6 +38,7 @@ class Connection:
     api_key: str | None = field(repr=False)
     timeout_s: float
     policy: RetryPolicy
+    max_response_bytes: int
 
     def __post_init__(self) -> None:
         if not _is_address(self.base_url):

@@ -11,6 +11,7 @@ from glow.client import calls
 from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo, WriteResult
 from glow.client.calls import Call
 from glow.client.connection import LIMITS, Connection
+from glow.client.limits import MAX_RESPONSE_BYTES, Body, bound_streams, ends_within
 from glow.client.options import PagedOptions, SearchOptions, SearchRequest
 from glow.client.paging import Paging
 from glow.client.results import SearchHit, SearchResult
@@ -31,9 +32,11 @@ class GlowClient:
     Args:
         base_url: where the service listens, `http://127.0.0.1:8080` for one that runs here.
         api_key: for a service that needs one.
-        timeout_s: seconds for each of connecting, sending, and waiting for more of the answer.
+        timeout_s: seconds that one try may take, from connecting to the last byte.
         retry: when to try again: after a 429, a 503, or no connection.
         http: an httpx client of yours, for proxies or certificates of your own; it stays open when this one closes.
+            `timeout_s` then bounds each wait for the head of a response, and the whole of its body.
+        max_response_bytes: a longer response is refused.
 
     Raises:
         ConfigError: if the address or the key cannot be one.
@@ -47,10 +50,15 @@ class GlowClient:
         timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
         http: httpx.Client | None = None,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
-        self._connection = Connection(base_url, api_key, timeout_s, retry or RetryPolicy())
+        self._connection = Connection(
+            base_url, api_key, timeout_s, retry or RetryPolicy(), max_response_bytes
+        )
         self._http = http or httpx.Client(limits=LIMITS)
         self._is_owner = http is None
+        if self._is_owner:
+            bound_streams(self._http)
 
     def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> SearchResult:
         """Finds the documents that answer a query.
@@ -228,7 +236,16 @@ class GlowClient:
         return self._connection.answer(call, outcome)
 
     def _send(self, call: Call[T]) -> Outcome:
+        request = self._connection.request(self._http, call)
         try:
-            return self._http.send(self._connection.request(self._http, call), follow_redirects=False)
+            with ends_within(self._connection.timeout_s):
+                response = self._http.send(request, follow_redirects=False, stream=True)
+                try:
+                    body = Body(response, self._connection.max_response_bytes)
+                    for data in response.iter_bytes():
+                        body.add(data)
+                finally:
+                    response.close()
+            return body.whole()
         except httpx.RequestError as failure:
             return failure

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,11 @@ from mcp.client.stdio import stdio_client
 
 from glow.adapters import GlowStore
 from glow.adapters.llama_index import GlowLlamaRetriever, add_nodes, delete_nodes
+from glow.adapters.mcp import make_server
+from glow.client import GlowClient
 from glow.errors import ConfigError
 from tests.attacks.harness import ROOT
+from tests.slow_peer import SlowPeer
 
 
 def test_llama_index_writes_and_finds(new_store: Callable[[], GlowStore]) -> None:
@@ -73,3 +77,22 @@ def test_an_agent_searches_reads_and_counts(service: str) -> None:
     assert document.structured_content["fields"]["title"] == ["Owls"]
     assert counts.structured_content["lang"]["en"] >= 2
     assert missing.is_error and "nobody" in missing.content[0].text
+
+
+def test_a_slow_service_and_a_call_that_cannot_be_are_told_to_the_agent(service: str) -> None:
+    async def test(peer: SlowPeer) -> None:
+        with GlowClient(peer.url, timeout_s=1.0) as client:
+            async with Client(make_server(client)) as agent:
+                refused = await agent.call_tool("get_document", {"id": "a/../b"})
+                assert refused.is_error and "without parts '.' and '..'" in refused.content[0].text
+                with peer.slow():
+                    started = time.monotonic()
+                    calls = [agent.call_tool("search", {"query": f"bees {number}"}) for number in range(4)]
+                    for late in await asyncio.gather(*calls):
+                        assert late.is_error and "in time" in late.content[0].text
+                    assert time.monotonic() - started < 2.5
+                found = await agent.call_tool("search", {"query": "how do bees find home", "top_k": 1})
+                assert found.structured_content["hits"][0]["id"] == "bees"
+
+    with SlowPeer(int(service.rpartition(":")[2])) as peer:
+        asyncio.run(test(peer))
