@@ -37,6 +37,7 @@ LONG_FILTER = 50
 """Terms of a filter that is checked, and made into a cache key, off the event loop."""
 SHORT_CHARS = 200
 """A query of this length is preprocessed in less time than a thread takes to begin."""
+NORM_TOLERANCE = 1e-2
 Vector = NDArray[np.float32]
 
 
@@ -196,9 +197,9 @@ async def _search(
     if not session.needs_vector:  # so no batch either
         return await _finish_by(lane, session, None)
     key = cache.keys(index).vector(session.text) if cache.enabled else b""
-    known = await cache.get("vector", key, budget) if key else None
-    if known is not None and len(known) == 4 * index.dense.dimensions:
-        return await _finish_by(lane, session, np.frombuffer(known, np.float32))
+    known = _vector(await cache.get("vector", key, budget), index.dense.dimensions) if key else None
+    if known is not None:
+        return await _finish_by(lane, session, known)
 
     def finish(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, ResultFragment, bytes]:
         session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
@@ -209,6 +210,14 @@ async def _search(
     if key:
         cache.put("vector", key, encoded)
     return answer, result
+
+
+def _vector(value: bytes | None, dimensions: int) -> Vector | None:
+    """The query's vector that a cache gave, float32 [D]; None for what is not L2-normalised, as every vector is."""
+    if value is None or len(value) != 4 * dimensions:
+        return None
+    vector = np.frombuffer(value, np.float32)
+    return vector if abs(float(vector @ vector) - 1.0) < NORM_TOLERANCE else None
 
 
 async def _finish_by(

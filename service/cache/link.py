@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from glow.errors import ConfigError
+from glow_service.cache.parser import BoundedParser
 
 __all__ = ["Command", "Link", "check_redis_url", "connector", "discard", "ping_redis"]
 
@@ -116,7 +117,7 @@ def _options(url: str) -> dict[str, Any]:
             "redis_url is not valid; expected redis://[[user]:password@]host:port/database, rediss://… or unix://…"
         ) from None
     options.pop("max_connections", None)  # `size` says
-    # Ours win over arguments of the URL. RESP2 needs no greeting, and time limits are the callers'.
+    # Ours win over arguments of the URL. RESP2 needs no greeting, time limits are the callers', and sizes are bounded.
     ours = {
         "protocol": 2,
         "decode_responses": False,
@@ -124,6 +125,7 @@ def _options(url: str) -> dict[str, Any]:
         "socket_timeout": None,
         "socket_connect_timeout": None,
         "health_check_interval": 0,
+        "parser_class": BoundedParser,
     }
     return {**options, **ours}
 
