@@ -198,6 +198,7 @@ from glow.search.states import (
     encode_states,
     write_states,
 )
+from glow.search.time_limit import wanted_until
 from glow.search.views import DenseView, DocumentsView, ImpactsView, LearnedView, StatesView
 from glow.storage import map_array
 
@@ -386,6 +387,7 @@ __all__ = [
     "shard_of",
     "shard_root",
     "uncertainty",
+    "wanted_until",
     "words_of",
     "write_delta",
     "write_states",

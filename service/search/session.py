@@ -30,6 +30,7 @@ from glow.search import (
     read_query,
     rerank,
     score_unit,
+    wanted_until,
 )
 from glow.text import Preprocessor, WeightedTokens, is_punctuation
 from glow_service.search.answer_size import AnswerSize
@@ -152,6 +153,10 @@ class SearchSession:
         Raises:
             DeadlineError: as `run`.
         """
+        with wanted_until(self.deadline.at):
+            return self._retrieve(vector)
+
+    def _retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
         index, call, clock = self.index, self.call, self.clock
         allowed = _allowed(index, call, clock)
         found = ranked = self.ranked = _rank(index, call, self.text, vector, allowed)

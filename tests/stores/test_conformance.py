@@ -200,7 +200,7 @@ def test_a_collection_of_another_version_is_refused(
     for field, value in (("sample", "0" * 64), ("vectors", 199)):
         with pytest.raises(MismatchError, match="another model, term table or set"):
             opened(header.model_copy(update={field: value})).check(MODEL, TERMS)
-    connect(header.address, PATIENT).run(lambda client: client.delete(header.collection, ids=[5]))
+    connect(header.address, PATIENT).run(lambda client, _: client.delete(header.collection, ids=[5]))
     with pytest.raises(MismatchError, match="holds 199 vectors, expected 200"):
         opened(header).check(MODEL, TERMS)
     drop_collection(connect(header.address, PATIENT), header)
@@ -216,6 +216,6 @@ def test_a_collection_with_other_vectors_is_refused(
     header = make(store, "flat", vectors[:200], name="sampled").header
     assert header is not None
     other = {"row": 0, "vector": vectors[1]}
-    connect(header.address, PATIENT).run(lambda client: client.upsert(header.collection, [other]))
+    connect(header.address, PATIENT).run(lambda client, _: client.upsert(header.collection, [other]))
     with pytest.raises(MismatchError, match="holds other vectors"):
         opened(header).check(MODEL, TERMS)

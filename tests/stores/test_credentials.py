@@ -21,9 +21,9 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
 def test_wrong_credentials_and_databases_are_told_apart_from_no_server(closed: Milvus) -> None:
     for token in ("", "root:wrong"):
         with pytest.raises(ConfigError, match=r"refuses the credentials.*GLOW_STORE_TOKEN"):
-            connect(closed.address, StoreAccess(token, 10.0)).run(lambda client: client.list_collections())
+            connect(closed.address, StoreAccess(token, 10.0)).run(lambda client, _: client.list_collections())
     connection = connect(closed.address, StoreAccess("root:Milvus", 10.0))
-    assert connection.run(lambda client: client.list_collections()) == []
+    assert connection.run(lambda client, _: client.list_collections()) == []
     with pytest.raises(ConfigError, match="no such database"):
         connect(f"{closed.address}/absent", StoreAccess("root:Milvus", 10.0)).run(
             lambda client: client.list_collections()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from glow.errors import ConfigError, StoreError
+from glow.search import wanted_until
 from glow.search.milvus import (
     CollectionWriter,
     MilvusVectors,
@@ -21,6 +22,7 @@ from glow.search.milvus import (
     read_store_header,
 )
 from tests.ports import free_port
+from tests.slow_peer import SlowPeer
 from tests.stores.conftest import MODEL, PATIENT, TERMS, Vectors
 from tests.stores.server import Milvus
 
@@ -73,6 +75,50 @@ def test_a_collection_dropped_under_us_is_told(
     drop_collection(connect(milvus.address, PATIENT), read_store_header(tmp_path))
     with pytest.raises(StoreError, match=r"collection is not there.*publish another version"):
         view.search(queries, 5)
+
+
+def test_every_read_of_a_server_that_sends_slowly_ends_in_time(
+    milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
+) -> None:
+    with SlowPeer(int(milvus.address.rpartition(":")[2])) as peer:
+        connection = connect(f"milvus://127.0.0.1:{peer.port}", PATIENT)
+        header = CollectionWriter(connection, "slow", "flat", None).write(
+            tmp_path, vectors[:300], MODEL, TERMS
+        )
+        view = MilvusVectors(connect(header.address, HASTY), header)
+        rows = np.arange(50)
+        expected = view.search(queries, 5)[1].tolist()
+        reads = (
+            lambda: view.vectors(rows),
+            lambda: view.score(queries[0], rows),
+            lambda: view.search(queries, 5),
+        )
+        for read in reads:
+            for mode in ("trickle", "hang"):
+                with peer.slow(mode):
+                    started = time.monotonic()
+                    with pytest.raises(StoreError, match="does not answer"):
+                        read()
+                    assert time.monotonic() - started < HASTY.timeout_s + 0.7
+                assert view.search(queries, 5)[1].tolist() == expected  # at once
+
+
+def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_other(
+    milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
+) -> None:
+    with SlowPeer(int(milvus.address.rpartition(":")[2])) as peer:
+        connection = connect(f"milvus://127.0.0.1:{peer.port}", PATIENT)
+        header = CollectionWriter(connection, "short", "flat", None).write(
+            tmp_path, vectors[:300], MODEL, TERMS
+        )
+        view = MilvusVectors(connect(header.address, HASTY), header)
+        view.search(queries, 5)
+        with peer.slow("hang"):
+            started = time.monotonic()
+            with wanted_until(time.perf_counter() + 0.3), pytest.raises(StoreError, match="does not answer"):
+                view.search(queries, 5)
+            assert time.monotonic() - started < 0.5
+            assert not view._connection._has_failed
 
 
 KILLED = """

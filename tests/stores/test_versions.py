@@ -7,9 +7,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import numpy as np
@@ -27,6 +28,7 @@ from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
 from tests.attacks.harness import Service, serving
 from tests.ports import free_port
+from tests.slow_peer import SlowPeer
 from tests.stores.server import Milvus
 
 Root = Callable[[str], IndexRoot]
@@ -108,7 +110,7 @@ def test_gc_removes_the_collections_of_the_versions_that_it_removes(
     names = [read_store_header(root.folder(version)).collection for version in (first, second)]
     assert names[0] != names[1]
     assert collect(root, keep=1, now=time.time() + 10**6).removed == (first,)
-    listed = connect(lite).run(lambda client: client.list_collections())
+    listed = connect(lite).run(lambda client, _: client.list_collections())
     assert names[0] not in listed and names[1] in listed
     assert answers(opened(root))
 
@@ -125,7 +127,7 @@ def test_gc_unloads_what_is_not_served_and_keeps_what_a_delta_stands_on(
     assert names[base] == names[live] != names[oldest]
 
     def state(version: str) -> str:
-        found = connect(milvus.address).run(lambda client: client.get_load_state(names[version]))
+        found = connect(milvus.address).run(lambda client, _: client.get_load_state(names[version]))
         return str(found["state"])
 
     collect(root, keep=3)
@@ -136,7 +138,7 @@ def test_gc_unloads_what_is_not_served_and_keeps_what_a_delta_stands_on(
     assert answers(Index.open(root.folder(oldest)))  # a rollback
     assert collect(root, keep=1, now=later).removed == (oldest, base)
     assert answers(opened(root))[0][0]
-    listed = connect(milvus.address).run(lambda client: client.list_collections())
+    listed = connect(milvus.address).run(lambda client, _: client.list_collections())
     assert names[live] in listed and names[oldest] not in listed
 
 
@@ -149,7 +151,7 @@ def test_what_cannot_be_is_told(toy_model: Path, toy_corpus: Path, tmp_path: Pat
     lite = f"milvus://{tmp_path / 'vectors.db'}"
     root = made(tmp_path / "index", toy_model, toy_corpus, lite)
     header = read_store_header(root.folder(root.current()))
-    connect(lite).run(lambda client: client.drop_collection(header.collection))
+    connect(lite).run(lambda client, _: client.drop_collection(header.collection))
     with pytest.raises(MismatchError, match="collection is not there"):
         opened(root)
 
@@ -199,6 +201,52 @@ def test_the_service_swaps_under_load(
         for thread in threads:
             thread.join()
         assert set(statuses) == {200} and len(statuses) > 20
+
+
+@pytest.mark.parametrize("mode", ["trickle", "hang"])
+def test_a_server_that_sends_slowly_is_late_and_nothing_else(
+    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path, mode: Literal["trickle", "hang"]
+) -> None:
+    with SlowPeer(int(milvus.address.rpartition(":")[2])) as peer:
+        root = made(tmp_path / "index", toy_model, toy_corpus, f"milvus://127.0.0.1:{peer.port}")
+        with serve(root) as service:
+            right = search(service.url, "hybrid", 0).json()["hits"]
+            with peer.slow(mode):
+                late = search(service.url, "hybrid", 1, allow_partial=True)
+                assert (late.status_code, late.json()["degraded"], bool(late.json()["hits"])) == (
+                    200,
+                    ["dense"],
+                    True,
+                )
+                started = time.monotonic()
+                with ThreadPoolExecutor(18) as pool:
+                    kinds = ["dense", "hybrid", "lexical"] * 6
+                    asked = [
+                        pool.submit(search, service.url, kind, each, allow_partial=kind == "hybrid")
+                        for each, kind in enumerate(kinds)
+                    ]
+                    found = {key: set[Any]() for key in kinds}
+                    for kind, answer in zip(kinds, asked, strict=True):
+                        body = answer.result().json()
+                        found[kind] = found[kind] | {body.get("code") or tuple(body["degraded"])}
+                assert found == {"dense": {"store_unavailable"}, "hybrid": {("dense",)}, "lexical": {()}}
+                assert time.monotonic() - started < 2.5  # one of them waits for the server
+                started = time.monotonic()
+                unready = httpx.get(f"{service.url}/readyz", timeout=10)
+                assert (unready.status_code, "search" in unready.json()["detail"]) == (503, True)
+                assert time.monotonic() - started < 3.0
+            again = search(service.url, "hybrid", 0)
+            assert (again.status_code, again.json()["degraded"], again.json()["hits"]) == (200, [], right)
+            time.sleep(0.6)  # an answer of /readyz counts for half a second
+            assert httpx.get(f"{service.url}/readyz", timeout=10).status_code == 200
+            started = time.monotonic()
+            with ThreadPoolExecutor(8) as pool:  # no thread is held any more
+                statuses = [
+                    each.status_code
+                    for each in pool.map(lambda n: search(service.url, "dense", n), range(40))
+                ]
+            assert set(statuses) == {200} and time.monotonic() - started < 4.0
+            assert peer.connections <= 4
 
 
 def test_without_its_server_a_search_is_a_503_or_answered_by_words(

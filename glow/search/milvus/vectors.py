@@ -20,7 +20,7 @@ from glow.search.dense import (
     list_count,
     products,
 )
-from glow.search.milvus.connection import Connection
+from glow.search.milvus.connection import BUILD_S, LOAD_S, Connection
 from glow.search.milvus.expressions import FilterFields
 from glow.search.milvus.format import ROW_FIELD, VECTOR_FIELD, StoreHeader, sample_hash, sampled_rows
 from glow.search.row_mask import RowMask
@@ -77,15 +77,18 @@ class MilvusVectors:
                 "build the index again"
             )
         try:
-            self._connection.run(lambda client: client.load_collection(name))
+            self._connection.run(
+                lambda client, within_s: client.load_collection(name, timeout=within_s), LOAD_S
+            )
         except StoreError as error:
             if not error.is_gone:
                 raise
             raise MismatchError(str(error)) from error
         counted = self._connection.run(
-            lambda client: client.query(
-                name, filter="", output_fields=["count(*)"], consistency_level=CHECKED
-            )
+            lambda client, within_s: client.query(
+                name, filter="", output_fields=["count(*)"], consistency_level=CHECKED, timeout=within_s
+            ),
+            BUILD_S,
         )
         found = int(counted[0]["count(*)"])
         if found != header.vectors:
@@ -177,14 +180,14 @@ class MilvusVectors:
         elif self.kind != "flat":
             effort = {"nprobe": min(params.nprobe or DEFAULT_NPROBE, list_count(len(self)))}
         hits = self._connection.run(
-            lambda client: client.search(
+            lambda client, within_s: client.search(
                 self._header.collection,
                 [vector],
                 filter=said,
                 limit=limit,
                 search_params={"metric_type": "IP", "params": effort},
                 consistency_level=SEARCHED,
-                timeout=self._connection.access.timeout_s,
+                timeout=within_s,
             )
         )[0]
         rows = np.fromiter((_row_of(hit) for hit in hits), np.int64, len(hits))
@@ -226,13 +229,14 @@ class MilvusVectors:
             vectors[start : start + len(block)] = [held[row] for row in block.tolist()]
         return vectors
 
-    def _query(self, rows: list[int]) -> Callable[[Any], Any]:
+    def _query(self, rows: list[int]) -> Callable[[Any, float], Any]:
         name = self._header.collection
-        return lambda client: client.query(
+        return lambda client, within_s: client.query(
             name,
             filter=f"{ROW_FIELD} in {rows}",
             output_fields=[ROW_FIELD, VECTOR_FIELD],
             consistency_level=SEARCHED,
+            timeout=within_s,
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.search.dense import IndexKind, VectorRows, list_count
-from glow.search.milvus.connection import Connection, require_pymilvus
+from glow.search.milvus.connection import BUILD_S, INDEX_S, Connection, require_pymilvus
 from glow.search.milvus.expressions import FilterFields
 from glow.search.milvus.format import (
     ROW_FIELD,
@@ -114,22 +114,24 @@ class CollectionWriter:
     def _begin(self, header: StoreHeader, note: Path) -> int:
         """Rows that an import which was killed has put there for certain; else an empty collection is made."""
         name, run = self._name, self._connection.run
-        if note.exists() and run(lambda client: client.has_collection(name)):
+        if note.exists() and run(
+            lambda client, within_s: client.has_collection(name, timeout=within_s), BUILD_S
+        ):
             noted = json.loads(note.read_text(encoding="utf-8"))
             if noted["collection"] == name:
                 return int(noted["rows"])
-        run(lambda client: client.drop_collection(name) if client.has_collection(name) else None)
+        run(partial(_drop, name), BUILD_S)
         pymilvus = require_pymilvus()
 
-        def create(client: Any) -> None:
+        def create(client: Any, within_s: float) -> None:
             schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
             schema.add_field(ROW_FIELD, pymilvus.DataType.INT64, is_primary=True)
             schema.add_field(VECTOR_FIELD, pymilvus.DataType.FLOAT_VECTOR, dim=header.dimensions)
             for place in range(len(header.fields)):
                 schema.add_field(f"f{place}", pymilvus.DataType.INT64)
-            client.create_collection(name, schema=schema)
+            client.create_collection(name, schema=schema, timeout=within_s)
 
-        run(create)
+        run(create, BUILD_S)
         self._note(note, 0)
         return 0
 
@@ -143,7 +145,7 @@ class CollectionWriter:
         return insert
 
     def _flush(self, note: Path, rows: int) -> None:
-        self._connection.run(lambda client: client.flush(self._name))
+        self._connection.run(lambda client, within_s: client.flush(self._name, timeout=within_s), BUILD_S)
         self._note(note, rows)
 
     def _note(self, note: Path, rows: int) -> None:
@@ -156,13 +158,13 @@ class CollectionWriter:
         if kind.startswith("IVF"):
             options = {**options, "nlist": list_count(count)}
 
-        def build(client: Any) -> None:
+        def build(client: Any, within_s: float) -> None:
             wanted = client.prepare_index_params()
             wanted.add_index(VECTOR_FIELD, index_type=kind, metric_type="IP", params=options)
-            client.create_index(self._name, wanted)
-            client.load_collection(self._name)
+            client.create_index(self._name, wanted, timeout=within_s)
+            client.load_collection(self._name, timeout=within_s)
 
-        self._connection.run(build)
+        self._connection.run(build, INDEX_S)
 
 
 def insert_rows(
@@ -196,7 +198,7 @@ def insert_rows(
             {ROW_FIELD: row, VECTOR_FIELD: vector, **{name: int(each[place]) for name, each in codes.items()}}
             for place, (row, vector) in enumerate(zip(rows.tolist(), found, strict=True))
         ]
-        connection.run(partial(_upsert, collection, batch))
+        connection.run(partial(_upsert, collection, batch), BUILD_S)
 
 
 def release_collection(connection: Connection, header: StoreHeader) -> None:
@@ -205,12 +207,7 @@ def release_collection(connection: Connection, header: StoreHeader) -> None:
     Raises:
         StoreError: if the server does not answer.
     """
-    name = header.collection
-    connection.run(lambda client: client.release_collection(name) if client.has_collection(name) else None)
-
-
-def _upsert(collection: str, batch: list[dict[str, Any]], client: Any) -> None:
-    client.upsert(collection, batch)
+    connection.run(partial(_release, header.collection), BUILD_S)
 
 
 def drop_collection(connection: Connection, header: StoreHeader) -> None:
@@ -219,5 +216,18 @@ def drop_collection(connection: Connection, header: StoreHeader) -> None:
     Raises:
         StoreError: if the server does not answer.
     """
-    name = header.collection
-    connection.run(lambda client: client.drop_collection(name) if client.has_collection(name) else None)
+    connection.run(partial(_drop, header.collection), BUILD_S)
+
+
+def _upsert(collection: str, batch: list[dict[str, Any]], client: Any, within_s: float) -> None:
+    client.upsert(collection, batch, timeout=within_s)
+
+
+def _release(name: str, client: Any, within_s: float) -> None:
+    if client.has_collection(name, timeout=within_s):
+        client.release_collection(name, timeout=within_s)
+
+
+def _drop(name: str, client: Any, within_s: float) -> None:
+    if client.has_collection(name, timeout=within_s):
+        client.drop_collection(name, timeout=within_s)
