@@ -7,10 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from glow.search import Index
 from glow_index_builder.input import open_sources
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote, write_remote
 from tests.ports import free_port
+from tests.slow_peer import SlowPeer
 
 LINES = [
     {"_id": f"d{number}", "title": f"bees number {number}", "text": "Bees find home by the sun."}
@@ -30,10 +32,17 @@ DATA = "".join(json.dumps(line) + "\n" for line in LINES).encode()
 
 
 @pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An empty bucket of a server of its own."""
+def peer() -> Iterator[tuple[SlowPeer, int]]:
+    """The proxy before the S3 server, and the server's port."""
     port = free_port()
-    url = f"http://127.0.0.1:{port}"
+    with SlowPeer(port) as peer:
+        yield peer, port
+
+
+@pytest.fixture(scope="module")
+def bucket(peer: tuple[SlowPeer, int]) -> Iterator[str]:
+    """An empty bucket of a server of its own."""
+    url, port = peer[0].url, peer[1]
     given = {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": "a",
@@ -115,6 +124,85 @@ def test_parquet_arrow_and_pages_are_read_there(bucket: str, tmp_path: Path) -> 
     assert json.loads(next(source.lines(1_000)).data)["_id"] == "zoo/bees.md"
 
 
+@pytest.mark.parametrize("mode", ["trickle", "hang"])
+def test_a_store_that_sends_slowly_ends_each_step(
+    bucket: str, peer: tuple[SlowPeer, int], mode: Literal["trickle", "hang"]
+) -> None:
+    url = f"{bucket}/slow-{mode}/corpus.jsonl"
+    put(url, DATA)
+    file = RemoteFile(url, within_s=0.6)
+    _ends_in_time(peer[0], mode, file)
+
+
+@pytest.mark.parametrize("mode", ["trickle", "hang"])
+def test_a_web_server_that_sends_slowly_ends_each_step(
+    tmp_path: Path, mode: Literal["trickle", "hang"]
+) -> None:
+    (tmp_path / "c.jsonl").write_bytes(DATA)
+    with web(tmp_path) as port, SlowPeer(port) as peer:
+        _ends_in_time(peer, mode, RemoteFile(f"{peer.url}/c.jsonl", within_s=0.6))
+
+
+def _ends_in_time(peer: SlowPeer, mode: Literal["trickle", "hang"], file: RemoteFile) -> None:
+    """A question, an opening, and a read: each ends, and the next one is right at once."""
+    identity, before = file.identity, peer.connections
+    opened = file.open()
+    with peer.slow(mode):
+        for step in (lambda: file.identity, file.open, lambda: opened.read(100)):
+            started = time.monotonic()
+            with pytest.raises((InputError, OSError), match=r"too slowly|whole response"):
+                step()
+            assert time.monotonic() - started < 0.6 + 1.5
+    assert file.identity == identity
+    with file.open() as again:
+        assert again.read() == DATA
+    opened.close()
+    until = time.monotonic() + 5
+    while peer.connections > before + 2:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_web_server_that_sends_other_bytes_than_asked_is_refused(tmp_path: Path) -> None:
+    class Liar(SimpleHTTPRequestHandler):
+        """Has a file of 20 MB, and sends of each part 100 MB, or from another place."""
+
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "20000000")
+            self.send_header("Accept-Ranges", "bytes")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            start = 0 if self.path == "/place" else int(self.headers["Range"][6:].partition("-")[0])
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-19999999/20000000")
+            self.send_header("Content-Length", "100000000")
+            self.end_headers()
+            self.close_connection = True
+            for _ in range(1_000):
+                try:
+                    self.wfile.write(bytes(100_000))
+                except OSError:
+                    return
+                sent.append(100_000)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Says nothing."""
+
+    sent: list[int] = []
+    with web(tmp_path, Liar) as port:
+        for path in ("size", "place"):
+            with RemoteFile(f"http://127.0.0.1:{port}/{path}").open() as file:
+                if path == "place":
+                    file.seek(10_000_000)
+                with pytest.raises(OSError, match=r"were asked for|was asked for"):
+                    file.read()
+    assert sum(sent) < 60_000_000
+
+
 def test_a_version_goes_there_and_comes_back(bucket: str, toy_model: Path, tmp_path: Path) -> None:
     put(f"{bucket}/build/corpus.jsonl", DATA)
     for name in ("first", "second"):  # one on its own machine each
@@ -147,15 +235,22 @@ def test_what_fails_on_the_way_leaves_nothing(bucket: str) -> None:
         pass
 
 
+@contextmanager
+def web(folder: Path, kind: type[SimpleHTTPRequestHandler] = SimpleHTTPRequestHandler) -> Iterator[int]:
+    """A web server over a folder; its port."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(kind, directory=str(folder))) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
 def test_a_web_server_is_read(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(DATA)
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with web(tmp_path) as port:
+        url = f"http://127.0.0.1:{port}"
         (source,) = open_sources(f"{url}/c.jsonl?token=x")
         assert source.name == "c.jsonl"
         assert [json.loads(line.data) for line in source.lines(1_000)] == LINES
         with pytest.raises(InputError, match="nothing is at http"):
             open_sources(f"{url}/none.jsonl")
-        server.shutdown()

@@ -140,7 +140,7 @@ def test_what_milvus_is_told_is_what_the_columns_say(term: Json, made: Stores, c
     header = made("milvus", "flat").header
     assert header is not None
     found = connect(header.address, PATIENT).run(
-        lambda client: client.query(header.collection, filter=said, output_fields=["row"], limit=16_384)
+        lambda client, _: client.query(header.collection, filter=said, output_fields=["row"], limit=16_384)
     )
     expected = np.flatnonzero(evaluate(expression, columns)).tolist()
     assert sorted(each["row"] for each in found) == expected, said

@@ -26,5 +26,5 @@ def test_wrong_credentials_and_databases_are_told_apart_from_no_server(closed: M
     assert connection.run(lambda client, _: client.list_collections()) == []
     with pytest.raises(ConfigError, match="no such database"):
         connect(f"{closed.address}/absent", StoreAccess("root:Milvus", 10.0)).run(
-            lambda client: client.list_collections()
+            lambda client, _: client.list_collections()
         )
