@@ -39,7 +39,7 @@ class _Replica:
     Attributes:
         is_late: whether the last call to it was not answered in time; then one call at a time finds out whether it is
             back, and the others do not wait for it.
-        is_probed: whether that call is under way.
+        probed_until: when that call ends at the latest; 0 if there is none.
     """
 
     host: str
@@ -47,7 +47,7 @@ class _Replica:
     idle: deque[socket.socket] = field(default_factory=deque)
     rests_until: float = 0.0
     is_late: bool = False
-    is_probed: bool = False
+    probed_until: float = 0.0
 
     @property
     def name(self) -> str:
@@ -206,17 +206,17 @@ class ShardConnections:
 
     def _choose(self, number: int, tried: Sequence[_Replica]) -> _Replica | None:
         """The next replica in turn that did not just fail; one that did if there is no other and nobody waits for it."""
-        replicas = [each for each in self._shards[number] if each not in tried and not each.is_probed]
+        now, self._turn = time.monotonic(), self._turn + 1
+        replicas = [each for each in self._shards[number] if each not in tried and each.probed_until <= now]
         if not replicas:
             return None
-        now, self._turn = time.monotonic(), self._turn + 1
         rested = [each for each in replicas if each.rests_until <= now] or replicas
         return rested[self._turn % len(rested)]
 
     def _send(self, replica: _Replica, verb: Verb, body: bytes, until: float) -> "_Call":
         """Writes a call, on a kept connection if there is one."""
-        call = _Call(replica, self._kept(replica), is_probe=replica.is_late)
-        replica.is_probed |= call.is_probe
+        call = _Call(replica, self._kept(replica), is_probe=replica.is_late and verb != "open")
+        replica.probed_until = until if call.is_probe else 0.0
         call.is_kept = call.sock is not None
         wait_s = min(CONNECT_S, max(until - time.monotonic(), 0.001))
         head = (
@@ -252,7 +252,7 @@ class ShardConnections:
         if incoming.error is not None:
             self._failed(call, incoming.error)
             return False
-        replica.is_late = replica.is_probed = False
+        replica.is_late, replica.probed_until = False, 0.0
         if len(replica.idle) < IDLE and incoming.can_go_on:
             replica.idle.append(incoming.sock)
         else:
@@ -278,7 +278,7 @@ class ShardConnections:
         assert call.replica is not None  # noqa: S101 - it was asked
         call.replica.is_late |= isinstance(error, TimeoutError)
         if call.is_probe:
-            call.replica.is_probed = False
+            call.replica.probed_until = 0.0
         if call.is_kept and isinstance(error, OSError) and not isinstance(error, TimeoutError):
             call.is_stale = True
             call.replica.idle.clear()

@@ -12,7 +12,7 @@ import pytest
 from glow.client import GlowClient, NoAnswerInTimeError, RetryPolicy, UnusableAnswerError
 from tests.slow_peer import SlowPeer
 
-WITHIN_S = 0.8
+WITHIN_S = 0.5
 SLACK_S = 1.0
 
 

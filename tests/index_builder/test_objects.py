@@ -130,7 +130,7 @@ def test_a_store_that_sends_slowly_ends_each_step(
 ) -> None:
     url = f"{bucket}/slow-{mode}/corpus.jsonl"
     put(url, DATA)
-    file = RemoteFile(url, within_s=0.6)
+    file = RemoteFile(url, within_s=0.4)
     _ends_in_time(peer[0], mode, file)
 
 
@@ -140,7 +140,7 @@ def test_a_web_server_that_sends_slowly_ends_each_step(
 ) -> None:
     (tmp_path / "c.jsonl").write_bytes(DATA)
     with web(tmp_path) as port, SlowPeer(port) as peer:
-        _ends_in_time(peer, mode, RemoteFile(f"{peer.url}/c.jsonl", within_s=0.6))
+        _ends_in_time(peer, mode, RemoteFile(f"{peer.url}/c.jsonl", within_s=0.4))
 
 
 def _ends_in_time(peer: SlowPeer, mode: Literal["trickle", "hang"], file: RemoteFile) -> None:
@@ -152,7 +152,7 @@ def _ends_in_time(peer: SlowPeer, mode: Literal["trickle", "hang"], file: Remote
             started = time.monotonic()
             with pytest.raises((InputError, OSError), match=r"too slowly|whole response"):
                 step()
-            assert time.monotonic() - started < 0.6 + 1.5
+            assert time.monotonic() - started < 0.4 + 1.5
     assert file.identity == identity
     with file.open() as again:
         assert again.read() == DATA
