@@ -126,7 +126,7 @@ def test_candidates_travel() -> None:
 def test_what_is_no_answer_is_refused(change: dict[str, Any]) -> None:
     candidates = cut([0.5, 0.25], [1.0, 0.0], [0, 0])[0][1]
     sent = found_to_json(Found(ids=["a", "b"], candidates=candidates, metadata=[], matching=2))
-    with pytest.raises(FormatError, match="not the answer of a shard"):
+    with pytest.raises(FormatError, match="not a response of a shard"):
         found_from_json(orjson.dumps({**orjson.loads(sent), **change}))
 
 
