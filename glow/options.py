@@ -2,14 +2,19 @@
 
 import hashlib
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from glow.errors import ConfigError
 
-__all__ = ["StrictModel", "describe"]
+__all__ = ["ForeignModel", "StrictModel", "describe", "load_foreign"]
+
+T = TypeVar("T")
+MAX_FOREIGN_BYTES = 1 << 22
+MAX_FAULTS, MAX_PLACE = 8, 80
 
 
 class StrictModel(BaseModel):
@@ -55,10 +60,52 @@ class StrictModel(BaseModel):
         return hashlib.sha256(self.model_dump_json(by_alias=True).encode()).hexdigest()
 
 
+class ForeignModel(StrictModel):
+    """A JSON file that others wrote: what GLOW does not know is ignored, values are of their own type, and its size is bounded."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads the file.
+
+        Raises:
+            ConfigError: as `load_foreign`.
+        """
+        return load_foreign(path, cls.model_validate_json)
+
+
+def load_foreign(path: Path, parse: Callable[[bytes], T]) -> T:
+    """Reads a small JSON file that others wrote.
+
+    Args:
+        path: the file.
+        parse: of pydantic, for what it must hold.
+
+    Raises:
+        ConfigError: if it cannot be read, has more than `MAX_FOREIGN_BYTES`, or is not valid.
+    """
+    try:
+        if not path.is_file():
+            raise ConfigError(f"cannot read {path}: there is no such file")
+        with path.open("rb") as file:
+            data = file.read(MAX_FOREIGN_BYTES + 1)
+        if len(data) > MAX_FOREIGN_BYTES:
+            raise ConfigError(f"cannot read {path}: expected at most {MAX_FOREIGN_BYTES} bytes, it has more")
+        return parse(data)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValidationError as error:
+        raise ConfigError(f"cannot read {path}: {describe(error)}") from error
+
+
 def describe(error: ValidationError) -> str:
-    """All faults of a validation error in one line: `place: what is wrong (found: …)`."""
+    """The first faults of a validation error in one line: `place: what is wrong (found: …)`."""
     faults = error.errors(include_url=False)
-    return "; ".join(
-        f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']} (found: {fault['input']!r:.80})"
-        for fault in faults
-    )
+    told = [
+        f"{'.'.join(map(str, fault['loc']))[:MAX_PLACE] or 'file'}: {fault['msg']} (found: {fault['input']!r:.80})"
+        for fault in faults[:MAX_FAULTS]
+    ]
+    if more := len(faults) - len(told):
+        told.append(f"and {more} more")
+    return "; ".join(told)

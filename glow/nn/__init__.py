@@ -16,6 +16,7 @@ from glow.nn.compressor import Compressor
 from glow.nn.conformer import ConformerConfig, ConformerEncoder, plain_attention, separable_attention
 from glow.nn.cross_encoder import CrossConfig, CrossEncoder, Side
 from glow.nn.cross_thought import CrossThought, PairClassifier, attention_shares, ranking_loss
+from glow.nn.encoder_file import EncoderFile
 from glow.nn.late import LateInteraction
 from glow.nn.ndrm import BatchScale, Ndrm, NdrmConfig, TermStatistics, kernels
 from glow.nn.pretraining import Pretrainer, PretrainingBatch, PretrainingKind
@@ -25,7 +26,7 @@ from glow.nn.towers import EncoderLayer, Pooling, Tower, TowerConfig, TwoTowers
 
 __all__ = [
     "MASKED_LOGIT", "MEAN_IDF", "BatchScale", "Compressor", "ConformerConfig", "ConformerEncoder", "CrossConfig",
-    "CrossEncoder", "CrossThought", "EncoderLayer", "LateInteraction", "Ndrm", "NdrmConfig", "PairClassifier",
+    "CrossEncoder", "CrossThought", "EncoderFile", "EncoderLayer", "LateInteraction", "Ndrm", "NdrmConfig", "PairClassifier",
     "Pooling", "Pretrainer", "PretrainingBatch", "PretrainingKind", "SentenceConfig", "SentenceEncoder", "Side",
     "TermImpacts", "TermStatistics", "Tower", "TowerConfig", "TwoTowers", "WeightForm", "WeightSide",
     "WeightedSelfAttention", "attention_shares", "bert_config", "bert_tensors", "init_cross_encoder", "init_encoder",

@@ -6,18 +6,16 @@ layers (docs/papers.md 1.1). Here any subset of layers of any BERT-like encoder 
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from glow.errors import ConfigError, DependencyError, IntegrityError
 from glow.nn.cross_encoder import CrossEncoder
-from glow.nn.layouts import in_bert_names, shape_of
+from glow.nn.encoder_file import EncoderFile, encoder_shapes, open_weights, require_shapes
+from glow.nn.layouts import bert_name, in_bert_names
 from glow.nn.sentence_encoder import SentenceEncoder
 from glow.nn.towers import EncoderLayer, Tower, TowerConfig, TwoTowers
 
@@ -61,16 +59,20 @@ def minilm_folder() -> Path:
 
 
 def bert_config(folder: Path, **changes: object) -> TowerConfig:
-    """The tower shape that fits a BERT folder's `config.json`; `changes` replace fields of it.
+    """The tower shape that fits a BERT folder, whose weights have the shapes of its `config.json`; `changes` replace fields of it.
 
     Raises:
-        ConfigError: if the file cannot be read or is no BERT.
+        ConfigError: if a file cannot be read, is no BERT, or does not fit the other.
     """
-    try:
-        sizes = shape_of(json.loads((folder / CONFIG_FILE).read_bytes()))
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"{folder} holds no BERT config.json that can be read: {error!r}") from error
-    return TowerConfig.model_validate({**sizes, **changes})
+    file = EncoderFile.load(folder / CONFIG_FILE)
+    with open_weights(folder / WEIGHTS_FILE) as opened:
+        header = {}
+        for name in opened.keys():
+            part = opened.get_slice(name)
+            header[bert_name(name, file.model_type)] = (str(part.get_dtype()), tuple(part.get_shape()))
+    require_shapes(file, header, WEIGHTS_FILE)
+    names = ("vocabulary", "hidden", "heads", "intermediate", "layers", "layer_norm_eps")
+    return TowerConfig.model_validate({**{name: getattr(file, name) for name in names}, **changes})
 
 
 def init_from_bert(
@@ -197,13 +199,24 @@ def init_words(towers: TwoTowers, folder: Path) -> None:
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a folder of BERT's kind, float32, in BERT's names without a prefix."""
-    try:
-        loaded = load_file(folder / WEIGHTS_FILE)
-        config = folder / CONFIG_FILE
-        return in_bert_names(loaded, json.loads(config.read_bytes()) if config.is_file() else {})
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ConfigError(f"cannot read {folder / WEIGHTS_FILE}: {error}") from error
+    """The encoder's tensors of a folder of BERT's kind, float32, in BERT's names without a prefix.
+
+    Raises:
+        ConfigError: if it cannot be read, or a number is not finite.
+    """
+    path = folder / WEIGHTS_FILE
+    file = EncoderFile.load(folder / CONFIG_FILE) if (folder / CONFIG_FILE).is_file() else None
+    kind, wanted = (file.model_type, dict(encoder_shapes(file))) if file else ("bert", {})
+    loaded = {}
+    with open_weights(path) as opened:
+        for name in opened.keys():
+            plain = bert_name(name, kind)
+            if file and plain not in wanted and not plain.startswith("pooler.dense."):
+                continue
+            loaded[name] = opened.get_tensor(name)
+            if not loaded[name].is_floating_point() or not loaded[name].isfinite().all():
+                raise ConfigError(f"{name} of {path} holds what is no finite number; expected floats")
+    return in_bert_names(loaded, kind, file.padding_rows if file else 0)
 
 
 def init_tower(tower: Tower, weights: Mapping[str, Tensor], layers: Sequence[int]) -> None:

@@ -2,16 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor, zeros
 
-from glow.errors import ConfigError
+__all__ = ["bert_name", "in_bert_names"]
 
-__all__ = ["in_bert_names", "shape_of"]
-
-_ROBERTA = ("roberta", "xlm-roberta", "camembert")
-_KINDS = ("bert", "distilbert", *_ROBERTA)
 _PREFIX = re.compile(r"^(bert|roberta|distilbert)\.")
 _DISTILBERT = (
     (
@@ -38,52 +33,26 @@ _DISTILBERT = (
 _POSITIONS, _KIND = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
 
 
-def shape_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a `TowerConfig` that an encoder's `config.json` decides.
-
-    Raises:
-        ConfigError: if it is of another kind, or computes something else than BERT does.
-    """
-    kind = config.get("model_type", "bert")
-    if kind not in _KINDS:
-        raise ConfigError(f"model_type {kind!r} is not of BERT's kind; expected one of {', '.join(_KINDS)}")
-    activation = config.get("activation" if kind == "distilbert" else "hidden_act", "gelu")
-    positions = config.get("position_embedding_type", "absolute")
-    if activation != "gelu" or positions != "absolute":
-        raise ConfigError(f"expected gelu and absolute positions, found {activation} and {positions}")
-    names = ("dim", "n_heads", "hidden_dim", "n_layers")
-    if kind != "distilbert":
-        names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
-    hidden, heads, intermediate, layers = (config[name] for name in names)
-    return {
-        "vocabulary": config["vocab_size"],
-        "hidden": hidden,
-        "heads": heads,
-        "intermediate": intermediate,
-        "layers": layers,
-        "layer_norm_eps": config.get("layer_norm_eps", 1e-12),
-    }
+def bert_name(name: str, kind: str) -> str:
+    """What BERT calls a tensor of an encoder of a kind; what is no part of an encoder keeps its name."""
+    plain = _PREFIX.sub("", name)
+    if kind == "distilbert":
+        for pattern, wanted in _DISTILBERT:
+            plain = pattern.sub(wanted, plain)
+    return plain
 
 
-def in_bert_names(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """An encoder's tensors, float32, as BERT calls them; what is no part of the encoder keeps its name.
+def in_bert_names(tensors: Mapping[str, Tensor], kind: str, padding_rows: int = 0) -> dict[str, Tensor]:
+    """An encoder's tensors, float32, as BERT calls them.
 
     Args:
         tensors: of its safetensors file.
-        config: of its `config.json`; an empty one is BERT's.
+        kind: its `model_type`.
+        padding_rows: of its position table, before the first token's.
     """
-    kind = config.get("model_type", "bert")
-    found = {}
-    for name, tensor in tensors.items():
-        plain = _PREFIX.sub("", name)
-        if kind == "distilbert":
-            for pattern, wanted in _DISTILBERT:
-                plain = pattern.sub(wanted, plain)
-        found[plain] = tensor.float()
-    if kind in _ROBERTA and _POSITIONS in found:
-        found[_POSITIONS] = found[_POSITIONS][
-            int(config.get("pad_token_id", 1)) + 1 :
-        ]  # what stands before is padding's
+    found = {bert_name(name, kind): tensor.float() for name, tensor in tensors.items()}
+    if padding_rows and _POSITIONS in found:
+        found[_POSITIONS] = found[_POSITIONS][padding_rows:]
     if kind == "distilbert" and _POSITIONS in found:
         found.setdefault(_KIND, zeros(1, found[_POSITIONS].shape[1]))
     return found

@@ -144,6 +144,9 @@ class Preprocessor:
         terms: the term table; queries and documents of one index use the same.
         caps_unknown: whether a query's word that the table lacks weighs no more than the heaviest of those that it knows. For
             searching: a slip of the keyboard has the highest idf, and would draw the query to itself.
+
+    Raises:
+        ConfigError: if a prefix leaves no room for a text.
     """
 
     def __init__(
@@ -162,8 +165,8 @@ class Preprocessor:
         self.weighting = weighting
         self.terms = terms
         self.weigher = WordWeigher(weighting, schema, terms)
-        self._query_prefix = _prefix(pieces, schema.query_prefix)
-        self._document_prefix = _prefix(pieces, schema.document_prefix)
+        self._query_prefix = _prefix(pieces, schema.query_prefix, schema.query_tokens)
+        self._document_prefix = _prefix(pieces, schema.document_prefix, schema.document_tokens)
 
     def query(self, text: str) -> WeightedTokens:
         """Preprocesses a query: [CLS] words [SEP], at most `schema.query_tokens`; accepts any string."""
@@ -224,8 +227,14 @@ class Preprocessor:
         return min(start + self.schema.fields[field_id].tokens, self.schema.document_tokens - later) - 1
 
 
-def _prefix(pieces: WordPieces, text: str) -> list[int]:
-    return [number for word in pieces.words(text) for number in pieces.pieces(word)]
+def _prefix(pieces: WordPieces, text: str, tokens: int) -> list[int]:
+    found = [number for word in pieces.words(text) for number in pieces.pieces(word)]
+    if found and len(found) + 3 > tokens:  # [CLS], a piece of the text itself, [SEP]
+        raise ConfigError(
+            f"a prefix of {len(found)} pieces leaves no room for a text in {tokens} tokens: {text!r:.80}; "
+            "give a shorter one"
+        )
+    return found
 
 
 def _holds(terms: TermTable, word: str) -> bool:

@@ -6,7 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-from glow.artifact import file_sha256
+import numpy as np
+
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, file_sha256
 from glow.collection import read_documents, read_qrels, read_queries
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import ConfigError
@@ -14,10 +16,13 @@ from glow.nn import TwoTowers, bert_config, init_from_bert
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, Weighting
-from glow_model_export.imported.foreign import read_foreign, write_vocabulary
+from glow_model_export.imported.files import ForeignPooling
+from glow_model_export.imported.foreign import Foreign, read_foreign, write_vocabulary
 from glow_model_export.package import Source, export_model
+from glow_model_export.parity import torch_vectors
 from glow_model_export.quality import check_quality
 from glow_model_export.quantize import Quantization
+from glow_model_export.texts import parity_texts
 
 __all__ = ["ImportModelOptions", "import_command"]
 
@@ -68,6 +73,7 @@ def import_command(options: ImportModelOptions) -> None:
     """Makes a model of an encoder that others trained: BERT, RoBERTa or DistilBERT, with any tokenizer."""
     with tempfile.TemporaryDirectory() as scratch:
         source = _source(options, Path(scratch))
+        _require_finite(source)
         data, split = options.parity_data, options.split
         queries, documents = _texts(data, split, source.preprocessor.schema)
         quality = check_quality(source, options.quantize, data, split, queries, documents) if data else {}
@@ -86,12 +92,34 @@ def _source(options: ImportModelOptions, scratch: Path) -> Source:
         raise ConfigError(
             "--word-weights weighs the tokens of a mean; this encoder's vector is that of [CLS]"
         )
+    config = bert_config(folder, dropout=0.0, weight_form="plain", **_pooling(options, foreign.pooling))
+    # Before towers are made: a folder that cannot be read costs no memory.
+    pieces = write_vocabulary(folder, scratch, config.vocabulary)
+    schema = _schema(options, foreign)
+    towers = TwoTowers(config, schema)
+    init_from_bert(towers, folder, range(config.layers))
+    weighs = options.word_weights > 0
+    weighting = Weighting(formula="paper" if weighs else "none", saturate_specials=weighs)
+    # It has counted nothing: an index weighs by its own documents.
+    terms = TermTable.from_counts({}, 1, dict.fromkeys((*schema.names, "query"), 1.0))
+    preprocessor = Preprocessor(pieces, schema, weighting, terms)
+    parent: dict[str, Any] = {"imported": folder.name, "sha256": file_sha256(folder / "model.safetensors")}
+    return Source(towers.eval(), preprocessor, {"imported": folder.name}, parent)
+
+
+def _pooling(options: ImportModelOptions, found: ForeignPooling) -> dict[str, Any]:
+    if not options.word_weights:
+        return {"pooling": found}
+    return {"pooling": "weighted", "pooling_gain": options.word_weights}
+
+
+def _schema(options: ImportModelOptions, foreign: Foreign) -> FieldSchema:
     tokens = min(options.document_tokens or foreign.tokens, foreign.tokens)
     prefixes = (
         foreign.query_prefix if options.query_prefix is None else options.query_prefix,
         foreign.document_prefix if options.document_prefix is None else options.document_prefix,
     )
-    schema = FieldSchema(
+    return FieldSchema(
         name="imported",
         query_tokens=min(options.query_tokens, foreign.tokens),
         document_tokens=tokens,
@@ -104,23 +132,21 @@ def _source(options: ImportModelOptions, scratch: Path) -> Source:
         query_prefix=prefixes[0],
         document_prefix=prefixes[1],
     )
-    weighs = options.word_weights > 0
-    config = bert_config(
-        folder,
-        dropout=0.0,
-        weight_form="plain",
-        pooling="weighted" if weighs else foreign.pooling,
-        pooling_gain=options.word_weights if weighs else None,
-    )
-    towers = TwoTowers(config, schema)
-    layers = range(config.layers)
-    init_from_bert(towers, folder, layers)
-    weighting = Weighting(formula="paper" if weighs else "none", saturate_specials=weighs)
-    # It has counted nothing: an index weighs by its own documents.
-    terms = TermTable.from_counts({}, 1, dict.fromkeys((*schema.names, "query"), 1.0))
-    preprocessor = Preprocessor(write_vocabulary(folder, scratch), schema, weighting, terms)
-    parent: dict[str, Any] = {"imported": folder.name, "sha256": file_sha256(folder / "model.safetensors")}
-    return Source(towers.eval(), preprocessor, {"imported": folder.name}, parent)
+
+
+def _require_finite(source: Source) -> None:
+    """Refuses weights that are finite and give vectors that are not, before a graph is made of them.
+
+    Raises:
+        ConfigError: if a vector holds NaN or infinity.
+    """
+    texts = parity_texts(source.preprocessor, *_texts(None, "", source.preprocessor.schema))
+    pad_id = source.preprocessor.pieces.pad_id
+    for name, tower in ((QUERY_TOWER, source.towers.query), (DOCUMENT_TOWER, source.towers.document)):
+        if not np.isfinite(torch_vectors(tower, texts[name], pad_id)).all():
+            raise ConfigError(
+                "the encoder's vectors hold NaN or infinity; expected weights that were trained"
+            )
 
 
 def _texts(data: Path | None, split: str, schema: FieldSchema) -> tuple[list[str], list[Document]]:

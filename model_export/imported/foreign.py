@@ -1,25 +1,38 @@
 """What a folder of Hugging Face's or sentence-transformers' says of its encoder: pooling, lengths, prefixes, tokenizer."""
 
-import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TypeVar
 
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from glow.errors import ConfigError
+from glow.errors import ConfigError, FormatError
+from glow.nn import EncoderFile
+from glow.options import ForeignModel
 from glow.text import TOKENIZER_FILE, VOCABULARY_FILE, TokenizerPieces, WordPieces
+from glow_model_export.imported.files import (
+    ForeignPooling,
+    LengthFile,
+    PoolingFile,
+    PromptsFile,
+    TokenizerFile,
+    read_modules,
+)
 
 __all__ = ["Foreign", "read_foreign", "write_vocabulary"]
 
-ForeignPooling = Literal["cls", "mean"]
 MODULES_FILE, PROMPTS_FILE, LENGTH_FILE = (
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
 )
-_QUERY_PROMPTS, _DOCUMENT_PROMPTS = ("query", "search_query"), ("document", "passage", "search_document")
-_POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+F = TypeVar("F", bound=ForeignModel)
+FEWEST_TOKENS = 8
+MAX_TOKENIZER_BYTES, BYTES_OF_PIECE = 1 << 20, 256
+"""A tokenizer may have so many bytes, and so many more for each row of the word table; those of 250,000 pieces take 70 for each."""
+PROBE = "how do bees find their way home? \U0010fffd 東京 naïve"
+"""Some of it is in no vocabulary: a tokenizer that cannot spell it fails at import, not at a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,66 +61,80 @@ def read_foreign(folder: Path, pooling: ForeignPooling | None = None) -> Foreign
     Raises:
         ConfigError: if a file cannot be read, or asks for what no tower does.
     """
-    config = _read(folder / "config.json")
-    if config is None:
+    if not (folder / "config.json").is_file():
         raise ConfigError(
             f"{folder} holds no config.json; expected a folder of Hugging Face's or sentence-transformers'"
         )
-    rows = int(config.get("max_position_embeddings", 512))
-    if config.get("model_type") in ("roberta", "xlm-roberta", "camembert"):
-        rows -= int(config.get("pad_token_id", 1)) + 1
-    longest = (_read(folder / "tokenizer_config.json") or {}).get("model_max_length") or rows
+    rows = EncoderFile.load(folder / "config.json").tokens
+    longest = _tokenizer_file(folder).model_max_length or rows
     found = Foreign(pooling or "mean", min(rows, int(longest)))
-    for module in _read(folder / MODULES_FILE) or []:
-        kind, place = str(module.get("type", "")).rsplit(".", 1)[-1], folder / str(module.get("path", ""))
+    for module in read_modules(folder / MODULES_FILE) if (folder / MODULES_FILE).is_file() else ():
+        kind, place = module.kind, _inside(folder, module.path)
         if kind == "Pooling":
-            found = replace(found, pooling=pooling or _pooling(_read(place / "config.json") or {}))
+            found = replace(found, pooling=pooling or _optional(PoolingFile, place / "config.json").mode())
         elif kind == "Transformer":
-            lengths = _read(place / LENGTH_FILE) or {}
-            found = replace(found, tokens=min(rows, int(lengths.get("max_seq_length") or found.tokens)))
+            lengths = _optional(LengthFile, place / LENGTH_FILE)
+            found = replace(found, tokens=min(rows, lengths.max_seq_length or found.tokens))
         elif kind != "Normalize":
             raise ConfigError(
                 f"{MODULES_FILE} asks for {kind}; expected Transformer, Pooling and Normalize alone"
             )
-    prompts = (_read(folder / PROMPTS_FILE) or {}).get("prompts") or {}
-    return replace(
-        found,
-        query_prefix=next((prompts[name] for name in _QUERY_PROMPTS if prompts.get(name)), ""),
-        document_prefix=next((prompts[name] for name in _DOCUMENT_PROMPTS if prompts.get(name)), ""),
-    )
+    if found.tokens < FEWEST_TOKENS:
+        raise ConfigError(f"{folder} reads at most {found.tokens} tokens; expected {FEWEST_TOKENS} or more")
+    prompts = _optional(PromptsFile, folder / PROMPTS_FILE)
+    return replace(found, query_prefix=prompts.query_prefix, document_prefix=prompts.document_prefix)
 
 
-def write_vocabulary(source: Path, folder: Path) -> WordPieces:
+def write_vocabulary(source: Path, folder: Path, rows: int) -> WordPieces:
     """Writes a vocabulary as a model holds it: `vocab.txt`, and `tokenizer.json` where it is no uncased WordPiece of BERT's.
 
     Args:
         source: the foreign folder.
         folder: where to write.
+        rows: of the encoder's word table; every piece must have one.
 
     Raises:
-        ConfigError: if there is no tokenizer that can be read.
-        FormatError: if it is one that no tower can be fed by.
+        ConfigError: if there is no tokenizer that can be read, or it is one that no tower can be fed by.
     """
+    try:
+        pieces, greatest = _write_vocabulary(source, folder, rows)
+        ids = [number for word in pieces.words(PROBE) for number in pieces.pieces(word)]
+    except ConfigError:
+        raise
+    except FormatError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    except Exception as error:  # of the library, without a type of its own
+        raise ConfigError(f"the tokenizer of {source} cannot spell a text: {error}") from error
+    beyond = max([greatest, pieces.cls_id, pieces.sep_id, pieces.pad_id, *ids])
+    if beyond >= rows:
+        raise ConfigError(
+            f"the tokenizer of {source} has a piece of number {beyond}, the word table has {rows} rows; "
+            "expected a tokenizer and weights that belong together"
+        )
+    return pieces
+
+
+def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces, int]:
+    """The vocabulary, and the greatest number of a piece."""
     path = source / TOKENIZER_FILE
     if not path.is_file():
-        if not (source / VOCABULARY_FILE).is_file() or not _lowers(source):
+        lines = source / VOCABULARY_FILE
+        if not lines.is_file() or _tokenizer_file(source).do_lower_case is not True:
             raise ConfigError(f"{source} holds no {TOKENIZER_FILE}; save its tokenizer with `use_fast=True`")
-        (folder / VOCABULARY_FILE).write_bytes((source / VOCABULARY_FILE).read_bytes())
-        return WordPieces(folder / VOCABULARY_FILE)
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # of the library, without a type of its own
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    names = [""] * tokenizer.get_vocab_size(with_added_tokens=True)
-    for piece, place in tokenizer.get_vocab(with_added_tokens=True).items():
+        (folder / VOCABULARY_FILE).write_bytes(_read(lines, rows))
+        plain = WordPieces(folder / VOCABULARY_FILE)
+        return plain, plain.size - 1
+    tokenizer = _tokenizer(path, rows)
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    greatest = max(vocabulary.values(), default=-1)
+    names = [""] * len(vocabulary)
+    for piece, place in vocabulary.items():
         if place < len(names):
-            names[place] = piece.replace("\n", "\\n")
+            names[place] = piece.replace("\n", "\\n").replace("\r", "\\r")
     (folder / VOCABULARY_FILE).write_text("\n".join(names) + "\n", encoding="utf-8")
-    if _is_berts(json.loads(path.read_bytes()), tokenizer):
-        return WordPieces(folder / VOCABULARY_FILE)
-    pad = _special(source, "pad_token") or next(
+    if _is_berts(tokenizer):
+        return WordPieces(folder / VOCABULARY_FILE), greatest
+    pad = _tokenizer_file(source).pad or next(
         (name for name in ("[PAD]", "<pad>") if tokenizer.token_to_id(name) is not None), ""
     )
     number = tokenizer.token_to_id(pad) if pad else None
@@ -115,32 +142,42 @@ def write_vocabulary(source: Path, folder: Path) -> WordPieces:
         raise ConfigError(f"{TOKENIZER_FILE} knows no padding; expected pad_token in tokenizer_config.json")
     tokenizer.enable_padding(pad_id=number, pad_token=pad)
     tokenizer.save(str(folder / TOKENIZER_FILE))
-    return TokenizerPieces(folder / VOCABULARY_FILE)
+    return TokenizerPieces(folder / VOCABULARY_FILE), greatest
 
 
-def _pooling(config: dict[str, Any]) -> ForeignPooling:
-    asked = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
-    mode = config.get("pooling_mode")  # newer versions name it
-    found = _POOLINGS.get(asked[0]) if len(asked) == 1 else {"cls": "cls", "mean": "mean"}.get(str(mode))
-    if found is None:
+def _tokenizer(path: Path, rows: int) -> Tokenizer:
+    data = _read(path, rows)
+    try:
+        tokenizer = Tokenizer.from_buffer(data)
+    except Exception as error:  # of the library, without a type of its own
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _read(path: Path, rows: int) -> bytes:
+    most = MAX_TOKENIZER_BYTES + rows * BYTES_OF_PIECE
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > most:
         raise ConfigError(
-            f"pooling by {', '.join(asked) or mode}: expected the [CLS] token or the mean; --pooling names one"
+            f"cannot read {path}: expected at most {most} bytes for {rows} rows of the word table, it has more"
         )
-    if config.get("include_prompt") is False:
-        raise ConfigError(
-            "the pooling leaves the prompt out, which no tower does; give --query-prefix '' --document-prefix ''"
-        )
-    return "cls" if found == "cls" else "mean"
+    return data
 
 
-def _is_berts(spec: dict[str, Any], tokenizer: Tokenizer) -> bool:
+def _is_berts(tokenizer: Tokenizer) -> bool:
     """Whether GLOW's own splitting and spelling are this tokenizer's: BERT's uncased WordPiece."""
-    normalizer, splitter = spec.get("normalizer") or {}, spec.get("pre_tokenizer") or {}
-    is_uncased = normalizer.get("type") == "BertNormalizer" and normalizer.get("lowercase") is True
-    is_plain = normalizer.get("strip_accents") in (None, True) and splitter.get("type") == "BertPreTokenizer"
+    normalizer = tokenizer.normalizer
     return bool(
-        is_uncased
-        and is_plain
+        isinstance(normalizer, normalizers.BertNormalizer)
+        and normalizer.lowercase
+        and normalizer.strip_accents in (None, True)
+        and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         and isinstance(tokenizer.model, models.WordPiece)
         and tokenizer.model.continuing_subword_prefix == "##"
         and tokenizer.encode("").tokens == ["[CLS]", "[SEP]"]
@@ -148,24 +185,22 @@ def _is_berts(spec: dict[str, Any], tokenizer: Tokenizer) -> bool:
     )
 
 
-def _lowers(folder: Path) -> bool:
-    return (_read(folder / "tokenizer_config.json") or {}).get("do_lower_case", True) is True
-
-
-def _special(folder: Path, name: str) -> str:
-    found = (_read(folder / "tokenizer_config.json") or {}).get(name)
-    return str(found.get("content", "")) if isinstance(found, dict) else str(found or "")
-
-
-def _read(path: Path) -> Any:
-    """A file of JSON; None where there is none.
+def _inside(folder: Path, path: str) -> Path:
+    """A folder in the folder.
 
     Raises:
-        ConfigError: if it cannot be read.
+        ConfigError: if it is another one.
     """
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+    place = Path(os.path.realpath(folder / path))
+    if not place.is_relative_to(os.path.realpath(folder)):
+        raise ConfigError(f"{MODULES_FILE} names the path {path!r}; expected one in its own folder")
+    return place
+
+
+def _optional(kind: type[F], path: Path) -> F:
+    """A file, or what it says where there is none."""
+    return kind.load(path) if path.is_file() else kind()
+
+
+def _tokenizer_file(folder: Path) -> TokenizerFile:
+    return _optional(TokenizerFile, folder / "tokenizer_config.json")

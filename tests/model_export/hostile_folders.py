@@ -1,0 +1,358 @@
+"""Model folders that others made to do harm, and seeded mutations of a good one; each is given to `glow import-model`.
+
+    python -m tests.model_export.hostile_folders SCRATCH
+
+gives every hostile folder to the command in one process, and writes a line of JSON for each: how it ended, what it said, how long
+it took, and how much memory the process had taken by then.
+"""
+
+import json
+import os
+import random
+import resource
+import shutil
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from typer.testing import CliRunner
+
+from glow.nn import EncoderFile
+from glow.nn.encoder_file import encoder_shapes
+from glow_model_export.imported.command import import_command
+from tests.attacks.harness import peak_mb
+
+__all__ = ["FILES", "HOSTILE", "import_folder", "make_folder", "mutate"]
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PIECES = (*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), *".?,;'")
+CONFIG = {
+    "model_type": "bert",
+    "vocab_size": len(PIECES),
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "max_position_embeddings": 40,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
+}
+WEIGHTS = "model.safetensors"
+JSON_FILES: dict[str, Any] = {
+    "config.json": CONFIG,
+    "modules.json": [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for place, (path, kind) in enumerate(
+            [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+        )
+    ],
+    "1_Pooling/config.json": {
+        "word_embedding_dimension": 8,
+        "pooling_mode_cls_token": False,
+        "pooling_mode_mean_tokens": True,
+    },
+    "sentence_bert_config.json": {"max_seq_length": 32, "do_lower_case": False},
+    "config_sentence_transformers.json": {"prompts": {"query": "find ", "document": ""}},
+    "tokenizer_config.json": {"model_max_length": 32, "pad_token": "[PAD]", "do_lower_case": True},
+}
+FILES = (*JSON_FILES, "tokenizer.json", WEIGHTS)
+
+
+def make_folder(folder: Path) -> Path:
+    """A tiny BERT of random weights, as sentence-transformers saves one."""
+    (folder / "1_Pooling").mkdir(parents=True)
+    for name, value in JSON_FILES.items():
+        (folder / name).write_text(json.dumps(value))
+    chance = torch.Generator().manual_seed(0)
+    shapes = encoder_shapes(EncoderFile.model_validate_json(json.dumps(CONFIG)))
+    save_file(
+        {
+            name: torch.randn(*shape, generator=chance) * 0.3 + (1.0 if "LayerNorm.weight" in name else 0.0)
+            for name, shape in shapes
+        },
+        folder / WEIGHTS,
+    )
+    vocabulary = {piece: place for place, piece in enumerate(PIECES)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106 - a piece, no password
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def import_folder(folder: Path, out: Path) -> Any:
+    """Gives a folder to the command, in this process."""
+    app = typer.Typer()
+    app.command("import-model")(import_command)
+    return CliRunner().invoke(app, [str(folder), "--out", str(out)])
+
+
+def _text(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(text)
+
+
+def _config(**values: Any) -> Callable[[Path], object]:
+    return _text("config.json", json.dumps({**CONFIG, **values}))
+
+
+def _modules(path: str) -> Callable[[Path], object]:
+    modules = [
+        {**module, "path": path if module["path"] == "1_Pooling" else module["path"]}
+        for module in JSON_FILES["modules.json"]
+    ]
+    return _text("modules.json", json.dumps(modules))
+
+
+def _header(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def changed(folder: Path) -> None:
+        data = (folder / WEIGHTS).read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8 : 8 + size])
+        change(header)
+        text = json.dumps(header).encode()
+        (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
+
+    return changed
+
+
+def _tokenizer(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def changed(folder: Path) -> None:
+        spec = json.loads((folder / "tokenizer.json").read_bytes())
+        change(spec)
+        (folder / "tokenizer.json").write_text(json.dumps(spec))
+
+    return changed
+
+
+def _sparse(name: str, size_bytes: int) -> Callable[[Path], object]:
+    return lambda folder: os.truncate(folder / name, size_bytes)
+
+
+def _long(name: str, start: str, each: str, count: int, end: str) -> Callable[[Path], object]:
+    def changed(folder: Path) -> None:
+        with (folder / name).open("w") as file:
+            file.write(start)
+            for _ in range(count // 10_000):
+                file.write(each * 10_000)
+            file.write(end)
+
+    return changed
+
+
+def _instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
+    def changed(folder: Path) -> None:
+        (folder / name).unlink()
+        make(folder / name)
+
+    return changed
+
+
+def _weight(value: float) -> Callable[[Path], object]:
+    """The last number of the file."""
+
+    def changed(folder: Path) -> None:
+        data = (folder / WEIGHTS).read_bytes()
+        (folder / WEIGHTS).write_bytes(data[:-4] + struct.pack("<f", value))
+
+    return changed
+
+
+WORDS, KEY = "embeddings.word_embeddings.weight", "encoder.layer.0.attention.self.key.weight"
+DEEP = "[" * 100_000 + "]" * 100_000
+PROMPTS, LENGTHS, TOKENS = (
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    "tokenizer_config.json",
+)
+HOSTILE: dict[str, Callable[[Path], object]] = {
+    # These ended in a traceback, or in the allocator's error.
+    "modules an object": _text("modules.json", '{"a": 1}'),
+    "modules numbers": _text("modules.json", "[1, 2]"),
+    "config a list": _text("config.json", "[]"),
+    "config 100,000 deep": _text("config.json", DEEP),
+    "positions a word": _config(max_position_embeddings="abc"),
+    "positions below 0": _config(max_position_embeddings=-1),
+    "no heads": _config(num_attention_heads=0),
+    "prompts no text": _text(PROMPTS, '{"prompts": {"query": 5}}'),
+    "prompt of 5 MB": _text(PROMPTS, json.dumps({"prompts": {"query": "bees " * 1_000_000}})),
+    "length a word": _text(TOKENS, '{"model_max_length": "x"}'),
+    "hidden size 1e9": _config(hidden_size=1_000_000_000),
+    "vocabulary 1e10": _config(vocab_size=10_000_000_000),
+    "1e6 layers": _config(num_hidden_layers=1_000_000),
+    "piece of number 2^31": _tokenizer(lambda spec: spec["model"]["vocab"].update({"bee": 2**31})),
+    # And more of the kind.
+    "shapes of 2^20": _config(hidden_size=1 << 20, intermediate_size=1 << 20, vocab_size=1 << 24),
+    "128 layers": _config(num_hidden_layers=128),
+    "heads that do not divide": _config(num_attention_heads=3),
+    "size no number": _config(hidden_size=None),
+    "size a fraction": _config(hidden_size=8.5),
+    "epsilon NaN": _text("config.json", json.dumps(CONFIG).replace("1e-12", "NaN")),
+    "epsilon 0": _config(layer_norm_eps=0),
+    "padding beyond positions": _config(model_type="roberta", pad_token_id=2**20),
+    "positions beyond the table": _config(max_position_embeddings=41),
+    "one position": _config(max_position_embeddings=1),
+    "no size": _text("config.json", "{}"),
+    "nothing": _text("config.json", ""),
+    "config no UTF-8": lambda folder: (folder / "config.json").write_bytes(b'{"a": "\xff\xfe"}'),
+    "config of 2 GB": _sparse("config.json", 1 << 31),
+    "config a folder": _instead("config.json", Path.mkdir),
+    "config a queue": _instead("config.json", os.mkfifo),
+    "config of a device": _instead("config.json", lambda path: path.symlink_to("/dev/zero")),
+    "100,000 faults": _text("modules.json", json.dumps([{"type": 1}] * 100_000)),
+    "a fault in a long name": _text(
+        "1_Pooling/config.json", json.dumps({"pooling_mode_" + "x" * 10**6: True})
+    ),
+    "path above": _modules("../../../../../../etc"),
+    "path absolute": _modules("/etc"),
+    "path with a zero": _modules("1_Pooling\0"),
+    "path of 100,000": _modules("1_Pooling/" * 10_000),
+    "path a link out": lambda folder: ((folder / "out").symlink_to("/etc"), _modules("out")(folder)),
+    "path a loop": lambda folder: ((folder / "out").symlink_to("out"), _modules("out/x")(folder)),
+    "pooling a list": _text("1_Pooling/config.json", "[]"),
+    "length below 0": _text(LENGTHS, '{"max_seq_length": -5}'),
+    "length 1": _text(LENGTHS, '{"max_seq_length": 1}'),
+    "tokenizer settings deep": _text(TOKENS, DEEP),
+    "prompt longer than a query": _text(PROMPTS, json.dumps({"prompts": {"query": "a " * 40}})),
+    "header of 2^62": lambda folder: (folder / WEIGHTS).write_bytes(struct.pack("<Q", 1 << 62) + b"{}"),
+    "header of 1 GB": lambda folder: (folder / WEIGHTS).write_bytes(struct.pack("<Q", 1 << 30) + b"{}"),
+    "weights empty": lambda folder: (folder / WEIGHTS).write_bytes(b""),
+    "weights a queue": _instead(WEIGHTS, os.mkfifo),
+    "weights missing": lambda folder: (folder / WEIGHTS).unlink(),
+    "offsets past the end": _header(lambda header: header[KEY].update(data_offsets=[0, 2**40])),
+    "offsets overlap": _header(lambda header: header[KEY].update(data_offsets=header[WORDS]["data_offsets"])),
+    "offsets below 0": _header(lambda header: header[KEY].update(data_offsets=[-8, 8])),
+    "shape of 2^63": _header(lambda header: header[KEY].update(shape=[2**63, 2])),
+    "type of integers": _header(lambda header: header[KEY].update(dtype="I32")),
+    "type unknown": _header(lambda header: header[KEY].update(dtype="Q7")),
+    "another shape": _header(lambda header: header[KEY].update(shape=[4, 16])),
+    "a tensor gone": _header(lambda header: header.update(other=header.pop(KEY))),
+    "header deep": lambda folder: (folder / WEIGHTS).write_bytes(
+        struct.pack("<Q", len(DEEP)) + DEEP.encode()
+    ),
+    "weights NaN": _weight(float("nan")),
+    "weights infinite": _weight(float("inf")),
+    "tokenizer a list": _text("tokenizer.json", "[]"),
+    "tokenizer deep": _text("tokenizer.json", DEEP),
+    "tokenizer of 2 GB": _sparse("tokenizer.json", 1 << 31),
+    "tokenizer of 60 MB": _long("tokenizer.json", "[", "[],", 20_000_000, "[]]"),
+    "tokenizer of 5 million pieces": _long(
+        "tokenizer.json",
+        '{"model": {"type": "Unigram", "unk_id": 0, "vocab": [',
+        '["a",0],',
+        5_000_000,
+        '["b",0]]}}',
+    ),
+    "tokenizer without the unknown": _tokenizer(
+        lambda spec: (spec["model"]["vocab"].pop("[UNK]"), spec.update(pre_tokenizer=None))
+    ),
+    "no piece": _tokenizer(lambda spec: spec["model"].update(vocab={})),
+    "pieces around of number 999,999": _tokenizer(
+        lambda spec: spec.update(
+            normalizer=None, post_processor={**spec["post_processor"], "cls": ["[CLS]", 999_999]}
+        )
+    ),
+}
+
+
+def mutate(folder: Path, chance: random.Random) -> list[str]:
+    """Changes one file, or two, of a good folder: bytes flipped, the end cut off, a value exchanged, a key twice, a file gone or of another's content; says which."""
+    return [_mutate(folder, name, chance) for name in chance.sample(FILES, chance.choice((1, 1, 2)))]
+
+
+def _mutate(folder: Path, name: str, chance: random.Random) -> str:
+    path = folder / name
+    how = chance.choice(("flip", "flip", "cut", "value", "value", "value", "twice", "delete", "swap"))
+    data = bytearray(path.read_bytes())
+    if how in ("value", "twice") and name.endswith(".json"):
+        value = json.loads(data)
+        _exchange(value, chance)
+        text = json.dumps(value)
+        if how == "twice" and text.startswith("{") and len(text) > 2:
+            text = json.dumps(json.loads(data))[:-1] + "," + text[1:]
+        path.write_text(text)
+    elif how == "delete":
+        path.unlink()
+    elif how == "swap":
+        other = folder / chance.choice(FILES)
+        path.write_bytes(other.read_bytes() if other.is_file() else b"")
+    elif how == "cut":
+        path.write_bytes(data[: chance.randrange(len(data))])
+    else:
+        for _ in range(chance.choice((1, 1, 3, 20))):
+            # Half of them where weights have their header: the rest of that file is numbers.
+            data[chance.randrange(chance.choice((len(data), min(len(data), 2_000))))] ^= (
+                1 << chance.randrange(8)
+            )
+        path.write_bytes(data)
+    return f"{how} {name}"
+
+
+ODD = (
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2,
+    7,
+    2**31,
+    2**63,
+    10**30,
+    1e308,
+    "",
+    "x",
+    "../..",
+    "a" * 5_000,
+    [],
+    {},
+    [[]],
+    {"a": 1},
+)
+
+
+def _exchange(value: Any, chance: random.Random) -> None:
+    """Puts something odd in the place of a value somewhere in JSON."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = chance.choice(keys)
+        if isinstance(value[key], dict | list) and value[key] and chance.random() < 0.8:
+            value = value[key]
+            continue
+        value[key] = chance.choice(ODD)
+        return
+
+
+def main(scratch: Path) -> None:
+    """Every hostile folder, one after the other."""
+    good = make_folder(scratch / "good")
+    (scratch / "taken").mkdir()
+    for name, change in {"good": lambda folder: None, **HOSTILE}.items():
+        folder = shutil.copytree(good, scratch / "folder")
+        change(folder)
+        started = time.monotonic()
+        done = import_folder(folder, scratch / ("taken" if name == "good" else "out"))
+        figures = {
+            "name": name,
+            "exit": done.exit_code,
+            "said": done.output,
+            "raised": repr(done.exception),
+            "seconds": time.monotonic() - started,
+            "peak_mb": peak_mb(os.getpid()),
+        }
+        print(json.dumps(figures), flush=True)  # noqa: T201 - a program
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
+    main(Path(sys.argv[1]))

@@ -1,0 +1,99 @@
+"""Model folders that others made: whatever one holds, `glow import-model` makes a model of it, or says in one line why not."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glow.runtime import Model
+from tests.model_export.hostile_folders import HOSTILE, import_folder, make_folder, mutate
+
+ROOT = Path(__file__).parents[2]
+TAKEN = "exists already; choose another name"
+"""What the command says of a folder that it read whole, where there is a model of that name; no graph was made by then."""
+MUTATIONS = 200
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("good") / "encoder")
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Every hostile folder given to the command, by a process of its own: its memory is theirs."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.model_export.hostile_folders",
+        str(tmp_path_factory.mktemp("hostile")),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
+
+
+def test_the_folder_that_hostile_ones_are_made_of_is_good(good: Path, tmp_path: Path) -> None:
+    done = import_folder(good, tmp_path / "model")
+    assert done.exit_code == 0, done.output
+    encodes(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_folder_ends_in_one_line(name: str, outcomes: dict[str, dict[str, Any]]) -> None:
+    outcome = outcomes[name]
+    assert outcome["exit"] == 2, outcome
+    assert outcome["said"].count("\n") == 1 and len(outcome["said"]) < 2_500, outcome
+    assert outcome["said"].startswith("glow: error (invalid_config): "), outcome
+
+
+def test_hostile_folders_take_neither_time_nor_memory(outcomes: dict[str, dict[str, Any]]) -> None:
+    assert TAKEN in outcomes["good"]["said"]
+    assert max(each["seconds"] for each in outcomes.values()) < 20.0
+    assert max(each["peak_mb"] for each in outcomes.values()) < 600.0
+
+
+def refused_or_whole(good: Path, scratch: Path, seed: int) -> bool:
+    """Gives a mutation to the command; whether it could be imported."""
+    folder = shutil.copytree(good, scratch / str(seed))
+    what = mutate(folder, random.Random(seed))  # noqa: S311 - chooses what to change, keeps no secret
+    (scratch / "taken").mkdir(exist_ok=True)
+    done = import_folder(folder, scratch / "taken")
+    told = f"seed {seed}, {what}: exit {done.exit_code}, {done.output} {done.exception!r}"
+    assert done.output.count("\n") == 1 and done.output.startswith("glow: error ("), told
+    if done.exit_code == 4 and TAKEN in done.output:
+        return True
+    assert done.exit_code == 2, told
+    shutil.rmtree(folder)
+    return False
+
+
+def encodes(model: Path) -> None:
+    made = Model.open(model)
+    for text in ("how do bees find their way home", "東京 \U0001f41d", ""):
+        assert np.isfinite(made.encoder("query").encode([made.preprocessor.query(text)])).all()
+
+
+def test_a_mutated_folder_is_read_or_refused_in_one_line(good: Path, tmp_path: Path) -> None:
+    whole = [seed for seed in range(MUTATIONS) if refused_or_whole(good, tmp_path, seed)]
+    assert 0.1 < len(whole) / MUTATIONS < 0.5  # else the mutations try nothing
+
+
+@pytest.mark.slow
+def test_a_mutated_folder_that_can_be_read_is_a_model(good: Path, tmp_path: Path) -> None:
+    tried = 0
+    for seed in range(MUTATIONS, 5_000):
+        if not refused_or_whole(good, tmp_path, seed) or seed > 500:
+            continue
+        done = import_folder(tmp_path / str(seed), tmp_path / "model")
+        assert done.exit_code == 0, f"seed {seed}: {done.output} {done.exception!r}"
+        encodes(tmp_path / "model")
+        shutil.rmtree(tmp_path / "model")
+        tried += 1
+    assert tried > 30
