@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -80,18 +81,23 @@ class DocumentStore:
         path: a store that `DocumentWriter` wrote and that no longer changes.
 
     Raises:
-        FormatError: if the file is no document store.
+        FormatError: if the file is no document store; of every method, if what it reads is damaged.
     """
 
     def __init__(self, path: Path) -> None:
+        self._name = path.name
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._local = threading.local()
         # For a thread that comes when the folder is gone, as that of an older version may be while its files live on.
         self._spare: _Reader | None = None
-        try:
+        with self._reading():
+            # A view of that name could be anything, a query without an end included.
+            found = (
+                self._connect().execute("SELECT sql FROM sqlite_schema WHERE name = 'documents'").fetchone()
+            )
+            if found is None or str(found[0]).split() != _SCHEMA.split():
+                raise ValueError("it has no table of documents as GLOW makes it")
             self.count = int(self._connect().execute("SELECT count(*) FROM documents").fetchone()[0])
-        except sqlite3.Error as error:
-            raise FormatError(f"cannot read the document store {path.name}: {error}") from error
 
     def get(self, document_id: str) -> Document:
         """The document of an id.
@@ -100,36 +106,41 @@ class DocumentStore:
             DocumentNotFoundError: if there is none.
         """
         query = "SELECT id, fields, metadata FROM documents WHERE id = ?"
-        record = self._connect().execute(query, (document_id,)).fetchone()
-        if record is None:
-            raise not_found(document_id)
-        return _document(record)
+        with self._reading():
+            record = self._connect().execute(query, (document_id,)).fetchone()
+            if record is None:
+                raise not_found(document_id)
+            return _document(record)
 
     def find(self, document_id: str) -> int | None:
         """The row of an id; None where there is none."""
         query = "SELECT row FROM documents WHERE id = ?"
-        record = self._connect().execute(query, (document_id,)).fetchone()
-        return None if record is None else int(record[0])
+        with self._reading():
+            record = self._connect().execute(query, (document_id,)).fetchone()
+            return None if record is None else int(record[0])
 
     def row_before(self, document_id: str) -> int | None:
         """The row of the last id before this one in code point order, whether or not this one is there."""
         query = "SELECT row FROM documents WHERE id < ? ORDER BY id DESC LIMIT 1"
-        record = self._connect().execute(query, (document_id,)).fetchone()
-        return None if record is None else int(record[0])
+        with self._reading():
+            record = self._connect().execute(query, (document_id,)).fetchone()
+            return None if record is None else int(record[0])
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
         """The documents of rows, in the order asked for; every row must exist."""
         marks = ",".join("?" * len(rows))
         query = f"SELECT row, id, fields, metadata FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
-        records = {row: rest for row, *rest in self._connect().execute(query, [int(row) for row in rows])}
-        return [_document(records[int(row)]) for row in rows]
+        with self._reading():
+            records = {row: rest for row, *rest in self._connect().execute(query, [int(row) for row in rows])}
+            return [_document(records[int(row)]) for row in rows]
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         """The ids of rows, in the order asked for, without what documents hold; every row must exist."""
         marks = ",".join("?" * len(rows))
         query = f"SELECT row, id FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
-        found = dict(self._connect().execute(query, rows).fetchall())
-        return [found[row] for row in rows]
+        with self._reading():
+            found = dict(self._connect().execute(query, rows).fetchall())
+            return [found[row] for row in rows]
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the documents of rows `start` to `stop` (not included; None: to the end) in order.
@@ -138,25 +149,43 @@ class DocumentStore:
         """
         stop = self.count if stop is None else stop
         query = "SELECT id, fields, metadata FROM documents WHERE row >= ? AND row < ? ORDER BY row"
-        for record in self._connect().execute(query, (start, stop)):
-            yield _document(record)
+        with self._reading():
+            for record in self._connect().execute(query, (start, stop)):
+                yield _document(record)
 
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
         """Yields id, row, fields and metadata (as JSON, as they are stored) of every document, in code point order of ids."""
-        yield from self._connect().execute("SELECT id, row, fields, metadata FROM documents ORDER BY id")
+        with self._reading():
+            yield from self._connect().execute("SELECT id, row, fields, metadata FROM documents ORDER BY id")
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """Yields the metadata of every document by row, without the fields, which take longer to read."""
-        for (text,) in self._connect().execute("SELECT metadata FROM documents ORDER BY row"):
-            yield json.loads(text)
+        with self._reading():
+            for (text,) in self._connect().execute("SELECT metadata FROM documents ORDER BY row"):
+                yield _metadata(text)
 
     def id_ranks(self) -> NDArray[np.uint32]:
         """For each row the rank of its id in code point order, uint32 [documents]."""
         ranks = np.empty(self.count, np.uint32)
         # SQLite compares UTF-8 bytes, which sort as code points do, and has an index of the ids.
-        records = self._connect().execute("SELECT row FROM documents ORDER BY id")
-        ranks[np.fromiter((row for (row,) in records), np.int64, self.count)] = np.arange(self.count)
+        with self._reading():
+            records = self._connect().execute("SELECT row FROM documents ORDER BY id")
+            ranks[np.fromiter((row for (row,) in records), np.int64, self.count)] = np.arange(self.count)
         return ranks
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Names the file where it is damaged, whatever fails on what it holds.
+
+        Raises:
+            FormatError: with what failed.
+        """
+        try:
+            yield
+        except (sqlite3.Error, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            raise FormatError(
+                f"the document store {self._name} is damaged: {error!r:.200}; rebuild the index"
+            ) from error
 
     def _connect(self) -> sqlite3.Connection:
         reader: _Reader | None = getattr(self._local, "reader", None)
@@ -201,4 +230,13 @@ def _dump(value: object) -> str:
 def _document(found: Sequence[str]) -> Document:
     identifier, fields, metadata = found
     values = {name: tuple(texts) for name, texts in json.loads(fields).items()}
-    return Document(identifier, values, json.loads(metadata))
+    if not all(isinstance(text, str) for texts in (*values.values(), (identifier,)) for text in texts):
+        raise ValueError("a field holds what is no text")
+    return Document(identifier, values, _metadata(metadata))
+
+
+def _metadata(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise TypeError("metadata is no object")
+    return found

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from glow.artifact import RERANKER_FOLDER, RERANKER_SHAPE, FileRecord, Manifest, reranker_hash
 from glow.errors import MismatchError
-from glow.runtime import Device, Reranker, reranker_preprocessor
+from glow.runtime import Device, Reranker, RerankerShape, reranker_preprocessor
 from glow.search.states import STATES_FILES, STATES_FOLDER, STATES_HEADER, TermStates
 from glow.text import VOCABULARY_FILE, Preprocessor
 
@@ -88,4 +88,12 @@ def open_states(folder: Path, manifest: Manifest, rows: int, part: str = "") -> 
         raise MismatchError(f"index {manifest.name}: its manifest lacks {lacking}; rebuild the index")
     states = TermStates.open(folder / part / STATES_FOLDER, rows)
     states.require_model(digest)
+    shape, header = RerankerShape.load(folder / RERANKER_FOLDER / RERANKER_SHAPE), states.header
+    expected = (shape.split, shape.size, shape.query_tokens, shape.document_tokens)
+    found = (header.split, header.size, header.position_start, header.document_tokens)
+    if found != expected:
+        raise MismatchError(
+            f"{part}{STATES_FOLDER}/{STATES_HEADER} says of layers, numbers, start and longest document {found}, "
+            f"the re-ranker {expected}; rebuild the index"
+        )
     return states

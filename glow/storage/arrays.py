@@ -1,7 +1,6 @@
 """Arrays that lie in files of an artifact: memory-mapped, and checked before anything relies on them."""
 
 import os
-import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from glow.errors import FormatError
 
-__all__ = ["allocate", "map_array", "map_bytes", "new_array"]
+__all__ = ["allocate", "map_array", "map_bytes", "map_matrix", "new_array"]
 
 
 def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
@@ -24,26 +23,35 @@ def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
     Raises:
         FormatError: if it cannot be read or holds something else; the message names the file.
     """
+    array = _load(path, is_empty=length == 0)
+    wanted = f"{np.dtype(kind)} [{'n' if length is None else length}]"
+    if array.dtype != np.dtype(kind) or array.ndim != 1 or length not in (None, len(array)):
+        raise _other(path, array, wanted)
+    return array.view(np.ndarray)  # what numpy calls a memmap takes ten times as long to slice
+
+
+def map_matrix(path: Path, kind: DTypeLike, rows: int) -> NDArray[Any]:
+    """As `map_array`, of two dimensions, of which the first is known."""
+    array = _load(path, is_empty=rows == 0)
+    if array.dtype != np.dtype(kind) or array.ndim != 2 or len(array) != rows:
+        raise _other(path, array, f"{np.dtype(kind)} [{rows}, n]")
+    return array.view(np.ndarray)
+
+
+def _load(path: Path, *, is_empty: bool) -> NDArray[Any]:
     try:
         # An empty array cannot be mapped.
-        array: Any = np.load(path, mmap_mode=None if length == 0 else "r", allow_pickle=False)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        EOFError,
-        OverflowError,
-        SyntaxError,
-        tokenize.TokenError,
-    ) as error:
-        raise FormatError(f"cannot read {_name(path)}: {error}; rebuild the index") from error
-    wanted = f"{np.dtype(kind)} [{'n' if length is None else length}]"
+        array: Any = np.load(path, mmap_mode=None if is_empty else "r", allow_pickle=False)
+    except Exception as error:  # of a header that lies numpy raises almost anything
+        raise FormatError(f"cannot read {_name(path)}: {error!r:.200}; rebuild the index") from error
     if not isinstance(array, np.ndarray):
-        raise FormatError(f"{_name(path)} holds no array, expected {wanted}; rebuild the index")
-    if array.dtype != np.dtype(kind) or array.ndim != 1 or length not in (None, len(array)):
-        shape = list(array.shape)
-        raise FormatError(f"{_name(path)} holds {array.dtype} {shape}, expected {wanted}; rebuild the index")
-    return array.view(np.ndarray)  # what numpy calls a memmap takes ten times as long to slice
+        raise FormatError(f"{_name(path)} holds no array; rebuild the index")
+    return array
+
+
+def _other(path: Path, array: NDArray[Any], wanted: str) -> FormatError:
+    found = f"{array.dtype} {list(array.shape)}"
+    return FormatError(f"{_name(path)} holds {found:.200}, expected {wanted}; rebuild the index")
 
 
 def map_bytes(path: Path) -> NDArray[np.uint8]:

@@ -4,6 +4,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,3 +34,45 @@ def test_fifty_seeded_damages_are_each_refused_by_the_name_of_the_file(
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["damages"] == 50 and report["files"] > 20
+
+
+MOST_MB = 400.0
+"""Of a process that changes, opens and searches: most of it are the libraries."""
+
+
+def edited(index_root: Path, only: str, share: float) -> dict[str, Any]:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.lifecycle.edited",
+        "--index-root",
+        str(index_root),
+        "--only",
+        only,
+    ]
+    done = subprocess.run(
+        [*command, "--share", str(share)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["peak_mb"] < MOST_MB
+    return report
+
+
+def test_edited_term_representations_are_refused_by_name_or_searched(rerank_index: Path) -> None:
+    report = edited(rerank_index, "states/,mixture.json,reranker/reranker.json", 0.12)
+    assert report["refused"] > 50 and report["answered"] > 1
+
+
+def test_edited_learned_impacts_and_documents_are_refused_by_name_or_searched(learned_index: Path) -> None:
+    report = edited(learned_index, "learned/,learned-words/,learned.json,documents.sqlite", 0.12)
+    assert report["refused"] > 60 and report["answered"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["rerank_index", "learned_index"])
+def test_every_edit_of_every_file_is_refused_by_name_or_searched(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    names = "states/,mixture.json,learned/,learned-words/,impacts/,columns/,spelling/,terms/,documents.sqlite"
+    assert edited(request.getfixturevalue(kind), names, 1.0)["refused"] > 500

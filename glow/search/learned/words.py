@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glow.errors import FormatError
 from glow.runtime import Encoder, LearnedHead
 from glow.search.lexical import Vocabulary
-from glow.storage import map_array
+from glow.storage import map_array, map_matrix
 from glow.text import Preprocessor, TermTable, is_lexical
 
 __all__ = ["LEARNED_WORDS_FILES", "LEARNED_WORDS_FOLDER", "WordSide", "choose_words"]
@@ -78,18 +78,13 @@ class WordSide:
         """
         vocabulary = Vocabulary.load(folder)
         count = len(vocabulary)
-        try:
-            directions: NDArray[np.float32] = np.load(folder / _VECTORS, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise FormatError(
-                f"{folder.name}/{_VECTORS} cannot be read: {error}; rebuild the index"
-            ) from error
-        if directions.ndim != 2 or len(directions) != count or directions.dtype != np.float32:
-            raise FormatError(
-                f"{folder.name}/{_VECTORS} does not fit {count} words: found {directions.dtype} {directions.shape}; "
-                "rebuild the index"
-            )
+        directions = map_matrix(folder / _VECTORS, np.float32, count)
         gains, weights = (map_array(folder / name, np.float32, count) for name in (_GAINS, _WEIGHTS))
+        for name, array in ((_VECTORS, directions), (_GAINS, gains), (_WEIGHTS, weights)):
+            if not np.isfinite(array).all() or (name != _VECTORS and (array <= 0).any()):
+                raise FormatError(
+                    f"{folder.name}/{name} holds a number that is not finite, or not above 0; rebuild the index"
+                )
         return cls(tuple(vocabulary.word(row) for row in range(count)), directions, gains, weights)
 
 

@@ -15,7 +15,7 @@ from glow.storage import read_header
 from glow.text import AnalyzerName
 
 __all__ = [
-    "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LEARNED_FILES", "LEARNED_FOLDER",
+    "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LARGEST_IMPACT", "LEARNED_FILES", "LEARNED_FOLDER",
     "MAXIMA_FILE", "MINIMA_FILE", "PACKED_FILE", "PLACES_FILE", "ROWS_FILE", "STARTS_FILE", "VALUES_FILE", "WIDTHS_FILE", "ImpactHeader",
     "Layout", "read_impacts_header",
 ]  # fmt: skip
@@ -32,6 +32,8 @@ PACKED_FILES = (*_SHARED_FILES, MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FI
 LEARNED_FOLDER = "learned"
 LEARNED_FILES = (*_SHARED_FILES, ROWS_FILE, CODES_FILE, CAUSES_FILE)
 """Learned impacts are codes of 8 bits, and each says which word of the document it comes from."""
+LARGEST_IMPACT = 1e30
+"""The largest that an impact may be, so that the sum of a query's is finite in float32."""
 
 
 Layout = Literal["plain", "packed"]
@@ -63,6 +65,10 @@ class ImpactHeader(StrictModel):
     def _check(self) -> Self:
         if self.kind == "learned" and (self.unit <= 0.0 or not {"unit", "budget"} <= self.parameters.keys()):
             raise ValueError("learned impacts need the parameters unit, above 0, and budget")
+        if self.unit > LARGEST_IMPACT:
+            raise ValueError(
+                f"the parameter unit is above {LARGEST_IMPACT:.0e}: sums of it would not be finite"
+            )
         if self.kind == "learned" and self.layout == "packed":
             raise ValueError("learned impacts are not packed")
         return self

@@ -13,6 +13,7 @@ from glow.search.lexical.format import (
     CAUSES_FILE,
     CODES_FILE,
     IMPACTS_HEADER,
+    LARGEST_IMPACT,
     MAXIMA_FILE,
     MINIMA_FILE,
     PACKED_FILE,
@@ -108,7 +109,7 @@ def _read_packed(
 
 
 def _positive(impacts: NDArray[np.float32] | NDArray[np.uint8]) -> bool:
-    return bool((np.isfinite(impacts) & (impacts > 0)).all())
+    return bool(((impacts > 0) & (impacts <= LARGEST_IMPACT)).all())
 
 
 def _damaged(folder: Path, name: str, what: str) -> FormatError:

@@ -1,0 +1,265 @@
+"""Files of an index that somebody changed and gave a manifest that fits: what the checksum says of them is right.
+
+Every file is changed at every field that it has: each entry of a header, the first, last and some other numbers of an array, the
+array's own header, and its bytes. The version is then opened and searched as a service does.
+
+    python -m tests.lifecycle.edited --index-root INDEX_ROOT --only states/,learned/ [--share 0.1]
+
+What counts as a fault: an error that is none of ours or does not name the file, a hit without an id or a score, five seconds for
+one search, the end of the process. Writes one JSON line with the counts; exit status 1 for any fault.
+"""
+
+import io
+import json
+import os
+import random
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from glow.artifact import IndexRoot
+from glow.errors import ArtifactError
+from glow.search import (
+    DocumentStore,
+    Index,
+    Reranking,
+    WordSide,
+    rank_dense,
+    rank_hybrid,
+    rank_lexical,
+    rerank,
+)
+from glow.search.learned import LEARNED_WORDS_FOLDER
+from glow.search.reranking import attended_words
+from tests.attacks.harness import peak_mb
+from tests.search.test_index import remake
+
+SLOW_S = 5.0
+Edit = tuple[str, bytes]
+ODD: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 2, 3, 4, 8, 16, 31, 32, 33, 255, 10**6, 2**31, 2**32, 2**63, 2**64, 10**400, 0.5, -1e308, 1e308,
+    "", "x", "x" * 100_000, [], {}, [1], {"unit": 1e300, "budget": 1}, {"unit": 1e-300, "budget": 1e300},
+)  # fmt: skip
+ODD_SHAPES = (
+    "()",
+    "(0,)",
+    "(1,)",
+    "(2**62,)",
+    "(10**12,)",
+    "(-1,)",
+    "(3, 5)",
+    "(0, 2**60)",
+    "('a',)",
+    "None",
+)
+ODD_KINDS = (
+    "'|O'", "'<f8'", "'>i8'", "'|u1'", "'<U9'", "'|V0'", "[]", "[('a', '<i8')]", "'x'", "0", "-" * 9_000 + "1", "(" * 90 + ")" * 90,
+)  # fmt: skip
+QUESTIONS = ("how do bees find their way home", "honey bread water honey", "zzz")
+
+
+def edits(path: Path, chance: random.Random) -> Iterator[Edit]:
+    """What a file may be changed to: how, and its new content."""
+    whole = path.read_bytes()
+    if path.suffix == ".json":
+        yield from _of_json(json.loads(whole))
+    if path.suffix == ".npy":
+        yield from _of_array(whole, chance)
+    if path.suffix == ".sqlite":
+        yield from _of_store(whole, path)
+    for count in (0, 1, len(whole) // 2, len(whole) - 1):
+        yield f"cut to {count}", whole[:count]
+    yield "longer", whole + b"\0"
+    for other in sorted(path.parent.iterdir()):
+        if other.is_file() and other != path:
+            yield f"swapped for {other.name}", other.read_bytes()
+    for _ in range(12):
+        changed = bytearray(whole)
+        for _ in range(chance.choice((1, 3))):
+            changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+        yield "flipped", bytes(changed)
+
+
+def _of_json(header: dict[str, Any]) -> Iterator[Edit]:
+    for name in header:
+        for value in ODD:
+            yield f"{name} = {value!r:.30}", json.dumps({**header, name: value}).encode()
+        yield f"no {name}", json.dumps({key: value for key, value in header.items() if key != name}).encode()
+    yield "one more", json.dumps({**header, "more": 1}).encode()
+    yield "deep", b"[" * 100_000 + b"]" * 100_000
+    yield "NaN", json.dumps({**header, next(iter(header)): float("nan")}).encode()
+
+
+def _of_array(whole: bytes, chance: random.Random) -> Iterator[Edit]:
+    array = np.load(io.BytesIO(whole), allow_pickle=False)
+    flat = array.reshape(-1)
+    if np.issubdtype(array.dtype, np.floating):
+        values: list[Any] = [0, -1, np.nan, np.inf, np.finfo(array.dtype).max, np.finfo(array.dtype).tiny]
+    else:
+        bounds = np.iinfo(array.dtype)
+        values = [
+            0,
+            1,
+            bounds.min,
+            bounds.max,
+            *(each for each in (array.size, array.size + 1) if each < bounds.max),
+        ]
+    for place in sorted({0, len(flat) - 1, *(chance.randrange(max(len(flat), 1)) for _ in range(2))}):
+        for value in values if len(flat) else ():
+            changed = flat.copy()
+            changed[place] = value
+            yield f"[{place}] = {value}", _saved(changed.reshape(array.shape))
+    yield "backwards", _saved(array[::-1].copy())
+    yield "all alike", _saved(np.full_like(array, flat[-1] if len(flat) else 0))
+    yield "one less", _saved(array[:-1])
+    yield "as float64", _saved(array.astype(np.float64))
+    header = whole[10 : 10 + int.from_bytes(whole[8:10], "little")].decode("latin-1").strip()
+    shape, kind = f"{array.shape!r}", f"{np.lib.format.dtype_to_descr(array.dtype)!r}"
+    for odd in ODD_SHAPES:
+        yield f"shape {odd}", _with_header(header.replace(shape, odd), whole)
+    for odd in ODD_KINDS:
+        yield f"kind {odd:.20}", _with_header(header.replace(kind, odd), whole)
+    for odd in ("", "{}", "x" * 60_000, "{'descr': __import__('os').abort()}"):
+        yield f"header {odd:.20}", _with_header(odd, whole)
+
+
+STATEMENTS = (
+    "UPDATE documents SET fields = '{'", "UPDATE documents SET fields = '[]' WHERE row = 3", "UPDATE documents SET fields = '{\"text\": [1]}'",
+    "UPDATE documents SET fields = '{\"text\": 5}'", "UPDATE documents SET metadata = '5'", "UPDATE documents SET metadata = 'NaN'",
+    "UPDATE documents SET fields = replace(hex(zeroblob(50000)), '00', '[')", "UPDATE documents SET fields = CAST(x'ff22' AS TEXT)",
+    "UPDATE documents SET row = row + 1000", "UPDATE documents SET row = -row - 1", "UPDATE documents SET id = '' WHERE row = 0",
+    "DELETE FROM documents WHERE row = 7", "DROP TABLE documents", "ALTER TABLE documents ADD COLUMN more TEXT",
+    "ALTER TABLE documents RENAME TO others; CREATE VIEW documents AS WITH RECURSIVE n(row) AS (SELECT 0 UNION ALL SELECT row FROM n) "
+    "SELECT row, '' AS id, '{}' AS fields, '{}' AS metadata FROM n",
+)  # fmt: skip
+
+
+def _of_store(whole: bytes, path: Path) -> Iterator[Edit]:
+    for statement in STATEMENTS:
+        copy = path.with_name("copy.sqlite")
+        copy.write_bytes(whole)
+        with closing(sqlite3.connect(copy)) as connection:
+            connection.executescript(statement)
+        content = copy.read_bytes()
+        copy.unlink()
+        yield statement, content
+
+
+def _saved(array: np.ndarray[Any, Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def _with_header(text: str, whole: bytes) -> bytes:
+    body = whole[10 + int.from_bytes(whole[8:10], "little") :]
+    data = text.encode("latin-1") + b"\n"
+    return whole[:8] + len(data).to_bytes(2, "little") + data + body
+
+
+def search(index: Index) -> None:
+    """Every way to search by what may be damaged, and everything that is then read of the hits."""
+    for question in QUESTIONS:
+        vector = index.encoder.run([index.preprocessor.query(question)])[0]
+        found = [rank_dense(index, vector, 10)]
+        if index.impacts is not None:
+            found += [rank_lexical(index, question, 10), rank_hybrid(index, question, vector, 10)]
+        words = index.preprocessor.pieces.words(question)
+        if index.learned is not None:
+            found.append(rank_lexical(index, question, 10, by="learned"))
+            for row in found[-1].rows.tolist():
+                index.learned.expansions(words, row)
+                index.learned.contributions(words, row)
+        if index.reranker is not None:
+            for method in index.reranker.shape.methods:
+                found += [rerank(index, question, each, Reranking(10, method))[0] for each in found[:3]]
+        for ranked in found:
+            documents = index.documents.rows(ranked.rows.tolist())
+            assert all("text" in each.fields for each in documents)
+            assert np.isfinite(ranked.scores).all(), f"scores {ranked.scores}"
+            assert (np.diff(ranked.scores) <= 0).all()
+        if index.reranker is not None:
+            rows = found[0].rows.tolist()
+            attended_words(index, question, rows, [None] * len(rows), index.documents.rows(rows))
+    list(index.documents.scan())
+    if isinstance(index.documents, DocumentStore):
+        list(index.documents.metadata())
+
+
+def use(folder: Path) -> None:
+    """Opens a version and searches it; what only a delta reads is read too."""
+    search(Index.open(folder))
+    if (folder / LEARNED_WORDS_FOLDER).is_dir():
+        side = WordSide.load(folder / LEARNED_WORDS_FOLDER)
+        assert np.isfinite(side.directions).all() and len(side.words) == len(side.weights)
+
+
+def outcome(folder: Path, name: str, content: bytes) -> str:
+    """Changes one file of a version, uses the version, mends it: `answered`, `refused`, or what is wrong with that."""
+    path, manifest = folder / name, folder / "manifest.json"
+    kept = {each: each.read_bytes() for each in (path, manifest)}
+    # Written anew: what is mapped by an index that was opened before stays as it was.
+    path.unlink()
+    path.write_bytes(content)
+    try:
+        remake(folder)
+        use(folder)
+    except ArtifactError as error:
+        told = (
+            name.rsplit("/", 1)[-1],
+            name.split("/")[0] + "/",
+            "term representations",
+            "term table",
+            "stored documents",
+        )
+        return "refused" if any(part in str(error) for part in told) else f"does not name {name}: {error}"
+    except Exception as error:
+        return f"not an error of ours: {type(error).__name__}: {error}"
+    finally:
+        for each, data in kept.items():
+            each.unlink()
+            each.write_bytes(data)
+    return "answered"
+
+
+def main(
+    index_root: Annotated[Path, typer.Option(help="Index root; its live version is copied.")],
+    only: Annotated[str, typer.Option(help="Files that are changed: how their names begin, by commas.")] = "",
+    share: Annotated[float, typer.Option(help="Of the changes, drawn by the seed.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of places, bytes and the share.")] = 0,
+) -> None:
+    """Changes, opens, searches, mends."""
+    chance = random.Random(seed)  # noqa: S311 - chooses what to change, keeps no secret
+    source = IndexRoot(index_root)
+    counts: Counter[str] = Counter()
+    faults: list[str] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = shutil.copytree(source.folder(source.current()), Path(scratch) / source.current())
+        files = json.loads((folder / "manifest.json").read_bytes())["files"]
+        for name in sorted(each for each in files if each.startswith(tuple(only.split(",")))):
+            for how, content in edits(folder / name, chance):
+                if chance.random() >= share or content == (folder / name).read_bytes():
+                    continue
+                started = time.monotonic()
+                found = outcome(folder, name, content)
+                seconds = time.monotonic() - started
+                is_fault = found not in ("answered", "refused") or seconds > SLOW_S
+                counts["fault" if is_fault else found] += 1
+                if is_fault:
+                    faults.append(f"{name}, {how}: {found} in {seconds:.1f} s")
+        use(folder)  # mended, it is sound: what was refused was refused for the change
+    typer.echo(json.dumps({**counts, "faults": faults[:20], "peak_mb": peak_mb(os.getpid())}))
+    raise typer.Exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    typer.run(main)
