@@ -4,10 +4,12 @@ Words stay what they are everywhere in GLOW (`BertWords.whole_words`): weights, 
 tokenizer reads the text as it was written, with its case and blanks, and each of its pieces belongs to the word that it stands in.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from glow.errors import FormatError
 from glow.text.spans import WordSpans
@@ -55,11 +57,9 @@ class TokenizerPieces(WordPieces):
 
     def __init__(self, vocabulary: Path) -> None:  # what a vocabulary of WordPieces needs is of no use here
         path = vocabulary.with_name(TOKENIZER_FILE)
-        try:
+        with _library(f"cannot read {path.name}"):
             self._tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # of the library, without a type of its own
-            raise FormatError(f"cannot read {path.name}: {error}") from error
-        ends = self._tokenizer.encode("").ids
+            ends = self._tokenizer.encode("").ids
         padding = self._tokenizer.padding
         if len(ends) != 2 or padding is None:
             raise FormatError(
@@ -82,7 +82,7 @@ class TokenizerPieces(WordPieces):
         spans = list(self._spans.of_text(text))
         if not spans:
             return []
-        encoded = self._tokenizer.encode(LONE_SURROGATE.sub(" ", text), add_special_tokens=False)
+        encoded = self._encode(text)
         ids: list[list[int]] = [[] for _ in spans]
         place = 0
         for number, (start, end) in zip(encoded.ids, encoded.offsets, strict=True):
@@ -95,4 +95,23 @@ class TokenizerPieces(WordPieces):
         """Ids of a word's pieces: those of its place in the text that it came from, else as of a word alone."""
         if isinstance(word, SpelledWord):
             return word.ids
-        return tuple(self._tokenizer.encode(LONE_SURROGATE.sub(" ", word), add_special_tokens=False).ids)
+        return tuple(self._encode(word).ids)
+
+    def _encode(self, text: str) -> Encoding:
+        with _library(f"{TOKENIZER_FILE} cannot spell a text"):
+            return self._tokenizer.encode(LONE_SURROGATE.sub(" ", text), add_special_tokens=False)
+
+
+@contextmanager
+def _library(what: str) -> Iterator[None]:
+    """Names what failed in the library, whose errors have no type of their own and whose panics are no Exception.
+
+    Raises:
+        FormatError: with its message.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise FormatError(f"{what}: {error}") from error

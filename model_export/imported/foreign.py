@@ -1,6 +1,9 @@
 """What a folder of Hugging Face's or sentence-transformers' says of its encoder: pooling, lengths, prefixes, tokenizer."""
 
 import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -99,12 +102,8 @@ def write_vocabulary(source: Path, folder: Path, rows: int) -> WordPieces:
     try:
         pieces, greatest = _write_vocabulary(source, folder, rows)
         ids = [number for word in pieces.words(PROBE) for number in pieces.pieces(word)]
-    except ConfigError:
-        raise
-    except FormatError as error:
+    except (FormatError, OSError) as error:
         raise ConfigError(f"{source}: {error}") from error
-    except Exception as error:  # of the library, without a type of its own
-        raise ConfigError(f"the tokenizer of {source} cannot spell a text: {error}") from error
     beyond = max([greatest, pieces.cls_id, pieces.sep_id, pieces.pad_id, *ids])
     if beyond >= rows:
         raise ConfigError(
@@ -121,7 +120,8 @@ def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces
         lines = source / VOCABULARY_FILE
         if not lines.is_file() or _tokenizer_file(source).do_lower_case is not True:
             raise ConfigError(f"{source} holds no {TOKENIZER_FILE}; save its tokenizer with `use_fast=True`")
-        (folder / VOCABULARY_FILE).write_bytes(_read(lines, rows))
+        _require_small(lines, rows)
+        shutil.copyfile(lines, folder / VOCABULARY_FILE)
         plain = WordPieces(folder / VOCABULARY_FILE)
         return plain, plain.size - 1
     tokenizer = _tokenizer(path, rows)
@@ -146,28 +146,33 @@ def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces
 
 
 def _tokenizer(path: Path, rows: int) -> Tokenizer:
-    data = _read(path, rows)
-    try:
-        tokenizer = Tokenizer.from_buffer(data)
-    except Exception as error:  # of the library, without a type of its own
-        raise ConfigError(f"cannot read {path}: {error}") from error
+    _require_small(path, rows)
+    command = [sys.executable, "-P", str(Path(__file__).with_name("trial.py")), str(path)]
+    alone = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
+    done = subprocess.run(  # noqa: S603 - this Python, and a program of ours
+        command,
+        env=alone,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        ended = f"it was ended by signal {-done.returncode}: it takes too long, or too much memory"
+        raise ConfigError(f"cannot read {path}: {done.stdout.strip() or ended}")
+    tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
 
 
-def _read(path: Path, rows: int) -> bytes:
+def _require_small(path: Path, rows: int) -> None:
     most = MAX_TOKENIZER_BYTES + rows * BYTES_OF_PIECE
-    try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > most:
+    if (size := path.stat().st_size) > most:
         raise ConfigError(
-            f"cannot read {path}: expected at most {most} bytes for {rows} rows of the word table, it has more"
+            f"cannot read {path}: it has {size} bytes, expected at most {most} for {rows} rows of the word table"
         )
-    return data
 
 
 def _is_berts(tokenizer: Tokenizer) -> bool:

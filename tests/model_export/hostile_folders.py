@@ -1,4 +1,4 @@
-"""Model folders that others made to do harm, and seeded mutations of a good one; each is given to `glow import-model`.
+"""Model folders that others made to do harm; each is given to `glow import-model`.
 
     python -m tests.model_export.hostile_folders SCRATCH
 
@@ -8,7 +8,6 @@ it took, and how much memory the process had taken by then.
 
 import json
 import os
-import random
 import resource
 import shutil
 import struct
@@ -29,7 +28,7 @@ from glow.nn.encoder_file import encoder_shapes
 from glow_model_export.imported.command import import_command
 from tests.attacks.harness import peak_mb
 
-__all__ = ["FILES", "HOSTILE", "import_folder", "make_folder", "mutate"]
+__all__ = ["FILES", "HOSTILE", "import_folder", "make_folder"]
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -174,6 +173,19 @@ PROMPTS, LENGTHS, TOKENS = (
     "sentence_bert_config.json",
     "tokenizer_config.json",
 )
+ENDLESS = {
+    "type": "Split",
+    "pattern": {"Regex": r"(a|aa|[^b]*)*\1(x+x+)+y"},
+    "behavior": "Isolated",
+    "invert": False,
+}
+SWELL = {"type": "Replace", "pattern": {"String": "e"}, "content": "e" * 3_000}
+AROUND = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "X", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}] * 1_000,
+    "pair": [],
+    "special_tokens": {"X": {"id": "X", "ids": [1] * 1_000, "tokens": ["X"] * 1_000}},
+}
 HOSTILE: dict[str, Callable[[Path], object]] = {
     # These ended in a traceback, or in the allocator's error.
     "modules an object": _text("modules.json", '{"a": 1}'),
@@ -252,6 +264,24 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
         5_000_000,
         '["b",0]]}}',
     ),
+    "tokenizer that panics on a text": _tokenizer(
+        lambda spec: spec.update(pre_tokenizer={"type": "FixedLength", "length": 0})
+    ),
+    "tokenizer that panics on reading": _tokenizer(
+        lambda spec: spec.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"})
+    ),
+    "tokenizer that aborts": _tokenizer(
+        lambda spec: spec.update(
+            normalizer={"type": "Precompiled", "precompiled_charsmap": "////f" + "A" * 80 + "==="}
+        )
+    ),
+    "tokenizer whose pattern never ends": _tokenizer(lambda spec: spec.update(pre_tokenizer=ENDLESS)),
+    "tokenizer that swells a text": _tokenizer(
+        lambda spec: spec.update(normalizer={"type": "Sequence", "normalizers": [SWELL] * 4})
+    ),
+    "tokenizer that puts a million around": _tokenizer(
+        lambda spec: spec.update(normalizer=None, post_processor=AROUND)
+    ),
     "tokenizer without the unknown": _tokenizer(
         lambda spec: (spec["model"]["vocab"].pop("[UNK]"), spec.update(pre_tokenizer=None))
     ),
@@ -262,74 +292,6 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
         )
     ),
 }
-
-
-def mutate(folder: Path, chance: random.Random) -> list[str]:
-    """Changes one file, or two, of a good folder: bytes flipped, the end cut off, a value exchanged, a key twice, a file gone or of another's content; says which."""
-    return [_mutate(folder, name, chance) for name in chance.sample(FILES, chance.choice((1, 1, 2)))]
-
-
-def _mutate(folder: Path, name: str, chance: random.Random) -> str:
-    path = folder / name
-    how = chance.choice(("flip", "flip", "cut", "value", "value", "value", "twice", "delete", "swap"))
-    data = bytearray(path.read_bytes())
-    if how in ("value", "twice") and name.endswith(".json"):
-        value = json.loads(data)
-        _exchange(value, chance)
-        text = json.dumps(value)
-        if how == "twice" and text.startswith("{") and len(text) > 2:
-            text = json.dumps(json.loads(data))[:-1] + "," + text[1:]
-        path.write_text(text)
-    elif how == "delete":
-        path.unlink()
-    elif how == "swap":
-        other = folder / chance.choice(FILES)
-        path.write_bytes(other.read_bytes() if other.is_file() else b"")
-    elif how == "cut":
-        path.write_bytes(data[: chance.randrange(len(data))])
-    else:
-        for _ in range(chance.choice((1, 1, 3, 20))):
-            # Half of them where weights have their header: the rest of that file is numbers.
-            data[chance.randrange(chance.choice((len(data), min(len(data), 2_000))))] ^= (
-                1 << chance.randrange(8)
-            )
-        path.write_bytes(data)
-    return f"{how} {name}"
-
-
-ODD = (
-    None,
-    True,
-    -1,
-    0,
-    1,
-    2,
-    7,
-    2**31,
-    2**63,
-    10**30,
-    1e308,
-    "",
-    "x",
-    "../..",
-    "a" * 5_000,
-    [],
-    {},
-    [[]],
-    {"a": 1},
-)
-
-
-def _exchange(value: Any, chance: random.Random) -> None:
-    """Puts something odd in the place of a value somewhere in JSON."""
-    while True:
-        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
-        key = chance.choice(keys)
-        if isinstance(value[key], dict | list) and value[key] and chance.random() < 0.8:
-            value = value[key]
-            continue
-        value[key] = chance.choice(ODD)
-        return
 
 
 def main(scratch: Path) -> None:

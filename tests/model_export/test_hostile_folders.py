@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from glow.runtime import Model
-from tests.model_export.hostile_folders import HOSTILE, import_folder, make_folder, mutate
+from tests.model_export.hostile_folders import HOSTILE, import_folder, make_folder
+from tests.model_export.mutations import mutate
 
 ROOT = Path(__file__).parents[2]
 TAKEN = "exists already; choose another name"
 """What the command says of a folder that it read whole, where there is a model of that name; no graph was made by then."""
-MUTATIONS = 200
+MUTATIONS = 160
 
 
 @pytest.fixture(scope="module")
