@@ -1,6 +1,7 @@
 """No damage to a file of a model or an index goes unseen, and none kills the process."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,18 @@ def test_every_edit_of_every_file_is_refused_by_name_or_searched(
 ) -> None:
     names = "states/,mixture.json,learned/,learned-words/,impacts/,columns/,spelling/,terms/,documents.sqlite"
     assert edited(request.getfixturevalue(kind), names, 1.0)["refused"] > 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "model"), [("rerank_index", "toy_model"), ("learned_index", "learned_model")]
+)
+def test_every_edit_of_every_file_of_a_delta_is_refused_by_name_or_searched(
+    kind: str, model: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    root = shutil.copytree(request.getfixturevalue(kind), tmp_path / "root")
+    (tmp_path / "more.jsonl").write_text('{"_id": "new", "title": "bees", "text": "how bees find honey"}\n')
+    command = [sys.executable, "-m", "glow", "upsert", "--input", str(tmp_path / "more.jsonl")]
+    more = ["--model", str(request.getfixturevalue(model)), "--output", str(root)]
+    subprocess.run([*command, *more], cwd=ROOT, check=True)
+    assert edited(root, "delta/", 1.0)["refused"] > 500

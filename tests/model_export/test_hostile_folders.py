@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glow.errors import FormatError
 from glow.runtime import Model
-from tests.model_export.hostile_folders import HOSTILE, import_folder, make_folder
+from glow.text import TokenizerPieces
+from tests.model_export.hostile_folders import ENDLESS, HOSTILE, import_folder, make_folder
 from tests.model_export.mutations import mutate
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +60,17 @@ def test_hostile_folders_take_neither_time_nor_memory(outcomes: dict[str, dict[s
     assert TAKEN in outcomes["good"]["said"]
     assert max(each["seconds"] for each in outcomes.values()) < 20.0
     assert max(each["peak_mb"] for each in outcomes.values()) < 600.0
+
+
+def test_a_tokenizer_that_panics_on_some_text_is_a_named_error(good: Path, tmp_path: Path) -> None:
+    spec = json.loads((good / "tokenizer.json").read_bytes()) | {"normalizer": None, "pre_tokenizer": ENDLESS}
+    padding = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None}
+    spec["padding"] = padding | {"pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    pieces = TokenizerPieces(tmp_path / "vocab.txt")
+    assert pieces.words("bees") == ["bees"]
+    with pytest.raises(FormatError, match=r"tokenizer\.json cannot spell a text: Onig"):
+        pieces.words("x" * 40)
 
 
 def refused_or_whole(good: Path, scratch: Path, seed: int) -> bool:
