@@ -44,7 +44,7 @@ from tests.attacks.harness import peak_mb
 from tests.search.test_index import remake
 
 SLOW_S = 5.0
-NAMED = {"term representations", "term table", "stored documents", "columns/", "of its base"}
+NAMED = {"term representations", "term table", "stored documents", "columns/", "reranker/", "of its base"}
 """What a message says of several files together."""
 Edit = tuple[str, bytes]
 ODD: tuple[Any, ...] = (
