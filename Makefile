@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEV_EXTRAS := dev,eval,train,export
 JOBS ?= 2
+# Where the lock files are; `make setup LOCK=` installs what pyproject.toml allows, without them.
+LOCK ?= docker/requirements
+# Left out of the lock, so pinned here by pyproject.toml's version (docs/decisions/0044).
+TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check fmt bench site wheel clean
@@ -12,15 +16,28 @@ JOBS ?= 2
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# $(call install,NAME,EXTRAS): the packages of NAME.txt, each file compared with its hashes, then GLOW itself. What has no
+# wheel is built by the locked setuptools: pip's own build environments would fetch one that nothing pins.
+define install
+	$(if $(LOCK),@{ $(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)/build.txt \
+		&& $(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation --requirement $(LOCK)/$(1).txt; } \
+		|| { echo "$(LOCK)/$(1).txt cannot be installed here: no file of it fits this Python and system, or a hash differs" \
+			"(see above). It was tried with Python 3.11 on Linux x86-64. 'make $@ LOCK=' installs without the lock files, and" \
+			"without their hashes." >&2; exit 1; })
+	$(if $(LOCK),$(if $(filter dev,$(1)),$(BIN)/python -m pip install --quiet '$(TORCH)'))
+	$(BIN)/python -m pip install --quiet $(if $(LOCK),--no-deps --no-build-isolation) --editable '.$(2)'
+	$(if $(LOCK),@$(BIN)/python -m pip check --quiet)
+endef
+
 # What serving and building need: no torch, no GPU, no Redis.
-$(VENV)/.serve: pyproject.toml
+$(VENV)/.serve: pyproject.toml $(if $(LOCK),$(LOCK)/serve.txt)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable .
+	$(call install,serve)
 	@touch $@
 
 # All that tests, training and export need; links by which mypy finds the rooms under their import names (decision 18).
-$(VENV)/.dev: $(VENV)/.serve
-	$(BIN)/python -m pip install --quiet --editable '.[$(DEV_EXTRAS)]'
+$(VENV)/.dev: $(VENV)/.serve $(if $(LOCK),$(LOCK)/dev.txt)
+	$(call install,dev,[$(DEV_EXTRAS)])
 	@mkdir -p .rooms
 	@for room in service index_builder model_export demo; do ln -sfn ../$$room .rooms/glow_$$room; done
 	@touch $@

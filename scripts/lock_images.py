@@ -1,10 +1,12 @@
-"""Lock files of the container images: every package at one version, with the hashes of its files.
+"""Lock files of the container images and of `.venv`: every package at one version, with the hashes of its files.
 
     pip install uv
     python -m scripts.lock_images [--upgrade] [--constraints FILE]
 
 Reads `pyproject.toml` and writes `docker/requirements/*.txt` with `uv pip compile`, which asks the package index for names,
 versions and hashes and installs nothing. Versions that a lock file has stay, unless `--upgrade` is given.
+
+`dev.txt` comes first, and the others keep to its versions: what the images install is what the tests ran with.
 """
 
 import argparse
@@ -14,11 +16,13 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["LOCKS", "requirements"]
+__all__ = ["BUILD", "LOCKS", "UNLOCKED", "requirements"]
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docker" / "requirements"
 LOCKS: dict[str, tuple[str, ...]] = {
+    "dev": ("dev", "eval", "train", "export"),
+    "serve": (),
     "service": ("otel",),
     "service-gpu": ("gpu", "otel"),
     "builder": ("formats",),
@@ -30,6 +34,8 @@ LOCKS: dict[str, tuple[str, ...]] = {
 """Lock file -> extras of pyproject.toml that it holds beside the dependencies."""
 BUILD = ("pip", "setuptools")
 """What builds the environments, and stays out of the images."""
+UNLOCKED = {"dev": ("torch",)}
+"""Lock file -> packages that it leaves out, with what they alone need: docs/decisions/0037."""
 _REPLACED_BY_GPU = ("onnxruntime>", "faiss-cpu>")
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
@@ -59,13 +65,16 @@ def _compile(lock: str, wanted: Sequence[str], options: argparse.Namespace) -> N
     command = [sys.executable, "-m", "uv", "pip", "compile", "-", "--quiet", "--generate-hashes"]
     command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command"]
     command += ["python -m scripts.lock_images", "--output-file", str(FOLDER / f"{lock}.txt")]
-    if lock == "train":  # the wheels for the CPU have a version of their own, elsewhere
+    if lock in ("dev", "train"):  # the wheels for the CPU have a version of their own, elsewhere
         wanted = [line.replace("torch==2.13.0", "torch==2.13.0+cpu") for line in wanted]
         folder = Path(options.torch_index)
         command += ["--find-links" if folder.is_dir() else "--extra-index-url", options.torch_index]
-        command += ["--index-strategy", "unsafe-best-match", "--python-platform", "x86_64-manylinux_2_28"]
-    else:
-        command += ["--universal"]
+        command += ["--index-strategy", "unsafe-best-match"]
+    command += ["--python-platform", "x86_64-manylinux_2_28"] if lock == "train" else ["--universal"]
+    for package in UNLOCKED.get(lock, ()):
+        command += ["--no-emit-package", package]
+    if lock not in ("build", "dev"):
+        command += ["--constraints", str(FOLDER / "dev.txt")]
     if options.upgrade:
         command.append("--upgrade")
     if options.constraints:
