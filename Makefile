@@ -18,16 +18,22 @@ help: ## list these verbs
 
 # $(call install,NAME,EXTRAS): the packages of NAME.txt, each file compared with its hashes, then GLOW itself. What has no
 # wheel is built by the locked setuptools: pip's own build environments would fetch one that nothing pins.
+PIP := $(BIN)/python -m pip install --quiet
+ifneq ($(LOCK),)
 define install
-	$(if $(LOCK),@{ $(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)/build.txt \
-		&& $(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-build-isolation --requirement $(LOCK)/$(1).txt; } \
-		|| { echo "$(LOCK)/$(1).txt cannot be installed here: no file of it fits this Python and system, or a hash differs" \
-			"(see above). It was tried with Python 3.11 on Linux x86-64. 'make $@ LOCK=' installs without the lock files, and" \
-			"without their hashes." >&2; exit 1; })
-	$(if $(LOCK),$(if $(filter dev,$(1)),$(BIN)/python -m pip install --quiet '$(TORCH)'))
-	$(BIN)/python -m pip install --quiet $(if $(LOCK),--no-deps --no-build-isolation) --editable '.$(2)'
-	$(if $(LOCK),@$(BIN)/python -m pip check --quiet)
+	@$(PIP) --require-hashes --requirement $(LOCK)/build.txt \
+		&& $(PIP) --require-hashes --no-deps --no-build-isolation --requirement $(LOCK)/$(1).txt \
+		|| { echo "$(LOCK)/$(1).txt cannot be installed here: it has no file for this Python and system, or a hash differs" \
+			"(see above). It is tried with Python 3.11 on Linux x86-64. 'make LOCK=' installs what pyproject.toml allows," \
+			"without lock files and hashes." >&2; exit 1; }
+	$(if $(filter dev,$(1)),$(PIP) '$(TORCH)')
+	$(PIP) --no-deps --no-build-isolation --editable .
 endef
+else
+define install
+	$(PIP) --editable '.$(2)'
+endef
+endif
 
 # What serving and building need: no torch, no GPU, no Redis.
 $(VENV)/.serve: pyproject.toml $(if $(LOCK),$(LOCK)/serve.txt)

@@ -1,4 +1,4 @@
-"""The compose files and Dockerfiles agree with the code: settings, ports, paths, probes, commands, rights, lock files.
+"""The compose files and Dockerfiles agree with the code: settings, ports, paths, probes, commands, rights.
 
 Nothing here needs a container engine; `compose_up.py` beside this file runs the whole of it where there is one.
 """
@@ -16,7 +16,7 @@ from glow_index_builder.commands.app import app
 from glow_service.api.routes import ROUTES
 from glow_service.live.readiness import LONGEST_S
 from glow_service.settings import Settings, settings_table
-from scripts.lock_images import BUILD, LOCKS, requirements
+from scripts.lock_images import LOCKS
 
 ROOT = Path(__file__).parent.parent.parent
 DOCKER = ROOT / "docker"
@@ -25,7 +25,6 @@ OUR_IMAGES = ("service", "builder", "train")
 COMPOSE_FILES = ("docker-compose.yml", "docker-compose.gpu.yml")
 OTHER_VARIABLES = {"FORWARDED_ALLOW_IPS", "INDEX_ROOT", "KEEP_VERSIONS", "BUILD_THREADS"}
 """uvicorn's (docs/security.md), and those of docker/sample.sh and docker/rebuild.sh."""
-HEAVY = {"torch", "onnx", "scipy", "ir-measures", "bm25s"}
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
@@ -53,22 +52,6 @@ def instructions(path: Path) -> list[tuple[str, str]]:
 def image_variables(path: Path) -> dict[str, str]:
     words = [word for name, value in instructions(path) if name == "ENV" for word in value.split()]
     return dict(word.split("=", 1) for word in words)
-
-
-def locked(name: str) -> dict[str, str]:
-    """Package -> its block in a lock file."""
-    text = (DOCKER / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
-    blocks = re.split(r"(?m)^(?=[a-zA-Z0-9])", re.sub(r"(?m)^#.*\n", "", text))
-    return {plain_name(block): block for block in blocks if block.strip()}
-
-
-def plain_name(requirement: str) -> str:
-    return (
-        re.split(r"[\[=<>~! ;]", requirement.strip(), maxsplit=1)[0]
-        .lower()
-        .replace("_", "-")
-        .replace(".", "-")
-    )
 
 
 def test_every_variable_is_a_setting_and_its_value_is_valid() -> None:
@@ -279,21 +262,3 @@ def test_an_image_is_built_by_one_service_of_those_that_start() -> None:
     assert len(built) == len(set(built))
     ours = {service["image"] for service in SERVICES.values() if "glow-" in service["image"]}
     assert set(built) | {SERVICES["prometheus"]["image"]} == ours
-
-
-@pytest.mark.parametrize("name", [*LOCKS, "build"])
-def test_a_lock_file_pins_what_is_asked_for_with_hashes(name: str) -> None:
-    blocks = locked(name)
-    wanted = list(BUILD) if name == "build" else requirements(name)
-    assert {plain_name(line) for line in wanted} <= set(blocks)
-    for package, block in blocks.items():
-        assert re.match(r"[\w.-]+==\S+", block), package
-        assert "--hash=sha256:" in block, f"{package} in {name}.txt has no hash"
-        assert "://" not in block
-
-
-@pytest.mark.parametrize("name", [name for name in LOCKS if not name.startswith("train")])
-def test_what_serves_and_builds_holds_no_torch(name: str) -> None:
-    assert not HEAVY & set(locked(name))
-    both = {"onnxruntime", "onnxruntime-gpu"} & set(locked(name))
-    assert both == {"onnxruntime-gpu" if name.endswith("gpu") else "onnxruntime"}
