@@ -13,12 +13,13 @@ import re
 import sys
 import time
 
+from scripts.pin_images import images
 from tests.deploy.engine import Project, engine_answers, out_of_reach, run, sizes_mb
 from tests.deploy.jobs import check_down_and_up, check_operations, check_rebuild
 from tests.deploy.load import search
 from tests.deploy.promises import SETTLE_S, Checks, under_load, until
 
-BASES = ("python:3.11-slim-bookworm", "debian:bookworm-slim", "redis:7-bookworm")
+BASES = tuple(image.partition("@")[0] for name, image in images().items() if name != "GRAFANA_IMAGE")
 NOT_RUN = 77
 OFFICIAL_MB = (125.0, 45.0)
 """The official base image, unpacked and packed: what stands in for it somewhere is another size."""

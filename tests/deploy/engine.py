@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from scripts.pin_images import images
+
 __all__ = ["Project", "engine_answers", "free_port", "out_of_reach", "run", "sizes_mb"]
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +64,8 @@ class Project:
             "COMPOSE_PROJECT_NAME": NAME,
             "PORT": str(self.port),
             "INPUT_FOLDER": str(self.input),
+            # By their tags: what stands in for a base image here has no digest of a registry.
+            **{name: image.partition("@")[0] for name, image in images().items()},
             **{f"{image.upper()}_IMAGE": self.image(image) for image in IMAGES},
         }
 

@@ -105,9 +105,9 @@ def base() -> System:
         for row in kustomization[rows]:
             data = {key: value for name in row["envs"] for key, value in read_env(folder / name).items()}
             found.append({"apiVersion": "v1", "kind": kind, "metadata": {"name": row["name"]}, "data": data})
-    tags = {row["name"]: row["newTag"] for row in kustomization["images"]}
+    tags = {row["name"]: f":{row['newTag']}" for row in kustomization["images"]}
     for container, _ in found.containers():
-        container["image"] += ":" + tags[container["image"]]
+        container["image"] += tags.get(container["image"], "")
     return found
 
 

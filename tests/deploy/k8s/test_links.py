@@ -4,6 +4,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from scripts.pin_images import images
+
 ROOT = Path(__file__).parents[3]
 LABELS = {"app.kubernetes.io/name", "app.kubernetes.io/part-of"}
 IMAGES = {"glow-service", "glow-builder", "redis"}
@@ -83,12 +85,15 @@ def test_images_are_ours_and_have_the_version_that_they_are_built_from(system: A
     for container, _ in system.containers():
         name, _, tag = container["image"].rpartition("/")[2].partition(":")
         assert name in IMAGES
-        assert tag in ({"7-bookworm"} if name == "redis" else {version, f"{version}-gpu"}), container["image"]
+        if name == "redis":
+            assert container["image"] == images()["REDIS_IMAGE"]
+        else:
+            assert tag in {version, f"{version}-gpu"}, container["image"]
 
 
 def test_our_images_are_of_one_build(system: Any) -> None:
     """What a component adds or sets is not of another one."""
-    ours = {container["image"] for container, _ in system.containers()} - {"redis:7-bookworm"}
+    ours = {container["image"] for container, _ in system.containers()} - {images()["REDIS_IMAGE"]}
     assert len({image.rpartition(":")[2] for image in ours}) == 1, ours
 
 
