@@ -11,7 +11,7 @@ LOCK ?= docker/requirements
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt bench site wheel clean
+.PHONY: help setup demo test check fmt bench site wheel sbom clean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ site: $(VENV)/.dev ## build the documentation into build/site, every link checke
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	rm -rf build
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+sbom: $(VENV)/.dev ## list the packages of each image in dist/sbom/, as CycloneDX
+	$(BIN)/python -m scripts.sbom
 
 clean: ## remove the environment and what the demo made
 	rm -rf $(VENV) .demo .rooms build dist

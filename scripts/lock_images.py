@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["BUILD", "LOCKS", "UNLOCKED", "requirements"]
+__all__ = ["BUILD", "FOLDER", "LOCKS", "UNLOCKED", "requirements"]
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docker" / "requirements"

@@ -1,0 +1,183 @@
+"""CycloneDX SBOMs of the images: what is in each, with versions and hashes.
+
+    make sbom                                               Python packages, from the lock files
+    python -m scripts.sbom --image service=glow-service:0.1.0   of a finished image, Debian's packages included
+
+Writes `dist/sbom/glow-NAME.cdx.json` for each image of `docker/`. A lock file says what an image installs; only a finished
+image says what Debian packages it has, and is asked with `docker run`.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from packaging.markers import Marker
+
+from glow import __version__
+from scripts.lock_images import FOLDER, LOCKS
+
+__all__ = ["NAMES", "Contents", "contents", "sbom"]
+
+ROOT = Path(__file__).parent.parent
+NOT_IMAGES = ("dev", "serve")
+NAMES = tuple(name for name in LOCKS if name not in NOT_IMAGES)
+"""Images with a lock file; proxy and prometheus have Debian's packages alone."""
+_ASK = """
+. /etc/os-release && echo "os $ID-$VERSION_ID"
+dpkg-query --show --showformat 'deb ${Package} ${Version} ${Architecture}\\n'
+command -v python >/dev/null || exit 0
+python - <<'END'
+import importlib.metadata as metadata, platform
+print("python", platform.python_version())
+for found in metadata.distributions():
+    print("pypi", found.name, found.version)
+END
+"""
+"""Program for a shell in the image: a line for each thing that is installed."""
+_PLACE = {"sys_platform": "linux", "platform_system": "Linux", "python_full_version": "3.11.7"}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an image says it holds.
+
+    Attributes:
+        system: Debian's release, such as `debian-12`.
+        debian: name, version and architecture of each Debian package.
+        python: version of Python; empty without one.
+        packages: normalized name -> version of each Python package.
+    """
+
+    system: str
+    debian: tuple[tuple[str, str, str], ...]
+    python: str
+    packages: dict[str, str]
+
+
+def contents(shell: Sequence[str]) -> Contents:
+    """Asks an image, or the machine, what is installed.
+
+    Args:
+        shell: command that runs the program it is given behind itself, such as `sh -c`.
+
+    Returns:
+        What is installed.
+
+    Raises:
+        OSError: if the command fails.
+    """
+    done = subprocess.run([*shell, _ASK], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(shell)}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
+    rows = [line.split(" ") for line in done.stdout.splitlines()]
+    of = {kind: [row[1:] for row in rows if row[0] == kind] for kind in ("os", "deb", "python", "pypi")}
+    return Contents(
+        system=of["os"][0][0],
+        debian=tuple((name, version, architecture) for name, version, architecture in of["deb"]),
+        python=of["python"][0][0] if of["python"] else "",
+        packages={_plain(name): version for name, version in of["pypi"]},
+    )
+
+
+def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
+    """The bill of materials of one image.
+
+    Args:
+        name: of the image: one of `NAMES`, or another one that has Debian's packages alone.
+        held: what the finished image holds, if it was asked.
+
+    Returns:
+        A CycloneDX document as JSON has it.
+
+    Raises:
+        ValueError: if the image holds Python packages that its lock file does not have.
+    """
+    locked = (FOLDER / f"{name}.txt").read_text(encoding="utf-8") if name in NAMES else ""
+    document = _of_lock(locked)
+    components = document.setdefault("components", [])
+    for component in components:  # the references are line numbers, which say nothing
+        component["bom-ref"] = component["purl"]
+        component.pop("description", None)
+    if held is not None:
+        found = {_plain(each["name"]): each for each in components}
+        unknown = {
+            package
+            for package, version in held.packages.items()
+            if package not in found or found[package]["version"] != version
+        }
+        if unknown:
+            raise ValueError(
+                f"the image {name} holds what {name}.txt does not have: {', '.join(sorted(unknown))}"
+            )
+        components[:] = [found[package] for package in sorted(held.packages)]
+        components += [_debian(held.system, *row) for row in held.debian]
+        if held.python:
+            components.append(_component("python", held.python, f"pkg:generic/python@{held.python}"))
+    document["dependencies"] = [{"ref": component["bom-ref"]} for component in components]
+    document["metadata"]["component"] = _component(
+        f"glow-{name}", __version__, f"pkg:generic/glow-{name}@{__version__}"
+    ) | {"type": "container"}
+    return document
+
+
+def _of_lock(text: str) -> dict[str, Any]:
+    """What cyclonedx-py says of the lines of a lock file that count on Linux with Python 3.11."""
+    kept = []
+    for block in re.split(r"(?m)^(?=[a-zA-Z0-9])", re.sub(r"(?m)^#.*\n", "", text)):
+        requirement, _, hashes = block.partition(" \\\n")
+        pinned, _, marker = requirement.partition(" ; ")
+        if not marker or Marker(marker).evaluate(_PLACE):
+            kept.append(f"{pinned} \\\n{hashes}")
+    command = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible", "--no-validate"]
+    command.append("-")
+    done = subprocess.run(command, input="".join(kept), capture_output=True, text=True, check=True)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def _debian(system: str, name: str, version: str, architecture: str) -> dict[str, Any]:
+    place = f"arch={architecture}&distro={quote(system)}"
+    return _component(
+        name, version, f"pkg:deb/debian/{quote(name, safe='')}@{quote(version, safe='')}?{place}"
+    )
+
+
+def _component(name: str, version: str, purl: str) -> dict[str, Any]:
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def main() -> None:
+    """Writes the SBOMs."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.sbom", description=__doc__)
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "dist" / "sbom", help="folder that they are written to"
+    )
+    parser.add_argument(
+        "--image", action="append", metavar="NAME=REFERENCE", help="a finished image to ask; repeat it"
+    )
+    options = parser.parse_args()
+    asked = dict(item.split("=", 1) for item in options.image or ())
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in asked or NAMES:
+        held = None
+        if name in asked:
+            run = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "sh", asked[name], "-c"]
+            held = contents(run)
+        path = options.out / f"glow-{name}.cdx.json"
+        path.write_text(json.dumps(sbom(name, held), indent=1) + "\n", encoding="utf-8")
+        sys.stdout.write(f"{path}\n")
+
+
+if __name__ == "__main__":
+    main()
