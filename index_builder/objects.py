@@ -104,7 +104,8 @@ def list_remote(url: str) -> list[RemoteFile] | None:
         return None
     protocol = url.partition("://")[0]
     found = _told(url, lambda: system.find(path, timeout=LIST_S))
-    return [RemoteFile(f"{protocol}://{system._strip_protocol(each)}") for each in sorted(found)]
+    paths = (system.unstrip_protocol(each).partition("://")[2] for each in sorted(found))
+    return [RemoteFile(f"{protocol}://{path}") for path in paths]
 
 
 @contextmanager
