@@ -41,7 +41,9 @@ for found in metadata.distributions():
 END
 """
 """Program for a shell in the image: a line for each thing that is installed."""
-_PLACE = {"sys_platform": "linux", "platform_system": "Linux", "python_full_version": "3.11.7"}
+_PLACE = {"sys_platform": "linux", "platform_system": "Linux"}
+_PYTHON = "3.11.7"
+"""Of an image that was not asked; some packages are for older ones of 3.11 alone."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
         ValueError: if the image holds Python packages that its lock file does not have.
     """
     locked = (FOLDER / f"{name}.txt").read_text(encoding="utf-8") if name in NAMES else ""
-    document = _of_lock(locked)
+    document = _of_lock(locked, held.python if held and held.python else _PYTHON)
     components = document.setdefault("components", [])
     for component in components:  # the references are line numbers, which say nothing
         component["bom-ref"] = component["purl"]
@@ -127,13 +129,14 @@ def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
     return document
 
 
-def _of_lock(text: str) -> dict[str, Any]:
-    """What cyclonedx-py says of the lines of a lock file that count on Linux with Python 3.11."""
+def _of_lock(text: str, python: str) -> dict[str, Any]:
+    """What cyclonedx-py says of the lines of a lock file that count on Linux with this version of Python."""
+    place = {**_PLACE, "python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
     kept = []
     for block in re.split(r"(?m)^(?=[a-zA-Z0-9])", re.sub(r"(?m)^#.*\n", "", text)):
         requirement, _, hashes = block.partition(" \\\n")
         pinned, _, marker = requirement.partition(" ; ")
-        if not marker or Marker(marker).evaluate(_PLACE):
+        if not marker or Marker(marker).evaluate(place):
             kept.append(f"{pinned} \\\n{hashes}")
     command = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible", "--no-validate"]
     command.append("-")

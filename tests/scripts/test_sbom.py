@@ -55,6 +55,7 @@ def test_it_is_valid_and_the_same_each_time(service: dict) -> None:
 
 def test_of_a_finished_image_it_has_what_is_there(service: dict) -> None:
     packages = {name: row["version"] for name, row in of(service).items() if name != "hf-xet"}
+    packages["async-timeout"] = "5.0.1"  # for Python before 3.11.3
     found = of(sbom("service", Contents(DEBIAN.system, DEBIAN.debian, "3.11.2", packages)))
     assert set(found) == {*packages, "libstdc++6", "python"}
     assert found["libstdc++6"]["purl"] == (
