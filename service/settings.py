@@ -311,7 +311,8 @@ class Settings(StrictModel):
             self.admin_key.get_secret_value(),
             self.write_key.get_secret_value(),
         )
-        read_tenants(self.tenants, parse_keys(self.api_keys.get_secret_value()))
+        keys = parse_keys(self.api_keys.get_secret_value())
+        read_tenants(self.tenants, keys, {DEFAULT_COLLECTION, *self.collections})
         self._check_collections()
         parse_origins(self.cors_origins)
         self._check_shards()

@@ -23,6 +23,10 @@ from glow_service.errors import NotAvailableError
 __all__ = ["Tenant", "confined", "read_tenants", "require_visible"]
 
 
+MAX_DEPTH = 16
+"""Most levels of groups in a filter; a search refuses deeper ones, too."""
+
+
 class Tenant(StrictModel):
     """What a key opens.
 
@@ -49,18 +53,22 @@ class Tenant(StrictModel):
         }
 
 
-def read_tenants(path: str, names: Collection[str]) -> dict[str, Tenant]:
+def read_tenants(
+    path: str, names: Collection[str], collections: Collection[str] | None = None
+) -> dict[str, Tenant]:
     """Reads the file.
 
     Args:
         path: of the file; "" for none, which binds no key.
         names: of the API keys.
+        collections: names of the indexes that are served; None: not compared.
 
     Returns:
         name of a key -> what it opens; empty where there is no file.
 
     Raises:
-        ValueError: if it cannot be read, or its tables are not those of the keys; every fault is named.
+        ValueError: if it cannot be read, its tables are not those of the keys, or one of them opens nothing that is there
+            or more than it seems to; every fault is named.
     """
     if not path:
         return {}
@@ -69,6 +77,8 @@ def read_tenants(path: str, names: Collection[str]) -> dict[str, Tenant]:
         found = {name: Tenant.model_validate(table) for name, table in tables.items()}
     except ValidationError as error:
         raise ValueError(f"tenants: {describe(error)}") from None
+    except RecursionError:
+        raise ValueError("tenants: cannot read the file: it is nested too deeply") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"tenants: cannot read the file: {error}") from None
     absent, unknown = sorted(set(names) - set(found)), sorted(set(found) - set(names))
@@ -78,7 +88,52 @@ def read_tenants(path: str, names: Collection[str]) -> dict[str, Tenant]:
         raise ValueError(
             f"tenants: {'; '.join(faults) or 'there are no API keys'}; every key needs a table of its own"
         )
+    for name, tenant in found.items():
+        _check(name, tenant, tables[name], collections)
     return found
+
+
+def _check(name: str, tenant: Tenant, table: dict[str, Any], collections: Collection[str] | None) -> None:
+    """Refuses a table that is empty where it seems to restrict, or that names what is not served."""
+    if "collections" in table and not tenant.collections:
+        raise ValueError(
+            f"tenants: [{name}] collections is an empty list, expected names of indexes; leave it out to open all of them"
+        )
+    unknown = [each for each in tenant.collections if collections is not None and each not in collections]
+    if unknown:
+        raise ValueError(
+            f"tenants: [{name}] collections has {', '.join(map(repr, unknown))}, expected names of what is served: "
+            f"{', '.join(sorted(collections or ()))}"
+        )
+    if tenant.filter is not None and _verdict(tenant.filter, name) is True:
+        raise ValueError(
+            f"tenants: [{name}] filter restricts nothing, expected a condition, such as "
+            f'{{field = "owner", eq = "{name}"}}; leave it out to open all documents'
+        )
+
+
+def _verdict(value: Any, name: str, depth: int = 1) -> bool | None:
+    """What a filter says of every document alike, by its groups alone; None where a condition decides.
+
+    No index is open yet, so fields and values are checked by the first search.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"tenants: [{name}] filter is nested deeper than {MAX_DEPTH} levels")
+    key, inner = next(iter(value.items()), (None, None)) if isinstance(value, dict) else (None, None)
+    if key == "not" and len(value) == 1:
+        verdict = _verdict(inner, name, depth + 1)
+        return None if verdict is None else not verdict
+    if key in ("and", "or") and len(value) == 1 and isinstance(inner, list):
+        verdicts = {_verdict(each, name, depth + 1) for each in inner}
+        if key == "and":
+            return False if False in verdicts else None if None in verdicts else True
+        return True if True in verdicts else None if None in verdicts else False
+    if not isinstance(value, dict) or not isinstance(value.get("field"), str):
+        raise ValueError(
+            f"tenants: [{name}] filter has {str(value)[:60]}, expected and, or, not, or a condition with a field "
+            "(docs/filters.md)"
+        )
+    return None
 
 
 def confined(

@@ -211,6 +211,16 @@ def test_settings_that_cannot_be_meant(values: dict[str, Any], said: str, tmp_pa
         ("[ann]\n[eve]\n", r"\[eve\] is no API key"),
         ("[ann]\nfilters = {}\n", "Extra inputs"),
         ("[ann", "cannot read the file"),
+        ("[ann]\ncollections = []\n", r"\[ann\] collections is an empty list"),
+        ("[ann]\ncollections = ['films']\n", r"\[ann\] collections has 'films', expected .*: default \[type"),
+        ("[ann]\nfilter = {}\n", r"\[ann\] filter has \{\}"),
+        ("[ann]\nfilter = {and = []}\n", r"\[ann\] filter restricts nothing"),
+        ("[ann]\nfilter = {not = {or = [{and = [{or = []}]}]}}\n", r"\[ann\] filter restricts nothing"),
+        ("[ann]\nfilter = {or = [{field = 'a', eq = 1}, {and = []}]}\n", r"\[ann\] filter restricts nothing"),
+        ("[ann]\nfilter = {and = [{feild = 'owner', eq = 1}]}\n", r"\[ann\] filter has .*feild"),
+        ("[ann]\nfilter = {and = [], or = []}\n", r"\[ann\] filter has .*expected and, or, not"),
+        (f"[ann]\nfilter = {'{not = ' * 40}{{field = 'a', eq = 1}}{'}' * 40}\n", "nested deeper than 16"),
+        (f"[ann]\nfilter = {'{not = ' * 3000}1{'}' * 3000}\n", "nested too deeply"),
     ],
 )
 def test_a_file_of_tenants_that_opens_more_than_was_meant_is_refused(
@@ -219,10 +229,29 @@ def test_a_file_of_tenants_that_opens_more_than_was_meant_is_refused(
     path = tmp_path / "tenants.toml"
     path.write_text(text)
     key = f"ann:{hashlib.sha256(b'x').hexdigest()}"
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=said) as refused:
         Settings(index_root=tmp_path, tenants=str(path), api_keys=key)
+    (fault,) = refused.value.errors()
+    assert "\n" not in fault["msg"]
     with pytest.raises(ValueError, match=r"there are no API keys|is no API key|Extra|cannot read"):
         Settings(index_root=tmp_path, tenants=str(path))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "",
+        "collections = ['default', 'films']",
+        "filter = {field = 'owner', eq = 'ann'}",
+        "filter = {and = [{field = 'owner', eq = 'ann'}, {not = {field = 'secret', exists = true}}]}",
+        "filter = {or = []}",
+    ],
+)
+def test_tables_that_restrict_or_open_all_on_purpose_are_taken(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "tenants.toml"
+    path.write_text(f"[ann]\n{table}\n")
+    key = f"ann:{hashlib.sha256(b'x').hexdigest()}"
+    Settings(index_root=tmp_path, index="films=x", tenants=str(path), api_keys=key)
 
 
 def test_a_collection_is_swapped_by_itself(service: str, toy_model: Path, tmp_path: Path) -> None:
