@@ -24,6 +24,9 @@ __all__ = [
 
 T = TypeVar("T")
 
+MOST_PATH_CHARACTERS = 32_000
+"""Longest id in a path: a service takes 64 KiB of request line and headers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
@@ -74,11 +77,17 @@ def document(document_id: str) -> Call[Document]:
     Raises:
         ConfigError: if the id is empty, or one that no path can hold.
     """
-    if not document_id or any(part in (".", "..") for part in document_id.split("/")):
+    try:
+        path = quote(document_id, safe="/")
+    except UnicodeEncodeError:  # half of a character
+        path = ""
+    has_dots = any(part in (".", "..") for part in document_id.split("/"))
+    if has_dots or not 0 < len(path) <= MOST_PATH_CHARACTERS:
         raise ConfigError(
-            f"document id {document_id!r:.80} cannot stand in a path; expected one without parts '.' and '..'"
+            f"document id {document_id!r:.80} cannot stand in a path; expected text of 1 to {MOST_PATH_CHARACTERS} "
+            "characters, percent-encoded, without parts '.' and '..'"
         )
-    return Call("GET", f"/v1/documents/{quote(document_id, safe='/')}", _reading(answers.read_document))
+    return Call("GET", f"/v1/documents/{path}", _reading(answers.read_document))
 
 
 def write(documents: Sequence[Mapping[str, Any]], wait_s: float = 0.0) -> Call[WriteResult]:

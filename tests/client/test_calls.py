@@ -135,7 +135,7 @@ def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, reply:
     stub.script = [reply(body={"id": "a/b c?#é", "fields": {"title": "T"}, "metadata": {"n": 1}})]
     assert call(stub.url, "document", "a/b c?#é") == Document("a/b c?#é", {"title": ("T",)}, {"n": 1})
     assert stub.seen[0].path == "/v1/documents/a/b%20c%3F%23%C3%A9"
-    for bad in ("", "..", "a/../b"):
+    for bad in ("", "..", "a/../b", "half \ud800", "x" * 40_000):
         with pytest.raises(ConfigError, match="cannot stand in a path"):
             call(stub.url, "document", bad)
 
