@@ -15,6 +15,8 @@ export function clear(element) {
 }
 
 export const values = (field) => (field === undefined || field === null ? [] : [].concat(field));
+// Names come from documents: without this, `constructor` finds what every object inherits.
+export const own = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : undefined);
 export const first = (field) => values(field)[0] ?? "";
 export const ms = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(0)) + " ms";
 export const number = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3));

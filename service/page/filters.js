@@ -1,12 +1,12 @@
 // Filters by metadata: values with their counts to tick, ranges of numbers and days to enter, and what is chosen to take off.
 
-import { at, clear, make } from "./dom.js";
+import { at, clear, make, own } from "./dom.js";
 import { boundsOf, daysOf, isFaceted, isRange } from "./request.js";
 
 // Shows the filters of an answer; `choose(field, texts)` is called with what the field shall be filtered by.
 export function showFilters(result, state, able, choose) {
   const focused = document.activeElement?.dataset?.choice;
-  const groups = able.offered.map((field) => groupOf(field, able.columns[field], result.facets?.[field], state.filters.get(field) ?? [], choose));
+  const groups = able.offered.map((field) => groupOf(field, able.columns[field], own(result.facets, field), state.filters.get(field) ?? [], choose));
   clear(at("filter-groups")).append(...groups.filter(Boolean));
   showChosen(state, able, choose);
   at("filters").hidden = !at("filter-groups").childNodes.length;

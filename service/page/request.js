@@ -1,5 +1,7 @@
 // From what is shown to the body of POST /search, as far as the index can serve it.
 
+import { own } from "./dom.js";
+
 const PAGE_SIZE = 10;
 // Somebody who waits rather has a late answer than none; programs have tighter deadlines.
 const TIMEOUT_MS = 10_000;
@@ -18,7 +20,7 @@ export function abilitiesOf(info) {
   const { index, settings = {} } = info;
   const parts = index.parts ?? [];
   const columns = parts.includes("columns") ? index.columns ?? {} : {};
-  const listed = (settings.page_filters ?? "").split(",").map((name) => name.trim()).filter((name) => name in columns);
+  const listed = (settings.page_filters ?? "").split(",").map((name) => name.trim()).filter((name) => Object.hasOwn(columns, name));
   const most = settings.max_top_k ?? PAGE_SIZE + 1;
   return {
     columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }])),
@@ -74,7 +76,7 @@ export function explainBody(state, able, hit) {
 }
 
 function filterOf(filters, columns) {
-  const leaves = [...filters].map(([field, texts]) => leafOf(field, texts, columns[field]?.type ?? "string"));
+  const leaves = [...filters].map(([field, texts]) => leafOf(field, texts, own(columns, field)?.type ?? "string"));
   return leaves.length > 1 ? { and: leaves } : leaves[0];
 }
 

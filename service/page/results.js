@@ -1,7 +1,7 @@
 // The list of hits, and the way to the pages beside this one.
 
 import { addressOf } from "./address.js";
-import { at, clear, first, make, ms, number, safeLink, values } from "./dom.js";
+import { at, clear, first, make, ms, number, own, safeLink, values } from "./dom.js";
 import { tellClicks } from "./feedback.js";
 import { snippetOf, titleOf } from "./marks.js";
 
@@ -103,8 +103,8 @@ function showScore(hit) {
 
 // What the document says of itself, as far as it can be filtered by.
 function facts(metadata, columns) {
-  const named = Object.keys(columns).filter((name) => !name.includes(".") && values(metadata[name]).length);
-  return named.slice(0, MOST_FACTS).map((name) => make("span", "fact", `${name} `, make("b", "", values(metadata[name]).join(", "))));
+  const named = Object.keys(columns).filter((name) => !name.includes(".") && values(own(metadata, name)).length);
+  return named.slice(0, MOST_FACTS).map((name) => make("span", "fact", `${name} `, make("b", "", values(own(metadata, name)).join(", "))));
 }
 
 function whyButton(hit, title, item, foot, explain) {

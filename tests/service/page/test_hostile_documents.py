@@ -1,0 +1,180 @@
+"""Documents that strangers wrote, through a whole `glow build` and onto the page in Chromium: shown as text, and nothing more."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shards.conftest import made
+
+ROOT = Path(__file__).parents[3]
+HIT = "window.hostile=1"
+PAYLOADS = (
+    f"<script>{HIT}</script>",
+    f"<img src=x onerror='{HIT}'>",
+    f"<svg onload={HIT}><animate onbegin={HIT}>",
+    f"<a href='javascript:{HIT}'>link</a>",
+    f"<iframe srcdoc='<script>parent.{HIT}</script>'></iframe>",
+    f"&lt;script&gt;{HIT}&lt;/script&gt;",
+    f"&amp;lt;img src=x onerror={HIT}&amp;gt;",
+    f"<em>zebra</em><img src=x onerror={HIT}>",
+    f"</textarea></title></style></script><script>{HIT}</script>",
+    f"<style>@import 'http://hostile.example/{HIT}';body{{display:none}}</style>",
+    "<link rel=stylesheet href=http://hostile.example/x.css>",
+    "<meta http-equiv=refresh content='0;url=http://hostile.example/'>",
+    "<base href='http://hostile.example/'>",
+    f"<form action='javascript:{HIT}'><button>zebra</button></form>",
+    f"<math><mtext><table><mglyph><style><img src=x onerror={HIT}>",
+    f"${{{HIT}}} {{{{constructor.constructor('{HIT}')()}}}}",
+    "\u202ezebra\u202c \u0000 \ufeff \u2028 \u2029",
+    "zebra" * 4_000,
+    "Z̸" * 3_000,
+)
+ADDRESSES = (
+    f"javascript:{HIT}",
+    f" javascript:{HIT}",
+    f"JaVaScRiPt:{HIT}",
+    f"java\tscript:{HIT}",
+    f"data:text/html,<script>{HIT}</script>",
+    f"vbscript:{HIT}",
+    f"blob:http://127.0.0.1/{HIT}",
+    "//hostile.example/x",
+    f'https://hostile.example/"onmouseover="{HIT}',
+    f"https://hostile.example/'><script>{HIT}</script>",
+    f"https://user:{HIT}@hostile.example:99999/",
+    "http://[::1",
+    "https://hostile.example/" + "a" * 5_000,
+)
+INHERITED = ("constructor", "__proto__", "toString", "hasOwnProperty", "valueOf", "__defineGetter__")
+"""Names of metadata that every object of JavaScript inherits."""
+NAMES = ("plain", "<img src=x onerror=1>", "quote\"'", "java script", "percent%2e%2e", "hash#q?x")
+HARMLESS = """
+() => ({
+  ran: window.hostile ?? null,
+  elements: document.querySelectorAll("#hits :is(script, iframe, img, object, embed, form, svg, math, style, link, meta, base)").length,
+  handlers: [...document.querySelectorAll("#hits *")].flatMap((one) => one.getAttributeNames()).filter((name) => name.startsWith("on")),
+  links: [...document.querySelectorAll("#hits a")].map((one) => one.protocol).filter((scheme) => !["http:", "https:"].includes(scheme)),
+  wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  visible: getComputedStyle(document.body).display !== "none",
+})
+"""
+SAFE = {"ran": None, "elements": 0, "handlers": [], "links": [], "wide": 0, "visible": True}
+
+
+def page_of(payload: str, is_html: bool) -> str:
+    """A file of a folder of pages."""
+    text = (
+        "A zebra crossed the plain while its herd drank from the river, and the herd waited for the zebra. "
+    )
+    if is_html:
+        return f"<!doctype html><title>zebra {payload}</title><body><h1>zebra {payload}</h1><p>{text * 3}{payload}</p><p {payload}>{text}</p>"
+    return f"---\ntitle: zebra {payload[:200]}\n---\n# zebra {payload}\n\n{text}{payload}\n\n[zebra](javascript:{HIT}) ![x](javascript:{HIT})\n\n{payload}\n"
+
+
+@pytest.fixture(scope="module")
+def pages_url(
+    tmp_path_factory: pytest.TempPathFactory,
+    toy_model: Path,
+    start_server: Callable[..., AbstractContextManager[Any]],
+) -> Iterator[str]:
+    """A service over a folder of hostile Markdown and HTML."""
+    folder = tmp_path_factory.mktemp("hostile-pages")
+    source = folder / "pages"
+    source.mkdir()
+    for number, payload in enumerate(PAYLOADS):
+        name = NAMES[number % len(NAMES)]
+        (source / f"{number} {name}.md").write_text(page_of(payload, is_html=False), encoding="utf-8")
+        (source / f"{number} {name}.html").write_text(page_of(payload, is_html=True), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "build",
+        "--threads",
+        "1",
+        "--lexical",
+        "--model",
+        str(toy_model),
+    ]
+    files = ["--input", str(source), "--output", str(folder / "root")]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    assert f"{2 * len(PAYLOADS)} documents" in done.stdout
+    with start_server(folder, "--index-root", str(folder / "root")) as running:
+        yield running.url
+
+
+@pytest.fixture(scope="module")
+def lines_url(
+    tmp_path_factory: pytest.TempPathFactory,
+    toy_model: Path,
+    start_server: Callable[..., AbstractContextManager[Any]],
+) -> Iterator[str]:
+    """A service over lines of JSON: hostile addresses, fields and metadata, and one document whose metadata have inherited names."""
+    folder = tmp_path_factory.mktemp("hostile-lines")
+    texts = [payload[:500] for payload in PAYLOADS]
+    documents = [
+        {"_id": f"{number}/{text}"[:200].replace("\0", ""), "url": ADDRESSES[number % len(ADDRESSES)], "title": f"zebra {text}", "text": f"zebra {text}", "lang": text[:50], "plain": "yes"}
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+    odd = {
+        "_id": "odd",
+        "title": "zebra odd",
+        "text": "An odd zebra",
+        **dict.fromkeys(INHERITED, "inherited"),
+    }
+    source = folder / "lines.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in [*documents, odd]), encoding="utf-8")
+    root = made(toy_model, source, folder / "root", index="flat", lexical=True)
+    with start_server(folder, "--index-root", str(root.path)) as running:
+        yield running.url
+
+
+def visited(tab: Any, pages: int) -> list[dict[str, Any]]:
+    """What became of each page of results, each with the reasons of a hit unfolded."""
+    found = []
+    tab.page.on("dialog", lambda dialog: (tab.wrong.append("a dialog opened"), dialog.dismiss()))
+    for number in range(1, pages + 1):
+        tab.open("zebra", f"&page={number}")
+        assert tab.titles()
+        why = tab.page.locator("#hits .why").first
+        if why.count():
+            why.click()
+            tab.page.locator("#hits .explanation table").first.wait_for()
+        found.append(tab.page.evaluate(HARMLESS))
+    return found
+
+
+def test_hostile_pages_are_shown_as_text_and_no_wider_than_a_phone(
+    open_page: Callable[..., AbstractContextManager[Any]], pages_url: str
+) -> None:
+    with open_page(pages_url, 390) as tab:
+        assert visited(tab, 4) == [SAFE] * 4
+
+
+def test_hostile_lines_are_shown_as_text_and_link_nowhere_but_to_the_web(
+    open_page: Callable[..., AbstractContextManager[Any]], lines_url: str
+) -> None:
+    with open_page(lines_url) as tab:
+        assert visited(tab, 2) == [SAFE] * 2
+
+
+def test_metadata_with_names_that_objects_inherit_are_shown_where_they_are(
+    open_page: Callable[..., AbstractContextManager[Any]], lines_url: str
+) -> None:
+    with open_page(lines_url) as tab:
+        tab.open("zebra", "&f.constructor=inherited")
+        assert tab.titles() == ["zebra odd"]
+        assert "inherited" in tab.page.locator("#hits .fact").first.inner_text()
+        tab.open("zebra")
+        tab.titles()
+        text = tab.page.locator("#hits").inner_text()
+        assert "native code" not in text and "[object Object]" not in text
+        assert tab.page.locator("#hits .fact", has_text="plain yes").count() > 0, (
+            "others' facts keep their place"
+        )
