@@ -9,6 +9,8 @@ __all__ = ["free_port"]
 
 _FIRST, _EACH, _OFFSETS = 10_000, 2_000, 1_000
 _PROCESSES = 10
+_REFUSED = 10_080
+"""Chromium opens no page there."""
 _process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PROCESSES
 _ports = itertools.count(_FIRST + _EACH * _process + os.getpid() % _OFFSETS)
 
@@ -20,6 +22,8 @@ def free_port() -> int:
     once.
     """
     for port in _ports:
+        if port == _REFUSED:
+            continue
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
