@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from glow.artifact import IndexRoot
 from glow_service.api.routes import ROUTES
@@ -231,6 +232,7 @@ def test_a_file_of_tenants_that_opens_more_than_was_meant_is_refused(
     key = f"ann:{hashlib.sha256(b'x').hexdigest()}"
     with pytest.raises(ValueError, match=said) as refused:
         Settings(index_root=tmp_path, tenants=str(path), api_keys=key)
+    assert isinstance(refused.value, ValidationError)
     (fault,) = refused.value.errors()
     assert "\n" not in fault["msg"]
     with pytest.raises(ValueError, match=r"there are no API keys|is no API key|Extra|cannot read"):
