@@ -23,9 +23,9 @@ ifneq ($(LOCK),)
 define install
 	@$(PIP) --require-hashes --requirement $(LOCK)/build.txt \
 		&& $(PIP) --require-hashes --no-deps --no-build-isolation --requirement $(LOCK)/$(1).txt \
-		|| { echo "$(LOCK)/$(1).txt cannot be installed here: it has no file for this Python and system, or a hash differs" \
-			"(see above). It is tried with Python 3.11 on Linux x86-64. 'make LOCK=' installs what pyproject.toml allows," \
-			"without lock files and hashes." >&2; exit 1; }
+		|| { echo "$(LOCK)/$(1).txt cannot be installed here (see above). If a hash differs, that file is not the one that was" \
+			"tried: find out why. If no file fits this Python or system (tried: Python 3.11 on Linux x86-64), 'make LOCK='" \
+			"installs what pyproject.toml allows, without lock files and hashes." >&2; exit 1; }
 	$(if $(filter dev,$(1)),$(PIP) '$(TORCH)')
 	$(PIP) --no-deps --no-build-isolation --editable .
 endef
