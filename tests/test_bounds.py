@@ -1,0 +1,85 @@
+"""docs/security.md lists every bound of the service with its default, as the code has it."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from glow_service.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+ROW = re.compile(r"\| [^|]+ \| ([0-9][0-9,.]*)[^|]* \| `([\w.]+)` \| [^|]+ \|")
+NAME = re.compile(r"_?(MAX|MOST|LONGEST)_[A-Z_]+")
+BOUNDING = {
+    "cache_entries",
+    "default_timeout_ms",
+    "feedback_per_hour",
+    "ingest_bytes",
+    "keep_alive_s",
+    "rate_burst",
+    "rate_limit",
+}
+BOUNDING |= {"query_log_bytes", "query_log_files", "redis_timeout_ms"}
+"""Settings that bound something, beside those that are called so."""
+NOT_OF_REQUESTS = {
+    "glow_service.access.rate_limit._MAX_CLIENT_CHARS": "part of an address that names a client",
+    "glow_service.access.tenants.MAX_DEPTH": "of a file that the operator writes",
+    "glow_service.api.admin.LONGEST_S": "of the operator's own requests",
+    "glow_service.api.batch_checks.LONGEST_STRETCH_S": "how often a check makes way for others",
+    "glow_service.api.feedback.MOST_ITEMS": "within a body of 4 KiB",
+    "glow_service.api.shards.MAX_BODY_BYTES": "between a router and its shards",
+    "glow_service.api.shards.MAX_ITEMS": "between a router and its shards",
+    "glow_service.cache.breaker.LONGEST_PAUSE_S": "how often a Redis that fails is tried",
+    "glow_service.cache.parser.MAX_ITEMS": "within a reply that is bounded",
+    "glow_service.cache.shared.MAX_VALUE_BYTES": "the same as the bound of a cached response",
+    "glow_service.cache.writer.MAX_WAITING": "values that are computed anew if they are not cached",
+    "glow_service.cache.writer.MAX_WAITING_BYTES": "values that are computed anew if they are not cached",
+    "glow_service.commands.supervisor.LONGEST_LOAD_S": "of a start",
+    "glow_service.live.readiness.LONGEST_S": "of the service's own probes",
+    "glow_service.live.swap.MAX_REASON_CHARACTERS": "of a message",
+    "glow_service.search.checks.MAX_FAULTS": "of a message",
+    "glow_service.search.price.MOST_PLAIN": "chooses the pool, and refuses nothing",
+    "glow_service.settings.MOST_BATCH_BYTES": "of settings together",
+    "glow_service.settings.MOST_PROCESSES": "of a default",
+    "glow_service.shards.session.LONGEST_S": "between a router and its shards",
+    "glow_service.shards.wire._MOST_BYTES": "between a router and its shards",
+}
+
+
+def rows() -> dict[str, float]:
+    """What sets a bound -> its default."""
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    section = page.split("## Bounds")[1].split("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    found = [ROW.fullmatch(line) for line in table]
+    assert all(found), [line for line, match in zip(table, found, strict=True) if match is None]
+    return {match[2]: float(match[1].replace(",", "")) for match in found if match}
+
+
+@pytest.mark.parametrize(("name", "shown"), rows().items())
+def test_a_bound_is_what_the_page_says(name: str, shown: float) -> None:
+    if "." not in name:
+        assert float(Settings.model_fields[name].default) == shown
+        return
+    module, _, constant = name.rpartition(".")
+    assert float(getattr(importlib.import_module(module), constant)) == shown
+
+
+def test_every_bound_is_on_the_page() -> None:
+    settings = {name for name in Settings.model_fields if name.startswith("max_")} | BOUNDING
+    assert settings <= Settings.model_fields.keys()
+    constants = set()
+    for path in (ROOT / "service").rglob("*.py"):
+        module = ".".join(("glow_service", *path.relative_to(ROOT / "service").with_suffix("").parts))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            constants |= {
+                f"{module}.{each.id}"
+                for each in targets
+                if isinstance(each, ast.Name) and NAME.fullmatch(each.id)
+            }
+    assert constants >= NOT_OF_REQUESTS.keys(), "no such constant any more"
+    missing = (settings | constants) - rows().keys() - NOT_OF_REQUESTS.keys()
+    assert not missing, f"docs/security.md, Bounds, lacks {sorted(missing)}"
