@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from glow.collection import parse_object
 from glow.errors import RecordError
-from glow.query_log import read_log_lines
+from glow.query_log import SkippedLines, read_log_lines
 
 __all__ = ["FEEDBACK_KINDS", "Feedback", "FeedbackKind", "read_feedback"]
 
@@ -56,30 +56,37 @@ class Feedback:
         }
 
 
-def read_feedback(path: Path) -> Iterator[Feedback]:
+def read_feedback(path: Path, skipped: SkippedLines | None = None) -> Iterator[Feedback]:
     """Reads a log of feedback from its oldest line on, as `read_query_log` does.
 
     A line of an older version names no period. It gets its file and UTC day for one: a salt changes only at midnight UTC and
     belongs to one file, so the lines of one such period always have one salt.
 
+    Args:
+        path: the file.
+        skipped: counts lines that are none of such a log.
+
     Raises:
-        RecordError: if a line is none of such a log; file and line are named.
         InputError: if a file cannot be read.
     """
     for line, place in read_log_lines(path):
         try:
-            feedback = Feedback(**parse_object(line))
-            if feedback.kind not in FEEDBACK_KINDS or not all(
-                isinstance(each, str)
-                for each in (
-                    feedback.request_id,
-                    feedback.id,
-                    feedback.source,
-                    feedback.time,
-                    feedback.period,
-                )
-            ):
-                raise TypeError("a value is of the wrong type")
-        except (RecordError, TypeError) as error:
-            raise RecordError(f"{place}: no line of a log of feedback: {error}") from error
+            feedback = _parse(line, place)
+        except RecordError as error:
+            if skipped is not None:
+                skipped.note(error)
+            continue
         yield feedback if feedback.period else replace(feedback, period=f"{path} {feedback.time[:10]}")
+
+
+def _parse(line: bytes, place: str) -> Feedback:
+    try:
+        feedback = Feedback(**parse_object(line))
+        texts = (feedback.request_id, feedback.id, feedback.source, feedback.time, feedback.period)
+        if feedback.kind not in FEEDBACK_KINDS or not all(isinstance(each, str) for each in texts):
+            raise TypeError("a value is of the wrong type")
+        if feedback.dwell_s is not None and not isinstance(feedback.dwell_s, int | float):
+            raise TypeError("'dwell_s' is no number")
+    except (RecordError, TypeError) as error:
+        raise RecordError(f"{place}: no line of a log of feedback: {error}") from error
+    return feedback

@@ -11,7 +11,7 @@ from typing import Any
 from glow.collection import parse_object
 from glow.errors import InputError, RecordError
 
-__all__ = ["LoggedQuery", "numbered", "read_log_lines", "read_query_log"]
+__all__ = ["LoggedQuery", "SkippedLines", "numbered", "read_log_lines", "read_query_log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,51 @@ class LoggedQuery:
         }
 
 
+@dataclass(slots=True)
+class SkippedLines:
+    """Lines of a log that could not be read: a crash, a full disk or a failing one leaves such, and they cost themselves alone.
+
+    Attributes:
+        count: how many.
+        first: file, line and fault of the first; "" if there is none.
+    """
+
+    count: int = 0
+    first: str = ""
+
+    def note(self, fault: RecordError) -> None:
+        """Counts one more."""
+        self.count += 1
+        self.first = self.first or str(fault)
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.count} damaged lines of the logs were skipped; the first: {self.first}"
+
+
 def numbered(path: Path, number: int) -> Path:
     """The name of a log file that was full and renamed; 1 is the youngest."""
     return path.with_name(f"{path.name}.{number}")
 
 
-def read_query_log(path: Path) -> Iterator[LoggedQuery]:
+def read_query_log(path: Path, skipped: SkippedLines | None = None) -> Iterator[LoggedQuery]:
     """Reads a query log from its oldest query on: its rotated files first, if `path` has any.
 
-    A last line without an end is still being written, and is left out.
+    A last line without an end is still being written, and is left out. Lines that are none of a query log are skipped.
+
+    Args:
+        path: the file.
+        skipped: counts them.
 
     Raises:
-        RecordError: if a line is none of a query log; file and line are named.
         InputError: if a file cannot be read.
     """
     for line, place in read_log_lines(path):
-        yield _parse(line, place)
+        try:
+            yield _parse(line, place)
+        except RecordError as error:
+            if skipped is not None:
+                skipped.note(error)
 
 
 def read_log_lines(path: Path) -> Iterator[tuple[bytes, str]]:

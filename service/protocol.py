@@ -41,6 +41,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """The request that is being answered; uvicorn's `cycle` is the one that was read last."""
     _replaying = False
     _is_broken = False
+    _last_word: GlowError | None = None
+    """What is said of bytes that are refused, once the requests before them are answered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client came."""
@@ -109,8 +111,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._check_head()
         if self.parser.get_method() == b"CONNECT":  # it asks for a tunnel, which ends the parsing of HTTP
             raise ValueError("CONNECT is for proxies")
-        if len(self.pipeline) >= MAX_AHEAD:
-            raise ValueError("too many requests at once on one connection")  # the parser makes it a 400
+        if (
+            len(self.pipeline) >= MAX_AHEAD
+        ):  # the parser makes it a 400, behind the responses to those before it
+            raise ValueError("too many requests at once on one connection")
         super().on_headers_complete()
 
     def _check_head(self) -> None:
@@ -142,6 +146,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._serving = cycle
         super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """A request is answered: the next one starts, or what was behind the last one is refused."""
+        super().on_response_complete()
+        if self._last_word is not None and not self.pipeline and self._serving.response_complete:
+            self._say_and_close(self._last_word)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it is written to."""
@@ -213,7 +223,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """Answers in the app's place and closes; a whole request that is in work is answered first, and then closes."""
         self._is_broken = True
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete and not cycle.more_body and not self.pipeline:
+        if self.pipeline:
+            self._last_word = error
+            return
+        if cycle is not None and not cycle.response_complete and not cycle.more_body:
             cycle.keep_alive = False
             return
         is_cut = (
@@ -226,6 +239,12 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         if cycle is None or cycle.response_complete or is_cut:
+            self._say_and_close(error)
+        else:
+            self.transport.close()
+
+    def _say_and_close(self, error: GlowError) -> None:
+        if not self.transport.is_closing():
             request_id = secrets.token_hex(8)
             response = problem_response(error, request_id=request_id, instance="")
             headers = [

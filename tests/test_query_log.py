@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from glow.errors import InputError, RecordError
-from glow.query_log import LoggedQuery, numbered, read_query_log
+from glow.errors import InputError
+from glow.query_log import LoggedQuery, SkippedLines, numbered, read_query_log
 
 QUERY = LoggedQuery(
     "r1", "bees", "dense", 10, 0, "v1", 3.25, {"field": "x", "eq": 1}, ("timeout",), ("d1",), "now"
@@ -43,11 +43,14 @@ def test_full_files_come_first_the_oldest_before_all(tmp_path: Path) -> None:
         line().encode().decode().replace('"query": "bees", ', ""),
     ],
 )
-def test_a_line_of_something_else_is_named(tmp_path: Path, bad: str) -> None:
+def test_a_line_of_something_else_is_skipped_and_named(tmp_path: Path, bad: str) -> None:
     path = tmp_path / "log.jsonl"
-    path.write_text(line() + bad)
-    with pytest.raises(RecordError, match=r"log\.jsonl:2: no line of a query log"):
-        list(read_query_log(path))
+    path.write_text(line() + bad + line(query="owls"))
+    skipped = SkippedLines()
+    assert [query.query for query in read_query_log(path, skipped)] == ["bees", "owls"]
+    assert skipped.count == 1
+    assert skipped.first.startswith("log.jsonl:2: no line of a query log")
+    assert "1 damaged lines of the logs were skipped" in str(skipped)
 
 
 def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from glow.collection import read_queries
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, command, option, say, write_report
 from glow.errors import ConfigError
 from glow.evaluation import sample_texts
-from glow.query_log import read_query_log
+from glow.query_log import SkippedLines, read_query_log
 from glow.search import Index
 from glow_index_builder.versions import MOST_QUERIES, Diff, diff_versions, sampled_queries
 
@@ -34,17 +34,20 @@ def diff_command(options: DiffOptions) -> None:
         raise ConfigError("--queries and --query-log are two sources of the same thing; give one")
     root, threads = IndexRoot(options.output), options.threads or all_cores()
     before, after = (Index.open(root.folder(name), threads=threads) for name in (options.old, options.new))
-    queries = _queries(options.queries, options.query_log)
+    skipped = SkippedLines()
+    queries = _queries(options.queries, options.query_log, skipped)
     texts = sampled_queries(after) if queries is None else sample_texts(queries, MOST_QUERIES)
     diff = diff_versions(before, after, texts)
     write_report(options.json_file, diff.report())
+    if skipped.count:
+        say(str(skipped))
     say(_summary(diff))
 
 
-def _queries(queries: Path | None, query_log: Path | None) -> Iterator[str] | None:
+def _queries(queries: Path | None, query_log: Path | None, skipped: SkippedLines) -> Iterator[str] | None:
     if queries:
         return (query.text for query in read_queries(queries))
-    return (query.query for query in read_query_log(query_log)) if query_log else None
+    return (query.query for query in read_query_log(query_log, skipped)) if query_log else None
 
 
 def _summary(diff: Diff) -> str:

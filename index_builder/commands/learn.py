@@ -1,6 +1,5 @@
 """The command that learns from clicks: learn."""
 
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,8 @@ from typing import Any
 from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import ConfigError, InputError
-from glow.feedback import Feedback, read_feedback
-from glow.query_log import LoggedQuery, read_query_log
+from glow.feedback import read_feedback
+from glow.query_log import SkippedLines, read_query_log
 from glow.schema import FieldSchema
 from glow.search import MODEL_FOLDER, Index
 from glow_index_builder.clicks import (
@@ -78,7 +77,12 @@ def learn_command(options: LearnOptions) -> None:
     if FIELD not in specs:
         raise ConfigError(f"the model of {folder.name} reads no field {FIELD!r}; it reads {', '.join(specs)}")
     limits = ClickLimits(options.most_clicks, options.most_clicks_in_all, options.least_dwell_s)
-    joined = join(_queries(options.query_log), _feedback(options.feedback_log), limits)
+    skipped = SkippedLines()
+    queries = chain.from_iterable(read_query_log(path, skipped) for path in options.query_log)
+    feedback = chain.from_iterable(read_feedback(path, skipped) for path in options.feedback_log)
+    joined = join(queries, feedback, limits)
+    if skipped.count:
+        say(str(skipped))
     if not joined.counts["clicks"]:
         raise InputError(
             f"no click belongs to a search of the query log ({joined.counts['unknown']} of other searches); "
@@ -103,6 +107,7 @@ def learn_command(options: LearnOptions) -> None:
         "status": "learned",
         "version": folder.name,
         "searches": len(joined.searches),
+        "skipped_lines": skipped.count,
         "feedback": joined.counts,
         "sources_taken_for_programs": joined.programs,
         "propensities": _shown(propensities),
@@ -112,14 +117,6 @@ def learn_command(options: LearnOptions) -> None:
     }
     write_report(options.json_file, report)
     say(_summary(report, options.out))
-
-
-def _queries(paths: tuple[Path, ...]) -> Iterator[LoggedQuery]:
-    return chain.from_iterable(map(read_query_log, paths))
-
-
-def _feedback(paths: tuple[Path, ...]) -> Iterator[Feedback]:
-    return chain.from_iterable(map(read_feedback, paths))
 
 
 def _shown(propensities: Propensities) -> list[dict[str, float]]:

@@ -7,11 +7,11 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from glow.commands import option, read_options
+from glow.commands import option, read_options, say
 from glow.errors import ConfigError, InputError
 from glow.evaluation import find_tasks, grades_by_query, sample_texts
 from glow.options import StrictModel
-from glow.query_log import read_query_log
+from glow.query_log import SkippedLines, read_query_log
 
 __all__ = ["LIVE", "GateLimits", "GateOptions", "GateQueries", "parse_gate", "read_gate_queries"]
 
@@ -107,7 +107,11 @@ def read_gate_queries(options: GateOptions) -> GateQueries:
         InputError: if a file cannot be read, or there are fewer than two queries.
     """
     if options.query_log is not None:
-        texts = sample_texts((each.query for each in read_query_log(options.query_log)), MOST_QUERIES)
+        skipped = SkippedLines()
+        logged = read_query_log(options.query_log, skipped)
+        texts = sample_texts((each.query for each in logged), MOST_QUERIES)
+        if skipped.count:
+            say(str(skipped))
         return _enough(GateQueries("query log", tuple(texts)))
     assert options.data is not None  # noqa: S101 - one of them is given
     task = find_tasks(options.data, [options.split or _default_split(options.data)])[0]

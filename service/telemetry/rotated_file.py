@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from glow.query_log import numbered
+from glow.storage import append_whole, end_last_line
 
 __all__ = ["RotatedFile"]
 
@@ -35,13 +36,14 @@ class RotatedFile:
         """
         self._lock()
         try:
+            end_last_line(self._fd)
             while lines:
                 size = os.fstat(self._fd).st_size
                 count = _fitting(lines, self._max_bytes - size)
                 if not count and size:
                     self._rotate()
                     continue
-                self._append(b"".join(lines[: max(count, 1)]), size)
+                append_whole(self._fd, b"".join(lines[: max(count, 1)]))
                 del lines[: max(count, 1)]
         finally:
             if self._fd >= 0:
@@ -58,7 +60,7 @@ class RotatedFile:
         while True:
             if self._fd < 0:
                 # Queries are personal data: for the service's own user alone.
-                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 self._fd = os.open(self._path, flags, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:
@@ -68,16 +70,6 @@ class RotatedFile:
             except FileNotFoundError:
                 pass
             self.close()
-
-    def _append(self, content: bytes, size: int) -> None:
-        """Writes all or nothing: half a line would spoil the next one too."""
-        try:
-            written = os.write(self._fd, content)
-            if written != len(content):
-                raise OSError(f"only {written} of {len(content)} bytes could be written to {self._path}")
-        except OSError:
-            os.ftruncate(self._fd, size)
-            raise
 
     def _rotate(self) -> None:
         for number in range(self._keep - 1, 0, -1):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -256,3 +257,33 @@ def test_what_cannot_be_learned_from_is_told(service: tuple[Path, Path], tmp_pat
     )
     done = run(*given, "--query-log", tmp_path / "no.jsonl", "--feedback-log", empty)
     assert done.exit_code == 2 and "cannot read the log" in " ".join(done.output.split())
+
+
+def test_damaged_lines_cost_themselves_alone(service: tuple[Path, Path], tmp_path: Path) -> None:
+    """Ten logs with five flipped bytes each: learning goes on, and says what it skipped."""
+    root, _ = service
+    searches = [shown(f"r{user}", "owls", "a b c") for user in range(40)]
+    events = [click(f"r{user}", "b", f"u{user}", period="p") for user in range(40)]
+    queries, clicks = tmp_path / "queries.jsonl", tmp_path / "clicks.jsonl"
+    for seed in range(10):
+        draw = random.Random(seed)  # noqa: S311 - a seed is wanted
+        for path, values in ((queries, searches), (clicks, events)):
+            data = bytearray("".join(json.dumps(each.values()) + "\n" for each in values).encode())
+            for _ in range(5):
+                data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+            path.write_bytes(data)
+        done = run(
+            "learn",
+            "--output",
+            root,
+            "--query-log",
+            queries,
+            "--feedback-log",
+            clicks,
+            "--out",
+            tmp_path / str(seed),
+        )
+        assert done.exit_code == 0, done.output
+        assert "damaged lines of the logs were skipped; the first: " in " ".join(
+            done.output.split()
+        )

@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from glow.client import GlowClient, NotFoundError
-from glow.errors import RecordError
 from glow.feedback import Feedback, read_feedback
-from glow.query_log import read_query_log
+from glow.query_log import SkippedLines, read_query_log
 from glow_service.access import make_key
 from glow_service.telemetry import FeedbackLog
 from glow_service.telemetry.metrics import Metrics
@@ -133,12 +132,21 @@ def test_a_mark_lasts_as_long_as_its_salt_and_is_everybodys(
     assert len(list(tmp_path.glob("feedback.jsonl.salt-*"))) == 1  # nobody can make an older mark again
 
 
-def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_line_that_is_none_is_skipped_and_named(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
-    good = json.dumps(Feedback("r", "d", "click", time="t", source="s", period="p").values())
+    known = Feedback("r", "d", "click", time="t", source="s", period="p")
+    good = json.dumps(known.values())
     path.write_text(f"{good}\n{good[:-1]}")
-    assert list(read_feedback(path)) == [Feedback("r", "d", "click", time="t", source="s", period="p")]
-    for bad in ("{}", "[]", good.replace("click", "buy"), good.replace('"d"', "7")):
-        path.write_text(f"{good}\n{bad}\n")
-        with pytest.raises(RecordError, match=r"f\.jsonl:2: no line of a log of feedback"):
-            list(read_feedback(path))
+    assert list(read_feedback(path)) == [known]
+    bad_lines = (
+        "{}",
+        "[]",
+        good.replace("click", "buy"),
+        good.replace('"d"', "7"),
+        good[:-1] + ', "dwell_s": "x"}',
+    )
+    for bad in bad_lines:
+        skipped = SkippedLines()
+        path.write_text(f"{good}\n{bad}\n{good}\n")
+        assert list(read_feedback(path, skipped)) == [known, known]
+        assert (skipped.count, skipped.first[:40]) == (1, "f.jsonl:2: no line of a log of feedback:")

@@ -3,6 +3,7 @@
 import inspect
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -104,15 +105,18 @@ def test_a_client_that_never_reads_loses_its_permit(
     connections = [connect(client, buffer=2_048) for _ in range(2)]
     for connection in connections:
         connection.settimeout(1)
-        with pytest.raises((TimeoutError, ConnectionError)):
+        with suppress(TimeoutError, ConnectionError):  # what is behind the bound is discarded, until the end comes
             for _ in range(100_000):
                 connection.sendall(large)
     deadline = time.monotonic() + 10
     while app.state.service.plain.admission.taken and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert app.state.service.plain.admission.taken == 0
     assert client.post("/search", json={"query": "bees"}).status_code == 200
     for connection in connections:
-        connection.close()
+        with connection, pytest.raises(ConnectionError):  # it was ended from there
+            connection.sendall(large)
+            connection.sendall(large)
 
 
 @pytest.mark.parametrize("target", [b"http://h/search", b"h:443", b"*"])
@@ -124,14 +128,31 @@ def test_a_tunnel_is_refused(client: httpx.Client, target: bytes, caplog: pytest
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_requests_far_ahead_of_their_answers_are_refused(client: httpx.Client) -> None:
+@pytest.mark.parametrize("more", [1, 40, 50 * MAX_AHEAD])
+def test_requests_far_ahead_of_their_answers_are_refused(more: int, client: httpx.Client) -> None:
+    """Those that were taken are answered in their order, the next one is told, and nobody reads the rest."""
     with connect(client) as connection:
         connection.sendall(GET * 30)
         assert answers(connection, 30) == [200] * 30
-        connection.sendall(GET * (50 * MAX_AHEAD))
-        with suppress(ConnectionError):  # closed on the way, with requests unread
-            assert len(answers(connection, 50 * MAX_AHEAD)) < 50 * MAX_AHEAD
+        sent = threading.Thread(target=_send_what_is_taken, args=(connection, GET * (1 + MAX_AHEAD + more)))
+        sent.start()
+        found = answers(connection, 1 + MAX_AHEAD + more)
+        sent.join()
+    assert set(found[:-1]) == {200}
+    assert found[-1] == 400
+    assert len(found) >= 1 + MAX_AHEAD + 1
     assert client.get("/healthz").status_code == 200
+
+
+def _send_what_is_taken(connection: socket.socket, data: bytes) -> None:
+    with suppress(ConnectionError):  # closed on the way, with requests unread
+        connection.sendall(data)
+
+
+def test_garbage_behind_pipelined_requests_is_told_after_them(client: httpx.Client) -> None:
+    with connect(client) as connection:
+        connection.sendall(GET * 5 + b"garbage that is no HTTP\r\n\r\n")
+        assert answers(connection, 7) == [200] * 5 + [400]
 
 
 def test_the_second_requests_headers_have_a_bound_too(

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
@@ -16,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from glow.errors import ConfigError, RecordError
-from glow.query_log import LoggedQuery, read_query_log
+from glow.errors import ConfigError
+from glow.query_log import LoggedQuery, SkippedLines, read_query_log
 from glow_service.fragment import ResultFragment
 from glow_service.telemetry import line_log
 from glow_service.telemetry.metrics import Metrics
@@ -315,13 +316,14 @@ def test_logging_costs_less_than_20_microseconds(open_log: Open) -> None:
 @pytest.mark.parametrize(
     "line", ["", "{", "[]", "{}", '{"query": "bees"}', '{"degraded": [], "hits": [], "x": 1}']
 )
-def test_a_line_of_something_else_is_named(path: Path, open_log: Open, line: str) -> None:
+def test_a_line_of_something_else_is_skipped_and_named(path: Path, open_log: Open, line: str) -> None:
     log = open_log()
     log.log(QUERY)
     log.close()
     path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(RecordError, match=r"queries\.jsonl:2: no line of a query log"):
-        [*read_query_log(path)]
+    skipped = SkippedLines()
+    assert len([*read_query_log(path, skipped)]) == 1
+    assert (skipped.count, skipped.first[:40]) == (1, "queries.jsonl:2: no line of a query log:")
 
 
 def test_a_last_line_that_is_still_being_written_is_left_out(path: Path, open_log: Open) -> None:
@@ -343,3 +345,17 @@ def test_the_line_in_the_docs_is_one(path: Path, open_log: Open) -> None:
     path.write_text(json.dumps(shown) + "\n")
     (query,) = read_query_log(path)
     assert query.hits == ("d42", "d7", "d12")
+
+
+def test_half_a_line_that_a_power_cut_left_spoils_no_other(open_log: Open, path: Path) -> None:
+    for name in ("first", "second"):
+        with closing(open_log()) as log:
+            log.log(replace(QUERY, query=name))
+        with path.open("ab") as file:
+            file.write(b'{"time": "2026-11-25T')
+    with closing(open_log()) as log:
+        log.log(replace(QUERY, query="third"))
+    skipped = SkippedLines()
+    assert [each.query for each in read_query_log(path, skipped)] == ["first", "second", "third"]
+    assert skipped.count == 2
+    assert path.read_bytes().endswith(b"}\n")
