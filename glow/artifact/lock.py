@@ -97,8 +97,8 @@ def _command() -> str:
     return " ".join(words + [word for word in sys.argv[1:2] if word.isalpha()])
 
 
-def disk_error(folder: Path, error: OSError) -> DiskError | ReadOnlyError:
-    """What a person hears whose folder cannot be written, or whose disk is full."""
+def disk_error(folder: Path | str, error: OSError) -> DiskError | ReadOnlyError:
+    """What a person hears whose folder, or file of that name, cannot be written, or whose disk is full."""
     reason = error.strerror or str(error)
     if error.errno in _UNWRITABLE:
         return ReadOnlyError(f"{folder} cannot be written ({reason}); run the command where it can be")

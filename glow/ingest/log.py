@@ -75,7 +75,8 @@ class IngestLog:
                 number = self._write(encoded)
                 self._sync()
             except OSError as error:
-                raise disk_error(self._folder, error) from error
+                # Without the folder's path, which is the server's own business: a client reads this.
+                raise disk_error("the log of writes", error) from error
             return OperationId(self.writer, number)
 
     def close(self) -> None:

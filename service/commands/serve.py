@@ -6,10 +6,14 @@ device or port; the log says why).
 
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -57,11 +61,23 @@ def _serve(config: Path | None = None, **values: Any) -> None:
         fail(f"settings are not valid: {faults}", ConfigError.exit_code)
     configure_logging(settings.log_level, settings.log_format)
     _require_index(settings)
-    # Worker processes, and the app's factory in this one, read them from here.
-    os.environ.update(settings.to_environment())
-    with metrics_folder(settings.processes):
+    with metrics_folder(settings.processes), _files_kept(settings) as kept:
+        # Worker processes, and the app's factory in this one, read them from here.
+        os.environ.update(kept.to_environment())
         status = _run(settings)
     raise typer.Exit(status)
+
+
+@contextmanager
+def _files_kept(settings: Settings) -> Iterator[Settings]:
+    """Settings whose file of tenants is a copy: a worker that is started again later must not read another one than its peers."""
+    if not settings.tenants:
+        yield settings
+        return
+    with TemporaryDirectory(prefix="glow-tenants-") as folder:
+        copy = Path(folder) / Path(settings.tenants).name
+        shutil.copyfile(settings.tenants, copy)
+        yield settings.model_copy(update={"tenants": str(copy)})
 
 
 def _require_index(settings: Settings) -> None:
