@@ -24,6 +24,12 @@ OURS = (
     "tests",
 )
 USED = {
+    ("glow/client/limits.py", "_mounts"): "httpx",
+    ("glow/search/milvus/connection.py", "_handler"): "pymilvus",
+    ("service/cache/parser.py", "_AsyncRESP2Parser"): "redis",
+    ("service/cache/parser.py", "_parsers"): "redis",
+    ("service/cache/parser.py", "_read"): "redis",
+    ("service/cache/parser.py", "_readline"): "redis",
     ("service/protocol.py", "_start_asgi_task"): "uvicorn",
     ("service/protocol.py", "_unset_keepalive_if_required"): "uvicorn",
 }

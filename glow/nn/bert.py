@@ -70,7 +70,7 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
         for name in opened.keys():
             part = opened.get_slice(name)
             header[bert_name(name, file.model_type)] = (str(part.get_dtype()), tuple(part.get_shape()))
-    require_shapes(file, header, WEIGHTS_FILE)
+    require_shapes(file, header, WEIGHTS_FILE, all_layers="layers" not in changes)
     names = ("vocabulary", "hidden", "heads", "intermediate", "layers", "layer_norm_eps")
     return TowerConfig.model_validate({**{name: getattr(file, name) for name in names}, **changes})
 

@@ -127,18 +127,23 @@ def _affine(name: str, rows: int, *columns: int) -> Iterator[tuple[str, Shape]]:
     yield f"{name}.bias", (rows,)
 
 
-def require_shapes(file: EncoderFile, found: Mapping[str, tuple[str, Shape]], name: str) -> None:
+def require_shapes(
+    file: EncoderFile, found: Mapping[str, tuple[str, Shape]], name: str, *, all_layers: bool = True
+) -> None:
     """Compares the header of the weights with `config.json`; nothing is read or made for it.
 
     Args:
         file: the configuration.
         found: tensors in BERT's names -> type and shape, as the header says.
         name: of the file of weights.
+        all_layers: whether every layer must be there; training takes some of them, and a folder may hold no others.
 
     Raises:
         ConfigError: with the first tensor that is not there, or of another shape.
     """
     for tensor, wanted in encoder_shapes(file):
+        if tensor not in found and not all_layers and tensor.startswith("encoder.layer."):
+            continue
         if tensor not in found:
             raise ConfigError(f"{name} lacks {tensor}, which config.json asks for, of shape {list(wanted)}")
         kind, shape = found[tensor]

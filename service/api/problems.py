@@ -22,6 +22,7 @@ __all__ = [
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
+HIDDEN = "an unexpected error; the log holds it under this request id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +122,15 @@ def problem_response(
 def problem_body(error: GlowError, *, request_id: str, instance: str) -> dict[str, Any]:
     """A problem's members; arguments as for `problem_response`."""
     problem = problem_of(type(error))
-    hidden = problem.status == 500
+    # What is wrong with the server's own files is the operator's to know, not a client's.
+    is_hidden = problem.status == 500 or isinstance(
+        error, glow_errors.FormatError | glow_errors.IntegrityError
+    )
     return {
         "type": problem_type(error.code),
         "title": problem.title,
         "status": problem.status,
-        "detail": "an unexpected error; the log holds it under this request id" if hidden else str(error),
+        "detail": HIDDEN if is_hidden else str(error),
         "instance": instance,
         "code": error.code,
         "request_id": request_id,

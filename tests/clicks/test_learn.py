@@ -284,6 +284,4 @@ def test_damaged_lines_cost_themselves_alone(service: tuple[Path, Path], tmp_pat
             tmp_path / str(seed),
         )
         assert done.exit_code == 0, done.output
-        assert "damaged lines of the logs were skipped; the first: " in " ".join(
-            done.output.split()
-        )
+        assert "damaged lines of the logs were skipped; the first: " in " ".join(done.output.split())

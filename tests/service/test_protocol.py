@@ -105,7 +105,9 @@ def test_a_client_that_never_reads_loses_its_permit(
     connections = [connect(client, buffer=2_048) for _ in range(2)]
     for connection in connections:
         connection.settimeout(1)
-        with suppress(TimeoutError, ConnectionError):  # what is behind the bound is discarded, until the end comes
+        with suppress(
+            TimeoutError, ConnectionError
+        ):  # what is behind the bound is discarded, until the end comes
             for _ in range(100_000):
                 connection.sendall(large)
     deadline = time.monotonic() + 10

@@ -196,7 +196,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         assert "documents" in refused.json()["detail"]
         assert "gone" not in refused.text
         failed = client.post("/search", json={"query": "bees"})
-        assert (failed.status_code, failed.json()["code"]) == (500, "internal")
+        assert (failed.status_code, failed.json()["code"]) == (503, "artifact_format")
         assert "sqlite" not in failed.text
         assert client.get("/healthz").status_code == 200
 
