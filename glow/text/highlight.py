@@ -5,7 +5,7 @@ those. Which stretches are shown is decided by idf (`glow.text.windows`).
 """
 
 import re
-from collections.abc import Collection, Container, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -14,8 +14,9 @@ from glow.errors import ConfigError
 from glow.records import Document
 from glow.schema import FieldSpec
 from glow.text.analyzer import Analyzer
+from glow.text.found_words import FoundWords, WantedWords
 from glow.text.preprocessor import Preprocessor
-from glow.text.spans import Span, WordSpans
+from glow.text.spans import WordSpans
 from glow.text.windows import Window, best_windows, trim
 from glow.text.words import is_punctuation
 
@@ -23,7 +24,7 @@ __all__ = ["Fragment", "Highlighter", "Highlighting", "Mark", "markup"]
 
 Mark = Literal["", "query", "attended"]
 SEARCHED_CHARACTERS = 100_000
-"""Of a field; what comes after is not looked at, so that one long text cannot hold up an answer."""
+"""Of a field; what comes after is not read, so that one long text cannot hold up a response."""
 # A word under this share of the highest idf says nothing beside the others: `the` among rare words stays unmarked.
 LEAST_SHARE = 0.2
 # Decides only among attended words, where no word of the query is found.
@@ -78,10 +79,14 @@ class Highlighter:
         self._analyzer = analyzer or Analyzer()
         self._preprocessor = preprocessor
         self._spans = WordSpans(preprocessor.pieces)
+        # A page's hits have one query.
+        self._last: tuple[str, dict[str, float], WantedWords] = ("", {}, WantedWords(self._analyzer, set()))
         self._specs = {spec.name: spec for spec in preprocessor.schema.fields}
 
     def query_terms(self, query: str) -> dict[str, float]:
         """Terms of the query's words that are marked, with idf: no punctuation, and nothing far commoner than the rest."""
+        if self._last[0] == query:
+            return self._last[1]
         words = dict.fromkeys(self._preprocessor.pieces.whole_words(query))
         idf = {word: self._preprocessor.weigher.idf(word) for word in words if not is_punctuation(word)}
         least = LEAST_SHARE * max(idf.values(), default=0.0)
@@ -90,7 +95,12 @@ class Highlighter:
             if value >= least:
                 term = self._analyzer.term(word)
                 terms[term] = max(value, terms.get(term, 0.0))
+        self._last = query, terms, WantedWords(self._analyzer, terms.keys())
         return terms
+
+    def _wanted(self, query: str) -> WantedWords:
+        last, _, wanted = self._last
+        return wanted if last == query else WantedWords(self._analyzer, self.query_terms(query).keys())
 
     def document(
         self,
@@ -99,6 +109,7 @@ class Highlighter:
         fields: Sequence[str] | None = None,
         attended: Collection[str] = (),
         options: Highlighting | None = None,
+        most: int | None = None,
     ) -> dict[str, list[Fragment]]:
         """Fragments of a document's fields.
 
@@ -108,79 +119,82 @@ class Highlighter:
             fields: names; None for all text fields of the schema.
             attended: further words to mark, those that the document tower attended most.
             options: how much to show.
+            most: characters of all fields that are read, >= 0, shorter fields first; None for no bound but that of each field.
 
         Returns:
             Field -> fragments in order; without those that the document lacks.
         """
-        options, terms = options or Highlighting(), self.query_terms(query)
-        fragments = {}
+        terms = self.query_terms(query)
+        further = set(map(self._analyzer.term, attended)) - terms.keys()
+        wanted = WantedWords(self._analyzer, terms.keys() | further) if further else self._wanted(query)
+        texts = {}
         for name in self._specs if fields is None else fields:
             values = [value for value in document.fields.get(name, ()) if value.strip()]
             if values:
-                fragments[name] = self.field(values, terms, attended, options, self._specs.get(name))
-        return fragments
+                texts[name] = values
+        left = self.characters(document, list(texts)) if most is None else most
+        fragments = {}
+        for name in sorted(texts, key=lambda name: sum(map(len, texts[name]))):
+            allowed = min(left, SEARCHED_CHARACTERS)
+            fragments[name] = self._field(texts[name], terms, wanted, options, self._specs.get(name), allowed)
+            left -= min(allowed, sum(map(len, texts[name])))
+        return {name: fragments[name] for name in texts}
 
-    def field(
+    def characters(self, document: Document, fields: Sequence[str]) -> int:
+        """How many characters `document` reads of some fields if nothing else bounds it, >= 0."""
+        lengths = (sum(map(len, document.fields.get(name, ()))) for name in fields)
+        return sum(min(length, SEARCHED_CHARACTERS) for length in lengths)
+
+    def _field(
         self,
         values: Sequence[str],
         terms: Mapping[str, float],
-        attended: Collection[str] = (),
-        options: Highlighting | None = None,
-        spec: FieldSpec | None = None,
+        wanted: WantedWords,
+        options: Highlighting | None,
+        spec: FieldSpec | None,
+        most: int,
     ) -> list[Fragment]:
         """Fragments of one field; where no word is found, the head of its first value.
 
         Args:
             values: one: up to `fragments` stretches of it. Several: one stretch of each of the best values.
             terms: term -> worth, as `query_terms` yields them.
-            attended: further words to mark; they decide only where no word of `terms` is found.
+            wanted: the words of these and of further terms, which decide only where no word of `terms` is found.
             options: how much to show.
-            spec: of the field, if it is no plain text.
+            spec: of the field; None for plain text.
+            most: characters of all values that are read, >= 0.
         """
         options = options or Highlighting()
         each = options.fragments if len(values) == 1 else 1
-        left, fragments = SEARCHED_CHARACTERS, []
-        marked = _WordsOf(self._analyzer, {*terms, *map(self._analyzer.term, attended)})
+        left, fragments = most, list[tuple[Window, int, FoundWords | None]]()
         for place, value in enumerate(values):
-            spans = [
-                span._replace(word=self._analyzer.term(span.word))
-                for span in self._spans.of_field(value[:left], spec, marked)
-            ]
+            if not left:
+                break
+            found = FoundWords(self._spans, value[:left], spec, wanted)
             left = max(left - len(value), 0)
-            deciding = [span for span in spans if span.word in terms] or spans
-            worth = {span.word: terms.get(span.word, 0.0) or LEAST_WORTH for span in deciding}
-            windows = best_windows(deciding, worth, each, options.fragment_chars, len(value))
-            fragments += [(window, place, spans) for window in windows]
+            deciding = (found.terms & terms.keys()) or found.terms
+            worth = {term: terms.get(term, 0.0) or LEAST_WORTH for term in deciding}
+            windows = best_windows(found, worth, each, options.fragment_chars, len(value))
+            fragments += [(window, place, found) for window in windows]
         if not fragments and values:
-            fragments = [(_head(values[0], options.fragment_chars), 0, [])]
+            fragments = [(_head(values[0], options.fragment_chars), 0, None)]
         best = sorted(fragments, key=lambda item: -item[0].worth)[: options.fragments]
         best.sort(key=lambda item: (item[1], item[0].start))
-        return [self._fragment(values[place], window, spans, terms) for window, place, spans in best]
+        return [self._fragment(values[place], window, found, terms) for window, place, found in best]
 
     def _fragment(
-        self, text: str, window: Window, spans: Sequence[Span], terms: Mapping[str, float]
+        self, text: str, window: Window, found: FoundWords | None, terms: Mapping[str, float]
     ) -> Fragment:
         start, end = trim(text, window, self._spans)
         parts: list[tuple[str, Mark]] = []
         place = start
-        for span in spans:
-            if start <= span.start and span.end <= end:
-                parts.append((text[place : span.start], ""))
-                parts.append((text[span.start : span.end], "query" if span.word in terms else "attended"))
-                place = span.end
+        for span in found.within(start, end) if found else ():
+            parts.append((text[place : span.start], ""))
+            parts.append((text[span.start : span.end], "query" if span.word in terms else "attended"))
+            place = span.end
         parts.append((text[place:end], ""))
         kept = tuple((part, mark) for part, mark in parts if part)
         return Fragment(kept, bool(text[:start].strip()), bool(text[end:].strip()))
-
-
-class _WordsOf(Container[str]):
-    """The words that some terms are made of."""
-
-    def __init__(self, analyzer: Analyzer, terms: Set[str]) -> None:
-        self._term, self._terms = analyzer.term, terms
-
-    def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and self._term(word) in self._terms
 
 
 def _head(text: str, width: int) -> Window:

@@ -4,8 +4,8 @@ A stretch is worth the sum over the different words in it, so that two rare word
 an earlier stretch shows already counts a quarter.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from glow.text.spans import Span, WordSpans
@@ -30,47 +30,57 @@ class Window:
 
 
 def best_windows(
-    spans: Sequence[Span], worth: Mapping[str, float], count: int, width: int, length: int
+    spans: Iterable[Span], worth: Mapping[str, float], count: int, width: int, length: int
 ) -> list[Window]:
-    """Chooses windows that do not overlap, best first; each takes one pass over the words.
+    """Chooses windows that do not overlap, best first; each takes at most one pass over the words.
 
     Args:
-        spans: words of the text that count, in order.
-        worth: word -> worth > 0, of each of them.
+        spans: words of the text in order; read once for each window, and no further than until nothing can be better.
+        worth: word -> worth > 0; words that it lacks do not count.
         count: most windows.
         width: characters of a window; a longer word is kept whole.
         length: of the text in characters.
     """
     chosen: list[Window] = []
     shown: set[str] = set()
-    while spans and len(chosen) < count:
+    while worth and len(chosen) < count:
         now = {word: value * (SEEN_SHARE if word in shown else 1.0) for word, value in worth.items()}
-        value, begin, end = _best_run(spans, now, width)
-        run = spans[begin:end]
-        window = _with_margins(value, run[0].start, run[-1].end, width, length, chosen)
+        free = (span for span in spans if all(_is_outside(span, window) for window in chosen))
+        value, run = _best_run(free, now, width)
+        if not run:
+            break
+        chosen.append(_with_margins(value, run[0].start, run[-1].end, width, length, chosen))
         shown.update(span.word for span in run)
-        chosen.append(window)
-        spans = [span for span in spans if span.end <= window.start or span.start >= window.end]
     return chosen
 
 
-def _best_run(spans: Sequence[Span], worth: Mapping[str, float], width: int) -> tuple[float, int, int]:
-    """Worth and bounds of the run of words within `width` that is worth most; the earliest of equals."""
+def _best_run(spans: Iterable[Span], worth: Mapping[str, float], width: int) -> tuple[float, list[Span]]:
+    """Worth and words of the run within `width` that is worth most; the earliest of equals."""
     counts: Counter[str] = Counter()
-    best, value, begin = (-1.0, 0, 0), 0.0, 0
-    for place, span in enumerate(spans):
+    run: deque[Span] = deque()
+    best, found, value = -1.0, list[Span](), 0.0
+    most = sum(worth.values())
+    for span in spans:
+        if span.word not in worth:
+            continue
+        run.append(span)
         counts[span.word] += 1
         if counts[span.word] == 1:
             value += worth[span.word]
-        while begin < place and span.end - spans[begin].start > width:
-            left = spans[begin].word
+        while len(run) > 1 and span.end - run[0].start > width:
+            left = run.popleft().word
             counts[left] -= 1
             if not counts[left]:
                 value -= worth[left]
-            begin += 1
-        if value > best[0] + _ROUNDING:
-            best = value, begin, place + 1
-    return best
+        if value > best + _ROUNDING:
+            best, found = value, list(run)
+            if best >= most - _ROUNDING:  # a window with every word; none can be worth more
+                break
+    return best, found
+
+
+def _is_outside(span: Span, window: Window) -> bool:
+    return span.end <= window.start or span.start >= window.end
 
 
 def _with_margins(

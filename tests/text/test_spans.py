@@ -77,7 +77,7 @@ def test_the_words_of_a_url_are_cut_out_of_it(spans: WordSpans) -> None:
     url = "https://docs.python.org/3/learnpython/index.html"
     spec = FieldSpec(name="url", tokens=16, kind="url")
     words = {"docs", "python", "org", "learn", "index", "html"}
-    found = list(spans.of_field(url, spec, {*words, "https", "learnpython"}))
+    found = list(spans.of_url(url, spec, {*words, "https", "learnpython"}))
     assert [span.word for span in found] == ["docs", "python", "org", "learn", "python", "index", "html"]
     assert [url[span.start : span.end] for span in found] == [span.word for span in found]
     assert [run for run, _ in url_runs("a/3b_4", keep_digits=True)] == ["a", "3", "b", "4"]

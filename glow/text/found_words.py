@@ -1,0 +1,108 @@
+"""Which of some words a text holds, and where: first which, in one cheap pass, then where, only as far as somebody reads."""
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from string import punctuation
+
+from glow.schema import FieldSpec
+from glow.text.analyzer import Analyzer
+from glow.text.spans import Span, WordSpans
+
+__all__ = ["FoundWords", "WantedWords"]
+
+
+class WantedWords:
+    """The words that some terms are made of.
+
+    Args:
+        analyzer: makes terms of words.
+        terms: those that are wanted.
+    """
+
+    def __init__(self, analyzer: Analyzer, terms: Set[str]) -> None:
+        self._term, self._terms = analyzer.term, terms
+        # No analyzer changes how a word of ASCII letters begins, so most words need not be looked at.
+        self._first = frozenset(term[:1] for term in terms)
+        self._marks = {mark: made for mark in punctuation if (made := analyzer.term(mark)) in terms}
+
+    def term(self, word: str) -> str:
+        """The term of a word."""
+        return self._term(word)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self._term(word) in self._terms
+
+    def among(self, words: Set[str], text: str) -> dict[str, str]:
+        """Those of a text's words that are wanted -> their terms.
+
+        Args:
+            words: of the text, as `WordSpans.different_words` yields them.
+            text: where marks are looked for.
+        """
+        first, term, terms = self._first, self._term, self._terms
+        near = [word for word in words if (start := word[:1]) in first or start > "\x7f"]
+        found = {word: made for word in near if (made := term(word)) in terms}
+        found.update((mark, made) for mark, made in self._marks.items() if mark in text)
+        return found
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """A part of the text that holds wanted words; its spans are looked for once somebody asks."""
+
+    start: int
+    end: int
+    find: Callable[[], list[Span]]
+    found: list[Span] | None = field(default=None)
+
+    @property
+    def spans(self) -> list[Span]:
+        if self.found is None:
+            self.found = self.find()
+        return self.found
+
+
+class FoundWords:
+    """The wanted words of one value of a field, each as its term, in order; may be read several times.
+
+    Args:
+        spans: finds words.
+        text: the value.
+        spec: of the field; None for plain text.
+        wanted: the words.
+
+    Attributes:
+        terms: those of which the text holds a word.
+    """
+
+    def __init__(self, spans: WordSpans, text: str, spec: FieldSpec | None, wanted: WantedWords) -> None:
+        self.terms: set[str] = set()
+        self._stretches: list[_Stretch] = []
+        if spec is not None and spec.kind == "url":
+            found = [span._replace(word=wanted.term(span.word)) for span in spans.of_url(text, spec, wanted)]
+            self.terms.update(span.word for span in found)
+            self._stretches.append(_Stretch(0, len(text), list, found))
+            return
+        for start, end in spans.stretches(text):
+            part = text[start:end]
+            terms = wanted.among(spans.different_words(part), part)
+            if terms:
+                self.terms.update(terms.values())
+                self._stretches.append(_Stretch(start, end, _finder(spans, part, start, terms)))
+
+    def __iter__(self) -> Iterator[Span]:
+        for stretch in self._stretches:
+            yield from stretch.spans
+
+    def within(self, start: int, end: int) -> Iterator[Span]:
+        """Those that stand in `text[start:end]` as a whole."""
+        for stretch in self._stretches:
+            if stretch.start < end and start < stretch.end:
+                yield from (span for span in stretch.spans if start <= span.start and span.end <= end)
+
+
+def _finder(spans: WordSpans, part: str, start: int, terms: Mapping[str, str]) -> Callable[[], list[Span]]:
+    return lambda: [
+        Span(terms[word], start + begin, start + end)
+        for word, begin, end in spans.of_text(part, terms.keys())
+    ]
