@@ -207,6 +207,17 @@ class AccessControl:
                 wait_s,
             )
 
+    def owe(self, scope: Scope, name: str, price: int) -> None:
+        """Has a client owe what work cost that was done already; its next requests wait for that.
+
+        Args:
+            scope: of the request, which `check` let pass.
+            name: what `check` returned.
+            price: of that work, >= 0.
+        """
+        if self._limiter is not None and price:
+            self._limiter.owe(name or client_of_scope(scope), price)
+
     def _name(self, scope: Scope, digests: dict[str, bytes]) -> str:
         given = set(_presented(scope["headers"]))
         if not given:

@@ -72,6 +72,15 @@ class RateLimiter:
             self._take(client, -1.0, needed=-math.inf)
         return wait_s
 
+    def owe(self, client: str, price: int) -> None:
+        """Takes what work cost that was done already, whatever the client owes.
+
+        Args:
+            client: whose.
+            price: tokens, >= 1.
+        """
+        self._take(client, float(price), needed=-math.inf)
+
     def _take(self, client: str, price: float, needed: float) -> int:
         now = self._clock()
         tokens, then = self._buckets.pop(client, (self._burst, now))

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from glow.errors import GlowError, ShardError, StoreError
 from glow.query_log import LoggedQuery
 from glow.search import Index, Words
 from glow_service.api.context import RequestContext
+from glow_service.api.lanes import Reading
 from glow_service.cache import Cache, RedisBudget
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
@@ -22,6 +24,7 @@ from glow_service.search import (
     Deadline,
     Job,
     Lane,
+    LongHitsError,
     SearchAnswer,
     SearchSession,
     StageClock,
@@ -62,7 +65,12 @@ class Answer:
 
 
 async def find(
-    service: Service, lane: Lane, index: Index, checked: CheckedSearch, deadline: Deadline
+    service: Service,
+    lane: Lane,
+    index: Index,
+    checked: CheckedSearch,
+    deadline: Deadline,
+    reading: Reading,
 ) -> Answer:
     """Answers a search from the cache, or by the towers and the index.
 
@@ -72,8 +80,10 @@ async def find(
         index: the version to answer from.
         checked: what was asked.
         deadline: by which the answer must be there.
+        reading: what becomes of it if its hits are long.
 
     Raises:
+        OverloadedError: if its hits are long, and the bulk lane has too few permits.
         QueryError: if the query holds no word.
         DeadlineError: if the deadline passed, and no partial answer was asked for.
         ShardError: if a shard does not answer, and no partial answer was asked for, or none of them answers.
@@ -88,7 +98,12 @@ async def find(
     async def make() -> bytes:
         session = open_session(index, checked.call, deadline)
         begun.append(session)
-        answer, result = await _search(service.cache, lane, session, budget)
+        session.reads_first = reading.reads_first
+        try:
+            answer, result = await _search(service.cache, lane, session, budget)
+        except LongHitsError:
+            answer, result = await _finish_by(reading.move(session), session, session.go_on)
+        reading.pay(session)
         timings.update(answer.timings_ms)
         if answer.truncated:
             service.metrics.truncated.labels("query").inc()
@@ -97,8 +112,8 @@ async def find(
 
     try:
         result = await _cached(service.cache, lane, index, checked, make, deadline, budget)
-    except _UnfinishedError as partial:
-        return partial.answer
+    except _UnfinishedError as unfinished:
+        return unfinished.answer
     except StoreError as error:
         service.metrics.dense_unavailable.inc()
         if not checked.allow_partial or checked.call.retriever != "hybrid":
@@ -142,7 +157,7 @@ async def _by_words(lane: Lane, index: Index, checked: CheckedSearch, deadline: 
     call = replace(checked.call, retriever=by, rerank=None, fusion=None)
     session = SearchSession(index, call, deadline)
     await lane.pool.run_by(deadline, session.preprocess)
-    answer, result = await _finish_by(lane, session, None)
+    answer, result = await _finish_by(lane, session, partial(session.retrieve, None))
     return Answer(result, ("dense",), dict(answer.timings_ms))
 
 
@@ -189,22 +204,22 @@ async def _search(
 ) -> tuple[SearchAnswer, ResultFragment]:
     index = session.index
     if session.call.source != "text":
-        return await _finish_by(lane, session, None)
+        return await _finish_by(lane, session, partial(session.retrieve, None))
     if len(session.call.text) <= SHORT_CHARS:
         tokens = session.preprocess()
     else:
         tokens = await lane.pool.run_by(session.deadline, session.preprocess)
     if not session.needs_vector:  # so no batch either
-        return await _finish_by(lane, session, None)
+        return await _finish_by(lane, session, partial(session.retrieve, None))
     key = cache.keys(index).vector(session.text) if cache.enabled else b""
     known = _vector(await cache.get("vector", key, budget), index.dense.dimensions) if key else None
     if known is not None:
-        return await _finish_by(lane, session, known)
+        return await _finish_by(lane, session, partial(session.retrieve, known))
 
     def finish(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, ResultFragment, bytes]:
         session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
         session.clock.gone = job.future.done
-        return *_finish(session, vector), vector.tobytes() if key else b""
+        return *_finish(session, partial(session.retrieve, vector)), vector.tobytes() if key else b""
 
     answer, result, encoded = await lane.batcher.run(index.encoder, tokens, finish, session.deadline)
     if key:
@@ -221,22 +236,22 @@ def _vector(value: bytes | None, dimensions: int) -> Vector | None:
 
 
 async def _finish_by(
-    lane: Lane, session: SearchSession, vector: Vector | None
+    lane: Lane, session: SearchSession, work: Callable[[], SearchAnswer]
 ) -> tuple[SearchAnswer, ResultFragment]:
     """`_finish` in a search thread, which is told when nobody waits for it any more."""
     gone = threading.Event()
     session.clock.gone = gone.is_set
     try:
-        return await lane.pool.run_by(session.deadline, _finish, session, vector)
+        return await lane.pool.run_by(session.deadline, _finish, session, work)
     finally:
         gone.set()
 
 
-def _finish(session: SearchSession, vector: Vector | None) -> tuple[SearchAnswer, ResultFragment]:
+def _finish(session: SearchSession, work: Callable[[], SearchAnswer]) -> tuple[SearchAnswer, ResultFragment]:
     """Search, documents and their JSON; runs in a search thread."""
     try:
-        answer = session.retrieve(vector)
-    except GlowError as error:
+        answer = work()
+    except (GlowError, LongHitsError) as error:
         # Its traceback would keep every document that was read in memory, until the collector comes by.
         raise error.with_traceback(None) from None
     return answer, ResultFragment.of(result_body(session.index, session.call, answer))

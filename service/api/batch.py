@@ -14,13 +14,13 @@ from glow.search import Index
 from glow_service.api.answers import count_late, find, note
 from glow_service.api.batch_checks import AnswerRoom, check_searches
 from glow_service.api.body import read_object
-from glow_service.api.context import RequestContext, context_of, head_of, leaving_cancels
-from glow_service.api.lanes import enter_lane
+from glow_service.api.context import context_of, head_of, leaving_cancels
+from glow_service.api.lanes import Reading, enter_lane
 from glow_service.api.problems import problem_body
 from glow_service.api.responses import json_answer
 from glow_service.api.schemas import BatchBody
 from glow_service.errors import DeadlineError, Fault, RequestError
-from glow_service.search import CheckedSearch, Deadline, Lane, faults_of, index_body
+from glow_service.search import CheckedSearch, Deadline, faults_of, index_body
 from glow_service.state import Service, service_of
 
 __all__ = ["post_batch"]
@@ -43,11 +43,12 @@ async def post_batch(request: Request) -> Response:
         checked = await check_searches(service, context, index, body.searches)
         price = sum(each.price if isinstance(each, CheckedSearch) else 1 for each in checked)
         lane = enter_lane(service, context, request.scope, price, "bulk")
+        reading = Reading(service, context, request.scope, lane)
         room, turns = AnswerRoom(limits.max_answer_bytes), asyncio.Semaphore(AT_ONCE)
 
         async def one(place: int, search: CheckedSearch | Exception) -> bytes:
             async with turns:
-                return await _one(service, lane, context, index, search, room, place)
+                return await _one(service, reading, index, search, room, place)
 
         results = await asyncio.gather(*(one(place, search) for place, search in enumerate(checked)))
     answers = [orjson.Fragment(result) for result in results]
@@ -68,18 +69,18 @@ def _parse(value: dict[str, Any], most: int) -> BatchBody:
 
 async def _one(
     service: Service,
-    lane: Lane,
-    context: RequestContext,
+    reading: Reading,
     index: Index,
     search: CheckedSearch | Exception,
     room: AnswerRoom,
     place: int,
 ) -> bytes:
+    context = reading.context
     try:
         if isinstance(search, Exception):
             raise search
         deadline = Deadline.after(context.started, search.timeout_ms)
-        answer = await find(service, lane, index, search, deadline)
+        answer = await find(service, reading.lane, index, search, deadline, reading)
         before, after = answer.envelope()
         body = answer.result.enclose({"status": 200, **before}, after)
         result = room.take(body, may_cut=search.call.may_cut)

@@ -1,12 +1,14 @@
 """Which lane a request runs in, once its price is known, and what it pays for that."""
 
+from dataclasses import dataclass
+
 from starlette.types import Scope
 
 from glow_service.api.context import RequestContext
-from glow_service.search import Lane, LaneName
+from glow_service.search import READ_CHARS, Lane, LaneName, SearchSession, price_of_reading
 from glow_service.state import Service
 
-__all__ = ["enter_lane"]
+__all__ = ["Reading", "enter_lane"]
 
 
 def enter_lane(service: Service, context: RequestContext, scope: Scope, price: int, name: LaneName) -> Lane:
@@ -33,3 +35,41 @@ def enter_lane(service: Service, context: RequestContext, scope: Scope, price: i
         context.hold(lane.admission, permits)
     service.access.charge(scope, context.key, price)
     return lane
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What becomes of a search whose hits turn out to be long, which no request tells.
+
+    Attributes:
+        service: what answers.
+        context, scope: the request's.
+        lane: where it runs.
+    """
+
+    service: Service
+    context: RequestContext
+    scope: Scope
+    lane: Lane
+
+    @property
+    def reads_first(self) -> int | None:
+        """Characters that may be read in its lane; None for no bound."""
+        return None if self.lane is self.service.bulk else READ_CHARS
+
+    def move(self, session: SearchSession) -> Lane:
+        """The bulk lane, in which the request then holds as many permits as the rest may cost.
+
+        Raises:
+            OverloadedError: if that lane has too few permits.
+        """
+        bulk = self.service.bulk
+        permits = min(max(price_of_reading(session.most_left), 1), bulk.admission.limit)
+        bulk.admission.enter(permits)
+        self.context.release()
+        self.context.hold(bulk.admission, permits)
+        return bulk
+
+    def pay(self, session: SearchSession) -> None:
+        """Has the key owe what was read."""
+        self.service.access.owe(self.scope, self.context.key, price_of_reading(session.read))

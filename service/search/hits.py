@@ -9,15 +9,13 @@ from glow.text import Highlighter, markup
 from glow_service.search.calls import HighlightCall, SearchCall
 
 __all__ = [
-    "Causes", "Highlight", "Place", "causes_with", "documents_of", "highlight_with", "page_of", "passage_document", "shown_part",
+    "MOST_READ", "Causes", "Place", "Snippets", "causes_with", "documents_of", "page_of", "passage_document", "shown_part",
 ]  # fmt: skip
 
 Causes = Callable[[int, Document], Mapping[str, str]]
 """A document's row and text -> word of the query, which it does not hold -> the word of its own that it counts for."""
-Highlight = Callable[[Document, Collection[str]], dict[str, list[str]]]
-"""A document and further words to mark -> snippets by field."""
-
-
+MOST_READ = 1_000_000
+"""Characters of all hits of a response that are read for snippets."""
 FETCHED_AT_ONCE = 10
 """Documents that are read together; while they are looked at, no more of them are in memory."""
 
@@ -103,18 +101,36 @@ def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
     return causes
 
 
-def highlight_with(index: Index, text: str, asked: HighlightCall) -> Highlight:
-    """What makes the snippets of each hit, as HTML, without fields that it lacks.
+class Snippets:
+    """Makes the snippets of each hit of a page, as HTML.
 
     Args:
         index: whose words and idf decide.
         text: the query, whose words are marked.
         asked: fields and how much to show.
+        hits: of the whole page; each has an equal part of `MOST_READ`, whatever the others need.
+
+    Attributes:
+        share: most characters of a hit that are read.
+        read: characters that were read of all hits so far.
     """
-    highlighter = Highlighter(index.preprocessor, index.analyzer)
 
-    def highlight(document: Document, attended: Collection[str]) -> dict[str, list[str]]:
-        fragments = highlighter.document(document, text, asked.fields, attended, asked.options)
+    def __init__(self, index: Index, text: str, asked: HighlightCall, hits: int) -> None:
+        self._highlighter = Highlighter(index.preprocessor, index.analyzer)
+        self._text, self._asked = text, asked
+        self.share = MOST_READ // max(hits, 1)
+        self.read = 0
+
+    def of(self, document: Document, attended: Collection[str]) -> dict[str, list[str]]:
+        """Snippets by field, without fields that the document lacks.
+
+        Args:
+            document: the hit.
+            attended: further words to mark.
+        """
+        asked = self._asked
+        self.read += min(self._highlighter.characters(document, asked.fields), self.share)
+        fragments = self._highlighter.document(
+            document, self._text, asked.fields, attended, asked.options, self.share
+        )
         return {name: [markup(fragment) for fragment in each] for name, each in fragments.items()}
-
-    return highlight

@@ -1,14 +1,15 @@
 """What a request costs, in the time of a plain search: so many permits of the bulk lane, and so many tokens of its key.
 
-Prices are whole numbers, estimated from the request alone before any of its work is done; docs/security.md has the table.
+Prices are whole numbers, estimated from the request alone before any of its work is done; docs/security.md has the table. What no
+request tells is how long its hits are: that part is paid once they were read.
 """
 
 from glow.runtime import RerankMethod
 from glow_service.search.calls import SearchCall
 
 __all__ = [
-    "EXPLAINED_HIT", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "RERANKED_HITS", "TEXTS", "price_of",
-    "price_of_texts",
+    "EXPLAINED_HIT", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "READ_CHARS", "RERANKED_HITS", "TEXTS",
+    "price_of", "price_of_reading", "price_of_texts",
 ]  # fmt: skip
 
 EXPLAINED_HIT = 4
@@ -17,6 +18,8 @@ LEAVE_ONE_OUT = 8
 """The query tower reads the query again without each of its words."""
 HIGHLIGHTED_CHARS = 50_000
 """Characters of snippets that a request asks for, for one more."""
+READ_CHARS = 100_000
+"""Characters of hits that are read for snippets, for one more; what comes after as many runs in the bulk lane."""
 FILTER_TERMS = 200
 """Conditions, groups and values of a filter, for one more."""
 RERANKED_HITS: dict[RerankMethod, int] = {"join": 20, "late": 40}
@@ -44,6 +47,11 @@ def price_of(call: SearchCall, filter_terms: int = 0) -> int:
     if call.explain is not None:
         price += call.top_k * EXPLAINED_HIT + (LEAVE_ONE_OUT if call.explain.leave_one_out else 0)
     return price
+
+
+def price_of_reading(characters: int) -> int:
+    """The price of so many characters that were read for snippets, >= 0; it comes on top of that of the search."""
+    return characters // READ_CHARS
 
 
 def price_of_texts(count: int, input_type: str) -> int:

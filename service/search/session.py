@@ -40,13 +40,12 @@ from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain
 from glow_service.search.hits import (
     Place,
-    causes_with,
     documents_of,
-    highlight_with,
     page_of,
     passage_document,
     shown_part,
 )
+from glow_service.search.page_reader import PageReader
 from glow_service.search.sources import rank_without_text
 
 __all__ = ["SearchSession", "query_tokens"]
@@ -95,10 +94,12 @@ class SearchSession:
         corrected: unknown word -> what is searched in its place.
         ranked: the candidates, once they are ranked.
         is_partly_reranked: whether time ran out before all hits were read again that were to be.
+        reads_first: characters of hits after which `retrieve` stops, and `go_on` is to read the rest; None: it reads all.
     """
 
     __slots__ = (
-        "call", "clock", "corrected", "deadline", "index", "is_partly_reranked", "ranked", "text", "tokens",
+        "_explanations", "_facets", "_reader", "call", "clock", "corrected", "deadline", "index", "is_partly_reranked",
+        "ranked", "reads_first", "text", "tokens",
     )  # fmt: skip
 
     def __init__(self, index: Index, call: SearchCall, deadline: Deadline = NEVER) -> None:
@@ -111,6 +112,20 @@ class SearchSession:
         self.corrected: Mapping[str, str] = {}
         self.ranked: Ranked | None = None
         self.is_partly_reranked = False
+        self.reads_first: int | None = None
+        self._facets: dict[str, FacetCounts] = {}
+        self._explanations: Explanations | None = None
+        self._reader: PageReader | None = None
+
+    @property
+    def read(self) -> int:
+        """Characters of hits that were read for snippets."""
+        return 0 if self._reader is None else self._reader.read
+
+    @property
+    def most_left(self) -> int:
+        """The most characters of hits that `go_on` reads."""
+        return 0 if self._reader is None else self._reader.most_left
 
     @property
     def needs_vector(self) -> bool:
@@ -152,6 +167,7 @@ class SearchSession:
 
         Raises:
             DeadlineError: as `run`.
+            LongHitsError: if `reads_first` stops it.
         """
         with wanted_until(self.deadline.at):
             return self._retrieve(vector)
@@ -169,9 +185,19 @@ class SearchSession:
             clock.switch("search")
             clock.check()
         self.ranked = ranked
-        facets = _count(index, call, found.rows, allowed, clock)
-        hits, explanations = self._hits(ranked)
-        return self._answer(hits, facets, explanations)
+        self._facets = _count(index, call, found.rows, allowed, clock)
+        self._reader = self._open(page_of(call, ranked))
+        return self._answer(self._reader.run(self.reads_first), self._facets, self._explanations)
+
+    def go_on(self) -> SearchAnswer:
+        """Reads what `retrieve` left, however much that is.
+
+        Raises:
+            DeadlineError: as `run`.
+        """
+        assert self._reader is not None  # noqa: S101 - `retrieve` stopped on the way
+        self.clock.switch("queue")
+        return self._answer(self._reader.run(), self._facets, self._explanations)
 
     def _reranked(self, ranked: Ranked, wanted: Reranking, vector: NDArray[np.float32] | None) -> Ranked:
         """The first hits by the re-ranker too, as many as time allows."""
@@ -240,36 +266,17 @@ class SearchSession:
             missing_shards=missing_shards or {},
         )
 
-    def _hits(self, ranked: Ranked) -> tuple[tuple[FoundDocument, ...], Explanations | None]:
-        """The page's hits; documents are read a few at a time and only what is shown of them is kept."""
+    def _open(self, page: Sequence[Place]) -> PageReader:
+        """The page, with the reasons of its hits if they are asked for."""
         index, call, clock = self.index, self.call, self.clock
-        page = page_of(call, ranked)
-        explanations = None
         if call.explain is not None:
             read = self._to_explain(page)
             clock.lap("fetch")
-            explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
+            self._explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
             if call.rerank is not None and call.rerank.method == "join":
-                explanations = self._with_attention(explanations, page, read)
+                self._explanations = self._with_attention(self._explanations, page, read)
             clock.lap("explain")
-        highlight = None if call.highlight is None else highlight_with(index, self.text, call.highlight)
-        causes = causes_with(index, call, self.text)
-        size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
-        for place, (found, document, passage) in enumerate(documents_of(index, page)):
-            snippets, because = None, causes(found.row, document)
-            if highlight is not None:
-                clock.switch("fetch")
-                attended = explanations.documents[place].attended_words() if explanations else ()
-                snippets = highlight(document, {*attended, *because.values()})
-                clock.switch("highlight")
-                clock.check()
-            shown = shown_part(document, call)
-            size.add(
-                FoundDocument(found.score, found.row, found.parts, shown, passage, (), snippets, because)
-            )
-        clock.switch("fetch")
-        clock.check()
-        return tuple(size.found), explanations
+        return PageReader(index, call, self.text, page, self._explanations, clock)
 
 
 def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:

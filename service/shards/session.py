@@ -223,7 +223,7 @@ class ShardedSession(SearchSession):
         for place, hit in enumerate(page):
             shards[int(merged.shards[hit.row])].append(place)
         calls = {
-            number: self._show_call(number, [page[place].row for place in places], merged)
+            number: self._show_call(number, [page[place].row for place in places], merged, len(page))
             for number, places in shards.items()
         }
         shown: dict[int, Shown] = {}
@@ -243,7 +243,7 @@ class ShardedSession(SearchSession):
             )
         return tuple(size.found)
 
-    def _show_call(self, number: int, rows: Sequence[int], merged: MergedCandidates) -> bytes:
+    def _show_call(self, number: int, rows: Sequence[int], merged: MergedCandidates, hits: int) -> bytes:
         call, places = self.call, np.array(rows, np.int64)
         highlight = None
         if call.highlight is not None:
@@ -252,6 +252,7 @@ class ShardedSession(SearchSession):
                 fields=list(call.highlight.fields),
                 fragments=options.fragments,
                 fragment_chars=options.fragment_chars,
+                hits=hits,
             )
         asked = ShowCall(
             version=self._set.shards.shards[number].version,

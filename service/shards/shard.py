@@ -23,9 +23,9 @@ from glow_service.search import (
     HighlightCall,
     Place,
     SearchCall,
+    Snippets,
     browse,
     documents_of,
-    highlight_with,
     shown_part,
     vector_of,
 )
@@ -108,7 +108,8 @@ def answer_show(index: Index, call: ShowCall, check: Callable[[], None] = nothin
     if call.highlight is not None:
         wanted = call.highlight
         options = Highlighting(wanted.fragments, wanted.fragment_chars)
-        highlight = highlight_with(index, call.text, HighlightCall(tuple(wanted.fields), options))
+        asked_for = HighlightCall(tuple(wanted.fields), options)
+        highlight = Snippets(index, call.text, asked_for, wanted.hits or len(call.rows))
     page = [
         Place(row, 0.0, {}, passage if passage >= 0 else None)
         for row, passage in zip(call.rows, call.passages, strict=True)
@@ -117,7 +118,7 @@ def answer_show(index: Index, call: ShowCall, check: Callable[[], None] = nothin
     for _, document, passage in documents_of(index, page):
         snippets = None
         if highlight is not None:
-            snippets = highlight(document, ())
+            snippets = highlight.of(document, ())
             check()
         cut = None
         if passage is not None:

@@ -96,11 +96,12 @@ class RankCall(StrictModel):
 
 
 class HighlightWire(StrictModel):
-    """Snippets of which fields, how many and how long."""
+    """Snippets of which fields, how many and how long; and of how many hits the page has on all shards."""
 
     fields: list[str]
     fragments: int
     fragment_chars: int
+    hits: int = 0
 
 
 class ShowCall(StrictModel):
