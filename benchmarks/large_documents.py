@@ -19,7 +19,7 @@ import typer
 
 from benchmarks.machine import machine
 from benchmarks.report import table
-from tests.attacks.harness import Plain, serving
+from tests.attacks.harness import ROOT, Plain, serving
 
 LONG, SHORT, CLIENTS = 40, 60, 4
 LINE_BYTES = 990_000
@@ -81,7 +81,7 @@ def requests(text: str) -> dict[str, Request]:
         "`/v1/embeddings` of 60 KB": (
             "POST",
             "/v1/embeddings",
-            {"input": [text], "input_type": "document", "model": "glow"},
+            {"input": [text], "model": "glow-mini:document"},
         ),
     }
 
@@ -119,7 +119,7 @@ def beside(url: str, request: Request, seconds: float) -> tuple[list[float], lis
 
 def main(
     seconds: Annotated[float, typer.Option(min=1, help="Of each feature.")] = 5.0,
-    tree: Annotated[Path, typer.Option(help="Checkout whose service is measured.")] = Path.cwd(),
+    tree: Annotated[Path, typer.Option(help="Checkout whose service is measured.")] = ROOT,
 ) -> None:
     """Measure, and print a table."""
     with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from starlette.types import Scope
 
 from glow_service.api.context import RequestContext
-from glow_service.search import READ_CHARS, Lane, LaneName, SearchSession, price_of_reading
+from glow_service.search import MOST_READING, Lane, LaneName, SearchSession
 from glow_service.state import Service
 
 __all__ = ["Reading", "enter_lane"]
@@ -54,8 +54,8 @@ class Reading:
 
     @property
     def reads_first(self) -> int | None:
-        """Characters that may be read in its lane; None for no bound."""
-        return None if self.lane is self.service.bulk else READ_CHARS
+        """What its hits may cost in its lane; None for no bound."""
+        return None if self.lane is self.service.bulk else MOST_READING
 
     def move(self, session: SearchSession) -> Lane:
         """The bulk lane, in which the request then holds as many permits as the rest may cost.
@@ -64,12 +64,12 @@ class Reading:
             OverloadedError: if that lane has too few permits.
         """
         bulk = self.service.bulk
-        permits = min(max(price_of_reading(session.most_left), 1), bulk.admission.limit)
+        permits = min(session.reading_left, bulk.admission.limit)
         bulk.admission.enter(permits)
         self.context.release()
         self.context.hold(bulk.admission, permits)
         return bulk
 
     def pay(self, session: SearchSession) -> None:
-        """Has the key owe what was read."""
-        self.service.access.owe(self.scope, self.context.key, price_of_reading(session.read))
+        """Has the key owe what its hits cost."""
+        self.service.access.owe(self.scope, self.context.key, session.reading_price)

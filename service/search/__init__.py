@@ -20,18 +20,18 @@ from glow_service.search.lane import BULK_NICENESS, RERANK_NICENESS, Lane, LaneN
 from glow_service.search.limits import SearchLimits
 from glow_service.search.page_reader import LongHitsError
 from glow_service.search.pool import SearchPool
-from glow_service.search.price import MOST_PLAIN, READ_CHARS, price_of, price_of_reading, price_of_texts
+from glow_service.search.price import MOST_PLAIN, MOST_READING, price_of, price_of_texts
 from glow_service.search.render import index_body, list_fields, result_body, shown_fields
 from glow_service.search.session import SearchSession, query_tokens
 from glow_service.search.shapes import SearchBody, Shape
 from glow_service.search.sources import browse, vector_of
 
 __all__ = [
-    "BULK_NICENESS", "MAX_FAULTS", "MOST_PLAIN", "NEVER", "READ_CHARS", "RERANK_NICENESS", "Admission", "AnswerSize",
+    "BULK_NICENESS", "MAX_FAULTS", "MOST_PLAIN", "MOST_READING", "NEVER", "RERANK_NICENESS", "Admission", "AnswerSize",
     "Batcher", "CheckedSearch", "Deadline", "Explanations", "FoundDocument", "HighlightCall", "Job", "Lane",
     "LaneName", "LongHitsError", "Place", "SearchAnswer", "SearchBody", "SearchCall", "SearchLimits", "SearchPool",
     "SearchSession", "Shape", "Snippets", "StageClock", "browse", "check_search", "documents_of", "explain",
     "faults_of", "index_body", "list_fields", "page_of", "passage_document", "price_of",
-    "price_of_reading", "price_of_texts", "query_tokens", "require_explainer", "result_body", "shown_fields", "shown_part",
+    "price_of_texts", "query_tokens", "require_explainer", "result_body", "shown_fields", "shown_part",
     "vector_of",
 ]  # fmt: skip

@@ -16,8 +16,8 @@ Causes = Callable[[int, Document], Mapping[str, str]]
 """A document's row and text -> word of the query, which it does not hold -> the word of its own that it counts for."""
 MOST_READ = 1_000_000
 """Characters of all hits of a response that are read for snippets."""
-FETCHED_AT_ONCE = 10
-"""Documents that are read together; while they are looked at, no more of them are in memory."""
+FETCHED_FIRST, FETCHED_AT_ONCE = 3, 10
+"""Documents that are read together; while they are looked at, no more of them are in memory. The first few tell how long they are."""
 
 
 class Place(NamedTuple):
@@ -46,8 +46,8 @@ def documents_of(
     index: Index, page: Sequence[Place]
 ) -> Iterator[tuple[Place, Document, FoundPassage | None]]:
     """Each hit with its whole document and its best passage."""
-    for start in range(0, len(page), FETCHED_AT_ONCE):
-        hits = page[start : start + FETCHED_AT_ONCE]
+    for start in (0, *range(FETCHED_FIRST, len(page), FETCHED_AT_ONCE)):
+        hits = page[start : start + FETCHED_AT_ONCE] if start else page[:FETCHED_FIRST]
         for hit, document in zip(hits, index.documents.rows([hit.row for hit in hits]), strict=True):
             passage = None
             if index.passages is not None and hit.passage is not None:

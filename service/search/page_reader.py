@@ -8,6 +8,7 @@ from glow_service.search.calls import FoundDocument, SearchCall
 from glow_service.search.clock import StageClock
 from glow_service.search.explanations import Explanations
 from glow_service.search.hits import Place, Snippets, causes_with, documents_of, shown_part
+from glow_service.search.price import price_of_reading
 
 __all__ = ["LongHitsError", "PageReader"]
 
@@ -44,22 +45,24 @@ class PageReader:
         self._size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
         self._coming = enumerate(documents_of(index, page))
         self._hits = len(page)
+        self._fetched = 0
 
     @property
-    def read(self) -> int:
-        """Characters that were read for snippets."""
-        return 0 if self._snippets is None else self._snippets.read
+    def price(self) -> int:
+        """What the hits cost so far, >= 0."""
+        return price_of_reading(self._fetched, 0 if self._snippets is None else self._snippets.read)
 
     @property
-    def most_left(self) -> int:
-        """The most characters that the rest of the page can make it read."""
-        return 0 if self._snippets is None else self._snippets.share * (self._hits - len(self._size.found))
+    def price_left(self) -> int:
+        """What those that are left may cost, if they are like the others, >= 1."""
+        done = max(len(self._size.found), 1)
+        return max(-(-self.price * (self._hits - done) // done), 1)
 
     def run(self, most: int | None = None) -> tuple[FoundDocument, ...]:
         """Every hit of the page.
 
         Args:
-            most: characters after which hits are left for another call; None: all are read.
+            most: price after which hits are left for another call, >= 1; None: all are read.
 
         Raises:
             LongHitsError: if hits are left.
@@ -77,7 +80,8 @@ class PageReader:
                 clock.check()
             shown = shown_part(document, self._call)
             self._size.add(FoundDocument(at.score, at.row, at.parts, shown, passage, (), snippets, because))
-            if most is not None and self.read > most and place + 1 < self._hits:
+            self._fetched += sum(len(value) for values in document.fields.values() for value in values)
+            if most is not None and self.price >= most and place + 1 < self._hits:
                 raise LongHitsError
         clock.switch("fetch")
         clock.check()

@@ -8,8 +8,8 @@ from glow.runtime import RerankMethod
 from glow_service.search.calls import SearchCall
 
 __all__ = [
-    "EXPLAINED_HIT", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "READ_CHARS", "RERANKED_HITS", "TEXTS",
-    "price_of", "price_of_reading", "price_of_texts",
+    "EXPLAINED_HIT", "FETCHED_CHARS", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "MOST_READING",
+    "READ_CHARS", "RERANKED_HITS", "TEXTS", "price_of", "price_of_reading", "price_of_texts",
 ]  # fmt: skip
 
 EXPLAINED_HIT = 4
@@ -19,7 +19,11 @@ LEAVE_ONE_OUT = 8
 HIGHLIGHTED_CHARS = 50_000
 """Characters of snippets that a request asks for, for one more."""
 READ_CHARS = 100_000
-"""Characters of hits that are read for snippets, for one more; what comes after as many runs in the bulk lane."""
+"""Characters of hits that are read for snippets, for one more."""
+FETCHED_CHARS = 2_000_000
+"""Characters of whole documents that are fetched as hits, whatever of them is shown, for one more."""
+MOST_READING = 1
+"""What the hits of a search may cost where it began; once they have, the others are read in the bulk lane."""
 FILTER_TERMS = 200
 """Conditions, groups and values of a filter, for one more."""
 RERANKED_HITS: dict[RerankMethod, int] = {"join": 20, "late": 40}
@@ -49,9 +53,14 @@ def price_of(call: SearchCall, filter_terms: int = 0) -> int:
     return price
 
 
-def price_of_reading(characters: int) -> int:
-    """The price of so many characters that were read for snippets, >= 0; it comes on top of that of the search."""
-    return characters // READ_CHARS
+def price_of_reading(fetched: int, read: int) -> int:
+    """The price of a page's hits, >= 0; it comes on top of that of the search.
+
+    Args:
+        fetched: characters of their documents.
+        read: characters that were read for snippets.
+    """
+    return fetched // FETCHED_CHARS + read // READ_CHARS
 
 
 def price_of_texts(count: int, input_type: str) -> int:

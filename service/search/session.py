@@ -94,7 +94,7 @@ class SearchSession:
         corrected: unknown word -> what is searched in its place.
         ranked: the candidates, once they are ranked.
         is_partly_reranked: whether time ran out before all hits were read again that were to be.
-        reads_first: characters of hits after which `retrieve` stops, and `go_on` is to read the rest; None: it reads all.
+        reads_first: price of hits after which `retrieve` stops, and `go_on` is to read the rest; None: it reads all.
     """
 
     __slots__ = (
@@ -118,14 +118,14 @@ class SearchSession:
         self._reader: PageReader | None = None
 
     @property
-    def read(self) -> int:
-        """Characters of hits that were read for snippets."""
-        return 0 if self._reader is None else self._reader.read
+    def reading_price(self) -> int:
+        """What its hits cost so far beyond the search itself, >= 0."""
+        return 0 if self._reader is None else self._reader.price
 
     @property
-    def most_left(self) -> int:
-        """The most characters of hits that `go_on` reads."""
-        return 0 if self._reader is None else self._reader.most_left
+    def reading_left(self) -> int:
+        """What `go_on` may cost, >= 1."""
+        return 1 if self._reader is None else self._reader.price_left
 
     @property
     def needs_vector(self) -> bool:

@@ -49,6 +49,7 @@ def test_the_page_has_the_table_of_prices() -> None:
         "a search": 1,
         f"each {price.FILTER_TERMS} terms of its filters": 1,
         f"each {price.HIGHLIGHTED_CHARS:,} characters of snippets that it asks for": 1,
+        f"each {price.FETCHED_CHARS:,} characters of its hits' whole documents": 1,
         f"each {price.READ_CHARS:,} characters of hits that are read for snippets": 1,
         "each hit that it explains": price.EXPLAINED_HIT,
         "`leave_one_out`": price.LEAVE_ONE_OUT,
