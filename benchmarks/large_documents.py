@@ -19,6 +19,7 @@ import typer
 
 from benchmarks.machine import machine
 from benchmarks.report import table
+from glow.artifact.model import default_model
 from tests.attacks.harness import ROOT, Plain, serving
 
 LONG, SHORT, CLIENTS = 40, 60, 4
@@ -125,7 +126,8 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         root = build(Path(folder))
         rows = []
-        with serving(root, "--workers", "2", "--cache-entries", "0", tree=tree) as service:
+        flags = ("--workers", "2", "--cache-entries", "0", "--document-model", str(default_model()))
+        with serving(root, *flags, tree=tree) as service:
             Plain(service.url).ask(1.0)
             for name, request in requests("Bees find home. " * 3_500).items():
                 quiet = Plain(service.url, pace_s=0.1, body={"top_k": 5})

@@ -56,7 +56,7 @@ async def post_embeddings(request: Request) -> Response:
     texts = [body.input] if isinstance(body.input, str) else body.input
     input_type = _input_type(body, index)
     encoder = _encoder(version, input_type)
-    price = price_of_texts(len(texts), input_type)
+    price = price_of_texts(len(texts), input_type, sum(map(len, texts)))
     is_bulk = len(texts) > 1 or price > MOST_PLAIN
     lane = enter_lane(service, context, request.scope, price, "bulk" if is_bulk else "plain")
     with leaving_cancels(context):

@@ -9,7 +9,7 @@ from glow_service.search.calls import SearchCall
 
 __all__ = [
     "EXPLAINED_HIT", "FETCHED_CHARS", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "MOST_READING",
-    "READ_CHARS", "RERANKED_HITS", "TEXTS", "price_of", "price_of_reading", "price_of_texts",
+    "READ_CHARS", "RERANKED_HITS", "TEXTS", "TEXT_CHARS", "price_of", "price_of_reading", "price_of_texts",
 ]  # fmt: skip
 
 EXPLAINED_HIT = 4
@@ -30,6 +30,8 @@ RERANKED_HITS: dict[RerankMethod, int] = {"join": 20, "late": 40}
 """Hits that are read again, for one more."""
 TEXTS = {"query": 1, "document": 4}
 """Each text of `/v1/embeddings`, by the tower that reads it."""
+TEXT_CHARS = 10_000
+"""Characters of these texts, for one more: words are counted before the tower's budget cuts them."""
 MOST_PLAIN = 4
 """A search that costs more runs in the bulk lane."""
 
@@ -63,6 +65,6 @@ def price_of_reading(fetched: int, read: int) -> int:
     return fetched // FETCHED_CHARS + read // READ_CHARS
 
 
-def price_of_texts(count: int, input_type: str) -> int:
-    """The price of a request for the embeddings of so many texts, >= 1."""
-    return count * TEXTS[input_type]
+def price_of_texts(count: int, input_type: str, characters: int) -> int:
+    """The price of a request for the embeddings of so many texts of so many characters together, >= 1."""
+    return count * TEXTS[input_type] + characters // TEXT_CHARS

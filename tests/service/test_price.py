@@ -42,6 +42,20 @@ def test_what_takes_long_costs_more() -> None:
     assert left_out == 1 + 20 * price.EXPLAINED_HIT + price.LEAVE_ONE_OUT
 
 
+def test_a_long_text_is_no_work_for_the_plain_lane() -> None:
+    assert (
+        price.price_of_texts(1, "document", 9_999)
+        <= price.MOST_PLAIN
+        < price.price_of_texts(1, "document", 10_000)
+    )
+    assert price.price_of_texts(3, "query", 0) == 3
+
+
+def test_long_hits_are_priced_by_what_is_fetched_and_read() -> None:
+    assert price.price_of_reading(100 * 10_000, 0) == 0
+    assert price.price_of_reading(9_000_000, 1_000_000) == 4 + 10
+
+
 def test_the_page_has_the_table_of_prices() -> None:
     text = (ROOT / "docs/security.md").read_text(encoding="utf-8").split("## Rate limit")[1].split("\n## ")[0]
     table = dict(re.findall(r"^\| (.+?) \| (\d+) \|$", text, re.MULTILINE))
@@ -57,6 +71,7 @@ def test_the_page_has_the_table_of_prices() -> None:
         f"each {price.RERANKED_HITS['late']} hits that are read again by late interaction": 1,
         "a text of `/v1/embeddings` for the query tower": price.TEXTS["query"],
         "a text of `/v1/embeddings` for the document tower": price.TEXTS["document"],
+        f"each {price.TEXT_CHARS:,} characters of these texts": 1,
     }
     assert f"costs more than {price.MOST_PLAIN}" in text
 
