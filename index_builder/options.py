@@ -15,9 +15,8 @@ from glow.search import IndexKind
 from glow.text import DEFAULT_ANALYZER, AnalyzerName, TermStats
 from glow_index_builder.versions import GateLimits, GateOptions, parse_gate
 
-__all__ = ["STDIN", "BuildOptions", "parse_rename", "rename_of"]
+__all__ = ["BuildOptions", "parse_rename", "rename_of"]
 
-STDIN = "-"
 _MAKES_NO_DIFFERENCE = {
     "model",
     "rerank",

@@ -1,9 +1,10 @@
 """Documents as they come: files, folders and streams of lines, and the lines that are rejected."""
 
 from glow_index_builder.input.compressed import ZSTD, decompressed, format_of, require_package
+from glow_index_builder.input.line import Line
 from glow_index_builder.input.lines import LineReader
 from glow_index_builder.input.rejects import REJECTS_FILE, RejectLog
-from glow_index_builder.input.source import Line, Source, open_sources
+from glow_index_builder.input.source import Source, open_sources
 
 __all__ = [
     "REJECTS_FILE", "ZSTD", "Line", "LineReader", "RejectLog", "Source", "decompressed", "format_of",

@@ -1,4 +1,8 @@
-"""Parquet and Arrow as lines: each row is the JSON object that a line would be, read batch by batch."""
+"""Parquet and Arrow as lines: each row is the JSON object that a line would be, read batch by batch.
+
+The bytes of such a file are places in itself, which a damaged one gives wrongly: whatever a reader raises is one error
+here, and Arrow's batches are validated before they are looked into. `child` runs this in a process with bounded memory.
+"""
 
 import json
 import math
@@ -9,14 +13,17 @@ from typing import Any, BinaryIO
 
 from glow.errors import InputError
 from glow_index_builder.input.compressed import ARROW, PARQUET, require_package
+from glow_index_builder.input.line import Line
 
 __all__ = ["arrow_rows", "parquet_rows"]
 
 BATCH_ROWS = 64
+BATCH_BYTES = 4 << 20
+"""About how much of a row group is read at once."""
 BUFFER_BYTES = 1 << 16
 
 
-def parquet_rows(file: BinaryIO, name: str) -> Iterator[bytes]:
+def parquet_rows(file: BinaryIO, name: str, max_line_bytes: int) -> Iterator[Line]:
     """Yields every row of a Parquet file as JSON in UTF-8.
 
     Dates and times become ISO 8601, decimals numbers, NaN and infinity null; bytes must be UTF-8. Memory is that of a
@@ -25,45 +32,48 @@ def parquet_rows(file: BinaryIO, name: str) -> Iterator[bytes]:
     Args:
         file: that can be moved in.
         name: for messages.
+        max_line_bytes: a longer row is cut and marked.
 
     Raises:
-        InputError: if the file is damaged; the message has the row group.
+        InputError: if the file is damaged, or a page takes more memory than there is; the message has the row group.
         DependencyError: if pyarrow is not installed.
     """
     require_package(PARQUET, name)
     import pyarrow.parquet as parquet
 
-    place = "its footer"
+    place, number = "its footer", 0
     try:
         # Without buffers for whole column chunks: a row group may be as large as the file.
         with parquet.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES) as opened:
             for group in range(opened.num_row_groups):
                 place = f"row group {group}"
-                for batch in opened.iter_batches(BATCH_ROWS, row_groups=[group], use_threads=False):
-                    yield from _lines_of(batch)
-    except (OSError, ValueError, OverflowError) as error:  # pyarrow's errors are of these
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{name} is damaged or no Parquet file, in {place}: {reason}; fetch it again"
-        ) from error
+                sizes = opened.metadata.row_group(group)
+                rows = BATCH_BYTES * max(sizes.num_rows, 1) // max(sizes.total_byte_size, 1)
+                size = min(max(rows, 1), BATCH_ROWS)
+                for batch in opened.iter_batches(size, row_groups=[group], use_threads=False):
+                    yield from _lines_of(batch, number, max_line_bytes)
+                    number += batch.num_rows
+    except Exception as error:  # of pyarrow, of many kinds
+        raise _fault_of(f"{name} is damaged or no Parquet file, in {place}", error) from error
 
 
-def arrow_rows(file: BinaryIO, name: str, *, is_stream: bool) -> Iterator[bytes]:
+def arrow_rows(file: BinaryIO, name: str, max_line_bytes: int, *, is_stream: bool) -> Iterator[Line]:
     """Yields every row of an Arrow IPC file (Feather 2) or stream as JSON in UTF-8, as `parquet_rows` does.
 
     Args:
         file: at its start; one that is no stream can be moved in.
         name: for messages.
+        max_line_bytes: a longer row is cut and marked.
         is_stream: whether it is in the streaming format.
 
     Raises:
-        InputError: if it is damaged; the message has the batch.
+        InputError: if it is damaged, or a batch takes more memory than there is; the message has the batch.
         DependencyError: if pyarrow is not installed.
     """
     require_package(ARROW, name)
     import pyarrow as arrow
 
-    number = 0
+    number = rows = 0
     try:
         reader = arrow.ipc.open_stream(file) if is_stream else arrow.ipc.open_file(file)
         count = None if is_stream else reader.num_record_batches
@@ -72,19 +82,45 @@ def arrow_rows(file: BinaryIO, name: str, *, is_stream: bool) -> Iterator[bytes]
                 batch = reader.read_next_batch() if is_stream else reader.get_batch(number)
             except StopIteration:
                 return
+            # Offsets of a damaged file point anywhere, also out of memory.
+            batch.validate(full=True)
             for start in range(0, batch.num_rows, BATCH_ROWS):
-                yield from _lines_of(batch.slice(start, BATCH_ROWS))
-            number += 1
-    except (OSError, ValueError, OverflowError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{name} is damaged or no Arrow file, in batch {number}: {reason}; fetch it again"
-        ) from error
+                yield from _lines_of(batch.slice(start, BATCH_ROWS), rows + start, max_line_bytes)
+            number, rows = number + 1, rows + batch.num_rows
+    except Exception as error:  # of pyarrow, of many kinds
+        raise _fault_of(f"{name} is damaged or no Arrow file, in batch {number}", error) from error
 
 
-def _lines_of(batch: Any) -> Iterator[bytes]:
-    for row in batch.to_pylist():
-        yield json.dumps(_plain(row), ensure_ascii=False).encode("utf-8", "replace")
+def _fault_of(what: str, error: Exception) -> InputError:
+    if isinstance(error, MemoryError):
+        return InputError(
+            f"{what}: it takes more memory than a reader may have; write it in smaller pages, row groups or batches"
+        )
+    return InputError(f"{what}: {_told(error)}; fetch it again")
+
+
+def _told(error: Exception) -> str:
+    """An error of others on one line; some have no text."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
+    """The rows of a batch, `before` of which came before; one that cannot be read costs itself alone."""
+    try:
+        rows = batch.to_pylist()
+    except Exception:  # of one of its rows; which one, reading them singly tells
+        rows = None
+    for place in range(batch.num_rows):
+        number = before + place + 1
+        try:
+            row = batch.slice(place, 1).to_pylist()[0] if rows is None else rows[place]
+            data = json.dumps(_plain(row), ensure_ascii=False).encode("utf-8", "replace")
+        except MemoryError:
+            yield Line(number, b"", 0, is_too_long=True)
+        except Exception as error:  # of pyarrow and of values without a form in JSON
+            yield Line(number, b"", 0, fault=f"cannot be read: {_told(error)}")
+        else:
+            yield Line(number, data[: max_line_bytes + 1], len(data), len(data) > max_line_bytes)
 
 
 def _plain(value: Any) -> Any:

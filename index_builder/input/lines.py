@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from glow.collection import known_id, read_document, too_long
+from glow.errors import RecordError
 from glow.records import Document
-from glow_index_builder.input.source import Line
+from glow_index_builder.input.line import Line
 
 __all__ = ["LineReader"]
 
@@ -33,11 +34,13 @@ class LineReader:
         return read_document(line.data, self._names, self._rename, self._max_line_bytes)
 
     def require_whole(self, line: Line) -> None:
-        """Refuses a line that is too long.
+        """Refuses a line that is too long or could not be read.
 
         Raises:
             RecordError: if it is.
         """
+        if line.fault:
+            raise RecordError(line.fault)
         if line.is_too_long:
             raise too_long(self._max_line_bytes)
 

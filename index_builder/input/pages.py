@@ -2,33 +2,38 @@
 
 import html
 import importlib
+import importlib.util
 import json
 import re
 from typing import Any
 
-from glow.errors import DependencyError
+from glow.errors import DependencyError, RecordError
 
-__all__ = ["PAGES", "page_line", "require_reader"]
+__all__ = ["PAGES", "PAGE_PACKAGES", "page_line", "require_reader"]
 
 PAGES = (".md", ".markdown", ".html", ".htm")
-_FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
-_TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
+PAGE_PACKAGES = {True: "markdown_it", False: "trafilatura"}
+"""Whether a page is Markdown -> the package that reads it."""
+# These and `_TAG` take time in proportion to a page, whatever it holds.
+_FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_TITLE = re.compile(r"^title:[ \t]*(\S.*)$", re.MULTILINE)
+_TAG = re.compile(r"<[^<>]*>")
+_NO_DATE = {"extensive_search": False}
+"""Looking for a date in all of a page takes half of the time, and none is wanted."""
 _BREAK = {"softbreak": " ", "hardbreak": "\n"}
 
 
-def require_reader(name: str) -> Any:
-    """The package that reads a page.
+def require_reader(name: str) -> None:
+    """Refuses a page whose package is not there.
 
     Raises:
         DependencyError: if it is not installed.
     """
-    package = "markdown_it" if _is_markdown(name) else "trafilatura"
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
+    package = PAGE_PACKAGES[_is_markdown(name)]
+    if importlib.util.find_spec(package) is None:
         raise DependencyError(
             f"reading {name} needs the package {package}: install the extra `pages` (pip install 'glow-retrieval[pages]')"
-        ) from error
+        )
 
 
 def page_line(name: str, data: bytes) -> bytes:
@@ -42,17 +47,23 @@ def page_line(name: str, data: bytes) -> bytes:
         data: its bytes, UTF-8.
 
     Returns:
-        A JSON object in UTF-8; a JSON string, which is no document and so a reject, where the page cannot be parsed.
+        A JSON object in UTF-8.
 
     Raises:
-        DependencyError: if the package that reads it is not installed.
+        RecordError: if it cannot be parsed, or its name is not UTF-8 and so no id.
+        MemoryError: if its parser takes too much.
     """
-    reader = require_reader(name)
+    if not name.isprintable() and any("\ud800" <= each <= "\udfff" for each in name):
+        raise RecordError(f"{name} is no page: its name, which becomes its id, is not UTF-8; rename it")
+    reader = importlib.import_module(PAGE_PACKAGES[_is_markdown(name)])
     text = data.decode("utf-8-sig", errors="replace")
     try:
         title, headings, body = _markdown(reader, text) if _is_markdown(name) else _html(reader, text)
+    except MemoryError:
+        raise
     except Exception as error:  # of the parsers, of many kinds; one page must not end a build
-        return json.dumps(f"{name} is no page: {' '.join(str(error).split())[:200]}").encode()
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise RecordError(f"{name} is no page: {reason}") from error
     title = title or (headings[0] if headings else "")
     anchors = [heading for heading in dict.fromkeys(headings) if heading != title]
     values = {"_id": name, "url": name, "title": title, "anchor": anchors, "text": body}
@@ -67,7 +78,7 @@ def _markdown(reader: Any, text: str) -> tuple[str, list[str], str]:
     title = ""
     if found := _FRONT_MATTER.match(text):
         named = _TITLE.search(found[1])
-        title = named[1].strip("'\"") if named else ""
+        title = named[1].strip().strip("'\"") if named else ""
         text = text[found.end() :]
     headings: list[str] = []
     paragraphs: list[str] = []
@@ -81,7 +92,7 @@ def _markdown(reader: Any, text: str) -> tuple[str, list[str], str]:
         elif token.type in ("fence", "code_block"):
             paragraphs.append(token.content.strip())
         elif token.type == "html_block":
-            paragraphs.append(html.unescape(re.sub(r"<[^>]*>", " ", token.content)).strip())
+            paragraphs.append(html.unescape(_TAG.sub(" ", token.content)).strip())
     return title, [each for each in headings if each], "\n".join(each for each in paragraphs if each)
 
 
@@ -99,7 +110,9 @@ def _inline(tokens: list[Any]) -> str:
 def _html(reader: Any, text: str) -> tuple[str, list[str], str]:
     if not text.strip():
         return "", [], ""
-    page = reader.bare_extraction(text, include_comments=False, favor_recall=True, with_metadata=True)
+    page = reader.bare_extraction(
+        text, include_comments=False, favor_recall=True, with_metadata=True, date_extraction_params=_NO_DATE
+    )
     if page is None:
         return "", [], ""
     headings = (
@@ -108,5 +121,6 @@ def _html(reader: Any, text: str) -> tuple[str, list[str], str]:
         else [" ".join("".join(each.itertext()).split()) for each in page.body.iter("head")]
     )
     headings = [each for each in headings if each]
-    lines = [line for line in (page.text or "").splitlines() if line.strip() and line.strip() not in headings]
+    is_heading = set(headings).__contains__
+    lines = [line for line in (page.text or "").splitlines() if line.strip() and not is_heading(line.strip())]
     return page.title or "", headings, "\n".join(lines)

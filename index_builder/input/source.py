@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from glow.collection import bare_line
-from glow.errors import InputError
-from glow_index_builder.input.columnar import arrow_rows, parquet_rows
+from glow.errors import InputError, RecordError
 from glow_index_builder.input.compressed import (
     ARROW,
     GZIP,
@@ -21,13 +20,15 @@ from glow_index_builder.input.compressed import (
     format_of,
     require_package,
 )
-from glow_index_builder.input.pages import PAGES, page_line, require_reader
+from glow_index_builder.input.line import Line
+from glow_index_builder.input.pages import PAGES, require_reader
+from glow_index_builder.input.parsers import page_parser, rows_of
 from glow_index_builder.input.tables import DELIMITERS, table_rows
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote
-from glow_index_builder.options import STDIN
 
 __all__ = ["Line", "Source", "open_sources"]
 
+STDIN = "-"
 CORPUS_FILE = "corpus.jsonl"
 TEXTS = (".jsonl", *DELIMITERS)
 ARROW_STREAM = ".arrows"
@@ -41,23 +42,6 @@ ENDINGS = (
 )
 SKIP_BYTES = 1 << 16
 MAGIC_BYTES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of input, or one row of Parquet as such a line.
-
-    Attributes:
-        number: counted from 1.
-        data: the line without its end; only its start where `is_too_long`.
-        read_bytes: how far this line moved through the file, decompressed.
-        is_too_long: whether it had more bytes than allowed.
-    """
-
-    number: int
-    data: bytes
-    read_bytes: int
-    is_too_long: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +93,7 @@ class Source:
             DependencyError: if its format needs a package that is not installed.
         """
         for line in self._lines(max_line_bytes):
-            if line.is_too_long or line.data.strip():
+            if line.is_too_long or line.fault or line.data.strip():
                 yield line
 
     def _lines(self, max_line_bytes: int) -> Iterator[Line]:
@@ -133,20 +117,21 @@ class Source:
     def _page(self, max_line_bytes: int) -> Iterator[Line]:
         with self._told_open() as file:
             data = file.read(max_line_bytes + 1)
-        is_too_long = len(data) > max_line_bytes
-        yield Line(1, data if is_too_long else page_line(self.name, data), len(data), is_too_long)
+        if len(data) > max_line_bytes:
+            yield Line(1, data, len(data), is_too_long=True)
+            return
+        try:
+            line = Line(1, page_parser.line(self.name, data), len(data))
+        except RecordError as error:
+            line = Line(1, data, len(data), fault=str(error))
+        yield line
 
     def _rows(self, max_line_bytes: int) -> Iterator[Line]:
-        with self._told_open() as file:
-            binary = cast(BinaryIO, file)
-            if self.name.endswith(ARROW_STREAM):
-                rows = arrow_rows(binary, self.name, is_stream=True)
-            elif self._format() == ARROW:
-                rows = arrow_rows(binary, self.name, is_stream=False)
-            else:
-                rows = parquet_rows(binary, self.name)
-            for number, row in enumerate(rows, start=1):
-                yield Line(number, row[: max_line_bytes + 1], len(row), len(row) > max_line_bytes)
+        if self.name.endswith(ARROW_STREAM):
+            kind = "stream"
+        else:
+            kind = "arrow" if self._format() == ARROW else "parquet"
+        return rows_of(kind, self.name, cast(Path | RemoteFile, self.path), max_line_bytes)
 
     def _streamed(self, max_line_bytes: int) -> Iterator[Line]:
         number, kind = 0, b""
@@ -162,7 +147,7 @@ class Source:
                 plain = decompressed(cast(BinaryIO, file), kind, self.name)
                 delimiter = _delimiter(self.name)
                 rows = (
-                    _table_lines(plain, delimiter, self.name, max_line_bytes)
+                    table_rows(plain, delimiter, self.name, max_line_bytes)
                     if delimiter
                     else _bounded_lines(plain, max_line_bytes)
                 )
@@ -262,12 +247,6 @@ def _delimiter(name: str) -> str:
     """What stands between the values of a table; "" for lines of JSON."""
     plain = name.removesuffix(".gz").removesuffix(".zst")
     return next((mark for ending, mark in DELIMITERS.items() if plain.endswith(ending)), "")
-
-
-def _table_lines(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -> Iterator[Line]:
-    rows = table_rows(file, delimiter, name, max_line_bytes)
-    for number, (row, read_bytes) in enumerate(rows, start=2):  # the first row has the names
-        yield Line(number, row[: max_line_bytes + 1], read_bytes, len(row) > max_line_bytes)
 
 
 def _bounded_lines(file: BinaryIO, max_line_bytes: int) -> Iterator[Line]:

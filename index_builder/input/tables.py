@@ -7,54 +7,151 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from glow.errors import InputError
+from glow_index_builder.input.line import Line
 
 __all__ = ["DELIMITERS", "table_rows"]
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 """By the end of a file's name, before that of its compression."""
+SKIP_BYTES = 1 << 16
 
 
-def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -> Iterator[tuple[bytes, int]]:
-    """Yields every row of a table but the first as JSON in UTF-8, with the bytes read for it.
+class _TooLongError(Exception):
+    """A row has more bytes than are kept."""
+
+
+class _Lines:
+    """The lines of a table, for csv's reader: a row that grows beyond the bound is left before more of it is kept.
+
+    Args:
+        file: at its start.
+        delimiter: between values.
+        max_row_bytes: most that is kept of a row.
+
+    Attributes:
+        read_bytes: of the file until now.
+        start: the first line of the row at hand.
+    """
+
+    def __init__(self, file: BinaryIO, delimiter: str, max_row_bytes: int) -> None:
+        self._file = file
+        self._after_quote = f"{delimiter}\r\n".encode()
+        self._max_row_bytes = max_row_bytes
+        self._row_bytes = self._quotes = 0
+        self._is_whole = True
+        self.read_bytes = 0
+        self.start = b""
+
+    def begin(self) -> None:
+        """What comes now is another row."""
+        self._row_bytes = self._quotes = 0
+        self.start = b""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        data = self._read(self._max_row_bytes + 2)  # room for the line's end
+        if not data:
+            raise StopIteration
+        if self.read_bytes == len(data):
+            data = data.removeprefix(codecs.BOM_UTF8)
+        self.start = self.start or data
+        if not self._is_whole or self._row_bytes > self._max_row_bytes + 2:
+            raise _TooLongError
+        return data.decode(errors="surrogateescape")
+
+    def skip(self, place: str) -> None:
+        """Passes over the rest of the row at hand in small steps: up to the first end of a line outside of quotes.
+
+        Args:
+            place: for the message.
+
+        Raises:
+            InputError: if a quote that is missing elsewhere may have made this row long; rows would be lost in it.
+        """
+        while self._quotes % 2 or not self._is_whole:
+            is_within = self._quotes % 2 == 1
+            data = self._read(SKIP_BYTES)
+            if not data:
+                if is_within:
+                    raise InputError(f"{place}: a quote is not closed")
+                return
+            for part in data.split(b'"')[1:]:
+                is_within = not is_within
+                if not is_within and part and part[0] not in self._after_quote:
+                    raise InputError(f"{place}: a quote is missing, or one within a value is not doubled")
+
+    def _read(self, size: int) -> bytes:
+        data = self._file.readline(size)
+        self.read_bytes += len(data)
+        self._row_bytes += len(data)
+        self._quotes += data.count(b'"')
+        self._is_whole = data.endswith(b"\n") or len(data) < size
+        return data
+
+
+def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -> Iterator[Line]:
+    """Yields every row of a table but the first as JSON in UTF-8.
 
     Values are strings; empty ones are left out. A row of another number of values than the first one has becomes a list,
-    which is no document and so a reject.
+    which is no document and so a reject. So does a row that is too long, of which no more is kept than that, or not UTF-8.
 
     Args:
         file: at its start, decompressed.
         delimiter: between values; quotes are those of RFC 4180.
         name: for messages.
-        max_line_bytes: longest value.
+        max_line_bytes: longest row.
 
     Raises:
-        InputError: if the file is not UTF-8, has no names in its first row, or a value is too long.
+        InputError: if the first row does not hold names, or quotes are not those of a table.
     """
-    read_bytes = 0
+    lines = _Lines(file, delimiter, max_line_bytes)
+    csv.field_size_limit(max_line_bytes + 2)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    names = _names(rows, name)
+    number = 1
+    while True:
+        number += 1
+        told = lines.read_bytes
+        lines.begin()
+        try:
+            row = next(rows, None)
+            if row is None:
+                return
+        except _TooLongError:
+            row = None
+        except csv.Error as error:
+            raise InputError(f"{name} is no table, after row {number - 1}: {error}") from error
+        if row is None:
+            lines.skip(f"{name} is no table, in row {number}")
+            start = lines.start[: max_line_bytes + 1]
+            yield Line(number, start, lines.read_bytes - told, is_too_long=True)
+            continue
+        whole = len(row) == len(names)
+        value = {key: cell for key, cell in zip(names, row, strict=True) if cell} if whole else row
+        read_bytes = lines.read_bytes - told
+        try:
+            data = json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            yield Line(number, lines.start, read_bytes, fault="not UTF-8; convert the file")
+        else:
+            yield Line(number, data[: max_line_bytes + 1], read_bytes, len(data) > max_line_bytes)
 
-    def lines() -> Iterator[str]:
-        nonlocal read_bytes
-        decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        while data := file.readline(max_line_bytes + 2):
-            read_bytes += len(data)
-            yield decoder.decode(data)
 
-    csv.field_size_limit(max_line_bytes)
-    rows = csv.reader(lines(), delimiter=delimiter, strict=True)
+def _names(rows: Iterator[list[str]], name: str) -> list[str]:
+    """The keys that the first row holds."""
     try:
         names = next(rows, [])
-        if not names or len(set(names)) < len(names) or not all(names):
-            raise InputError(
-                f"{name}: expected different names of columns in the first row, found {', '.join(names)[:80]!r}"
-            )
-        told = read_bytes
-        for row in rows:
-            whole = len(row) == len(names)
-            value = {key: cell for key, cell in zip(names, row, strict=True) if cell} if whole else row
-            yield json.dumps(value, ensure_ascii=False).encode(), read_bytes - told
-            told = read_bytes
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name} is not UTF-8: {error.reason}, near byte {read_bytes}; convert it"
-        ) from error
+        "".join(names).encode()
+    except _TooLongError as error:
+        raise InputError(f"{name}: the first row, which has the names of columns, is too long") from error
     except csv.Error as error:
-        raise InputError(f"{name} is no table, after row {rows.line_num}: {error}") from error
+        raise InputError(f"{name} is no table, in its first row: {error}") from error
+    except UnicodeEncodeError as error:
+        raise InputError(f"{name} is not UTF-8 in its first row; convert it") from error
+    if not names or len(set(names)) < len(names) or not all(names):
+        raise InputError(
+            f"{name}: expected different names of columns in the first row, found {', '.join(names)[:80]!r}"
+        )
+    return names

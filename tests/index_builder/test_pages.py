@@ -1,6 +1,7 @@
 """Markdown and HTML are documents: title, headings, text; what is no page of either costs itself alone."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.collection import parse_document
-from glow.errors import InputError
+from glow.errors import InputError, RecordError
 from glow_index_builder.input import open_sources
 from glow_index_builder.input.pages import page_line
 
@@ -64,10 +65,9 @@ def test_markdown_is_read_whole() -> None:
 
 @given(st.text(max_size=200), st.sampled_from(["a.md", "a.html"]))
 def test_whatever_a_page_holds_it_is_a_document_or_a_reject(text: str, name: str) -> None:
-    value = json.loads(page_line(name, text.encode("utf-8", "replace")))
-    assert (
-        isinstance(value, str) or parse_document(json.dumps(value).encode(), ["title", "text"], {}).id == name
-    )
+    with suppress(RecordError):
+        line = page_line(name, text.encode("utf-8", "replace"))
+        assert parse_document(line, ["title", "text"], {}).id == name
 
 
 def test_a_folder_of_pages_is_a_corpus(tmp_path: Path) -> None:

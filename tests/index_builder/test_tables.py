@@ -45,9 +45,12 @@ def test_tabs_separate_the_values_of_a_tsv(tmp_path: Path) -> None:
     [
         (b"", "expected different names"),
         (b"_id,_id\n1,2\n", "expected different names"),
-        (b"_id,text\nd1,\xff\n", "not UTF-8"),
+        (b"_id,\xff\nd1,a\n", "not UTF-8 in its first row"),
+        (b"_id," + b"x" * 2_000 + b"\n", "first row, .*too long"),
         (b'_id,text\nd1,"open\n', "no table"),
-        (b"_id,text\nd1," + b"x" * 2_000 + b"\n", "no table"),
+        (b'_id,text\nd1,"open\n' + b"d2,a\n" * 1_000, "row 2: a quote is not closed"),
+        (b'_id,text\nd1,"open\n' + b'd2,"a"\n' * 1_000, "no table"),
+        (b'_id,text\nd1,"' + b"x" * 1_500 + b'"x"\n', "row 2: a quote is missing"),
     ],
 )
 def test_what_is_no_table_is_refused_in_words(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -55,6 +58,24 @@ def test_what_is_no_table_is_refused_in_words(tmp_path: Path, content: bytes, re
     path.write_bytes(content)
     with pytest.raises(InputError, match=reason):
         lines(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        (b"d1,\xff\n", "not UTF-8"),
+        (b"d1," + b"x" * 2_000 + b"\n", ""),
+        (b'd1,"' + b"x" * 990 + b"\n" + b"y" * 990 + b'\n""z"\n', ""),
+        (b'd1,"' + b'\n""' * 50_000 + b'"\n', ""),
+    ],
+)
+def test_a_bad_cell_costs_its_row(tmp_path: Path, row: bytes, fault: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"_id,text\n" + row + b'd2,"ants\nand bees"\n')
+    bad, good = Source(path.name, path).lines(1_000)
+    assert (bad.number, bad.is_too_long, bad.read_bytes) == (2, not fault, len(row))
+    assert bad.fault.startswith(fault) and bad.data.startswith(b"d1,") and len(bad.data) <= 1_001
+    assert (good.number, good.data) == (3, b'{"_id": "d2", "text": "ants\\nand bees"}')
 
 
 def test_a_row_of_another_length_is_a_reject_and_the_rest_is_built(build: Run, tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""What the process that parses sends to the one that builds: a kind, a length, and so many bytes.
+
+Nothing of it is pickled: a parser that was taken over by its input can send wrong rows, and nothing else.
+"""
+
+import os
+import struct
+from typing import BinaryIO
+
+from glow_index_builder.input.line import Line
+
+__all__ = ["DONE", "ENDED", "FAULT", "LINE", "pack_line", "read_exactly", "read_frame", "unpack_line", "write_frame"]  # fmt: skip
+
+LINE, FAULT, DONE, ENDED = b"L", b"F", b"D", b"E"
+"""A row or page; an error's kind and text, or why a page is none; the file's end; the signal that ended a parser."""
+_HEAD = struct.Struct("!cI")
+_LINE = struct.Struct("!QQ?I")
+
+
+def write_frame(kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    """A frame in two parts, so that long rows are not copied."""
+    return _HEAD.pack(kind, len(payload)), payload
+
+
+def read_frame(file: BinaryIO) -> tuple[bytes, bytes] | None:
+    """The next frame's kind and payload; None if the process has ended before or within it."""
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    kind, size = _HEAD.unpack(head)
+    payload = file.read(size)
+    return (kind, payload) if len(payload) == size else None
+
+
+def pack_line(line: Line) -> bytes:
+    """A line as bytes."""
+    fault = line.fault.encode(errors="replace")
+    return _LINE.pack(line.number, line.read_bytes, line.is_too_long, len(fault)) + fault + line.data
+
+
+def unpack_line(payload: bytes) -> Line:
+    """The line of these bytes."""
+    number, read_bytes, is_too_long, size = _LINE.unpack_from(payload)
+    start = _LINE.size
+    fault = payload[start : start + size].decode(errors="replace")
+    return Line(number, payload[start + size :], read_bytes, is_too_long, fault)
+
+
+def read_exactly(descriptor: int, size: int) -> bytes:
+    """So many bytes, unbuffered, so that a process which takes over misses none; fewer at the end."""
+    parts = []
+    while size and (part := os.read(descriptor, min(size, 1 << 20))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

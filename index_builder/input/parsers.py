@@ -1,0 +1,162 @@
+"""The parsers' processes as the build sees them: a page to its line, a file of rows to its lines."""
+
+import atexit
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from glow.errors import DependencyError, GlowError, InputError, RecordError
+from glow_index_builder.input.child import PAGE_CPU_S
+from glow_index_builder.input.frames import DONE, FAULT, LINE, read_frame, unpack_line
+from glow_index_builder.input.line import Line
+from glow_index_builder.objects import RemoteFile
+
+__all__ = ["PageParser", "page_parser", "rows_of"]
+
+WALL_S = 60.0
+"""A parser that neither answers nor uses the processor for so long is ended, too."""
+_ERRORS: dict[str, type[GlowError]] = {"InputError": InputError, "DependencyError": DependencyError}
+_FEW = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Environment of the parsers: memory that the system counts, and few threads."""
+
+
+def _start(kind: str, command: Sequence[str] = ("-P", "-m", "glow_index_builder.input.child")) -> subprocess.Popen[bytes]:  # fmt: skip
+    paths = os.pathsep.join(str(Path(each).absolute()) for each in sys.path)
+    return subprocess.Popen(  # noqa: S603 - a module of ours
+        [sys.executable, *command, kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **_FEW, "PYTHONPATH": paths},
+        start_new_session=True,
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and those that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            cast(BinaryIO, pipe).close()
+    process.wait()
+
+
+class PageParser:
+    """Parses pages in a process that lives as long as pages come; one that is ended is replaced."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def line(self, name: str, data: bytes) -> bytes:
+        """The document of a page, as `page_line` makes it.
+
+        Args:
+            name: the page's path in its folder.
+            data: its bytes.
+
+        Raises:
+            RecordError: if it is no page, or its parser takes too long, takes too much memory, or crashes.
+        """
+        with self._lock:
+            frame = self._ask(name, data) or self._ask(name, data)  # the first may have met one that was idle
+        if frame is None:
+            raise RecordError(f"{name} is no page: its parser ended without a word")
+        kind, payload = frame
+        if kind == LINE:
+            return payload
+        if kind == FAULT:
+            raise RecordError(payload.decode(errors="replace"))
+        raise RecordError(f"{name} is no page: {_ended_by(payload)}")
+
+    def close(self) -> None:
+        """Ends the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process)
+
+    def _ask(self, name: str, data: bytes) -> tuple[bytes, bytes] | None:
+        if self._process is None:
+            self._process = _start("pages")
+        process, encoded = self._process, name.encode(errors="surrogatepass")
+        head = len(encoded).to_bytes(4) + len(data).to_bytes(4)
+        frame = None
+        try:
+            requests = cast(BinaryIO, process.stdin)
+            requests.write(head + encoded + data)
+            requests.flush()
+            if select.select([process.stdout], [], [], WALL_S)[0]:
+                frame = read_frame(cast(BinaryIO, process.stdout))
+        except BrokenPipeError:
+            pass
+        if frame is None:
+            self.close()
+        return frame
+
+
+def _ended_by(payload: bytes) -> str:
+    number = int(payload)
+    if number == signal.SIGPROF:
+        return f"its parser takes more than {PAGE_CPU_S:g} s"
+    return f"its parser crashed ({_signal_name(number)})"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"exit status {-number}"
+
+
+page_parser = PageParser()
+"""The one of this process; nothing starts before the first page."""
+atexit.register(page_parser.close)
+
+
+def rows_of(kind: str, name: str, path: Path | RemoteFile, max_line_bytes: int) -> Iterator[Line]:
+    """Yields the rows of a file that a process of its own reads.
+
+    Args:
+        kind: `parquet`, `arrow`, or `stream`, the streaming format of Arrow.
+        name: for messages.
+        path: where it is.
+        max_line_bytes: a longer row is cut and marked.
+
+    Raises:
+        InputError: if it cannot be read, is damaged, takes too much memory, or crashes its reader.
+        DependencyError: if its format needs a package that is not installed.
+    """
+    place = (
+        {"url": path.url, "within_s": path.within_s} if isinstance(path, RemoteFile) else {"path": str(path)}
+    )
+    request = {"kind": kind, "name": name, "max_line_bytes": max_line_bytes, **place}
+    process = _start("rows")
+    try:
+        with suppress(BrokenPipeError), cast(BinaryIO, process.stdin) as requests:
+            requests.write(json.dumps(request).encode())
+        number = 0
+        while frame := read_frame(cast(BinaryIO, process.stdout)):
+            found, payload = frame
+            if found == DONE:
+                return
+            if found != LINE:
+                error, _, text = payload.decode(errors="surrogateescape").partition(" ")
+                raise _ERRORS.get(error, InputError)(text)
+            line = unpack_line(payload)
+            number = line.number
+            yield line
+        ended = _signal_name(-process.wait())
+        raise InputError(
+            f"{name} is damaged, after row {number}: its reader crashed ({ended}); fetch it again"
+        )
+    finally:
+        _end(process)
