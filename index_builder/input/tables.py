@@ -2,9 +2,10 @@
 
 import codecs
 import csv
+import io
 import json
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from glow.errors import InputError
 from glow_index_builder.input.line import Line
@@ -34,7 +35,7 @@ class _Lines:
     """
 
     def __init__(self, file: BinaryIO, delimiter: str, max_row_bytes: int) -> None:
-        self._file = file
+        self._file = cast(io.BufferedReader, file)  # all that are read here can be looked into ahead
         self._after_quote = f"{delimiter}\r\n".encode()
         self._max_row_bytes = max_row_bytes
         self._row_bytes = self._quotes = 0
@@ -51,13 +52,14 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        data = self._read(self._max_row_bytes + 2)  # room for the line's end
+        data = self._take(self._file.readline(self._max_row_bytes + 2))  # room for the line's end
         if not data:
             raise StopIteration
         if self.read_bytes == len(data):
             data = data.removeprefix(codecs.BOM_UTF8)
         self.start = self.start or data
-        if not self._is_whole or self._row_bytes > self._max_row_bytes + 2:
+        is_cut = not self._is_whole and len(data) >= self._max_row_bytes + 2
+        if is_cut or self._row_bytes > self._max_row_bytes + 2:
             raise _TooLongError
         return data.decode(errors="surrogateescape")
 
@@ -71,23 +73,32 @@ class _Lines:
             InputError: if a quote that is missing elsewhere may have made this row long; rows would be lost in it.
         """
         while self._quotes % 2 or not self._is_whole:
-            is_within = self._quotes % 2 == 1
-            data = self._read(SKIP_BYTES)
-            if not data:
-                if is_within:
-                    raise InputError(f"{place}: a quote is not closed")
+            chunk = self._file.peek(SKIP_BYTES)
+            if not chunk and self._quotes % 2:
+                raise InputError(f"{place}: a quote is not closed")
+            if not chunk:
                 return
-            for part in data.split(b'"')[1:]:
-                is_within = not is_within
+            self._take(self._file.read(self._row_in(chunk, place)))
+
+    def _row_in(self, chunk: bytes, place: str) -> int:
+        """How many bytes of what comes next belong to the row at hand."""
+        is_within, size = self._quotes % 2 == 1, 0
+        for number, part in enumerate(chunk.split(b'"')):
+            if number:
+                is_within, size = not is_within, size + 1
                 if not is_within and part and part[0] not in self._after_quote:
                     raise InputError(f"{place}: a quote is missing, or one within a value is not doubled")
+            end = -1 if is_within else part.find(b"\n")
+            if end >= 0:
+                return size + end + 1
+            size += len(part)
+        return size
 
-    def _read(self, size: int) -> bytes:
-        data = self._file.readline(size)
+    def _take(self, data: bytes) -> bytes:
         self.read_bytes += len(data)
         self._row_bytes += len(data)
         self._quotes += data.count(b'"')
-        self._is_whole = data.endswith(b"\n") or len(data) < size
+        self._is_whole = data.endswith(b"\n")
         return data
 
 
