@@ -45,6 +45,8 @@ class StrictModel(BaseModel):
         """
         try:
             return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        except RecursionError as error:
+            raise ConfigError(f"cannot read {path}: it is nested too deeply") from error
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"cannot read {path}: {error}") from error
         except ValidationError as error:

@@ -7,6 +7,7 @@ Exit codes are those of the error types (`GlowError.exit_code`, docs/errors.md):
 
 import json as json_text
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ __all__ = ["STDOUT", "all_cores", "fail", "reporting", "say", "say_error", "writ
 
 STDOUT = Path("-")
 SIGNALLED = 128
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tabs and line feeds, marks that turn the direction of text, and what UTF-8 cannot hold."""
 
 
 @contextmanager
@@ -80,12 +83,20 @@ def fail(message: str, code: int) -> NoReturn:
 
 def say_error(message: str) -> None:
     """One line on stderr, whatever the message holds; without markup, so that `[…]` in it is shown."""
-    sys.stderr.write(f"glow: {' '.join(message.split())}\n")
+    sys.stderr.write(f"glow: {shown(' '.join(message.split()))}\n")
 
 
 def say(message: str) -> None:
     """Writes what a person asked for to stdout."""
-    sys.stdout.write(message + "\n")
+    sys.stdout.write(shown(message) + "\n")
+
+
+def shown(text: str) -> str:
+    """A text as a terminal may get it: names of files and keys hold what others wrote, and controls would be obeyed.
+
+    The escapes are those of JSON, so that a report stays one.
+    """
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def write_report(path: Path | None, values: Mapping[str, Any]) -> None:
@@ -109,10 +120,11 @@ def write_text(path: Path, text: str) -> None:
         InputError: if the file cannot be written.
     """
     if path == STDOUT:
-        sys.stdout.write(text)
+        sys.stdout.write(shown(text))
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        # Of names of files that are not UTF-8; in JSON this is their escape.
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 

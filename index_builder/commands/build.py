@@ -9,6 +9,7 @@ from glow.errors import BuildError, InputError
 from glow.search import Index, is_set
 from glow_index_builder.building import RECALL_FLOOR, BuildResult, build
 from glow_index_builder.commands.gate import gate_words
+from glow_index_builder.input import written_of
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.sharding import build_set, verify_set
@@ -45,7 +46,8 @@ def _build_set(options: BuildOptions) -> None:
     counts, lines = made.report["counts"], []
     lines.append(f"{counts['documents']} documents in {counts['shards']} shards")
     if made.rejects_file:
-        lines.append(f"{sum(made.report['rejects'].values())} lines rejected; see {made.rejects_file}")
+        count = sum(made.report["rejects"].values())
+        lines.append(f"{count} lines rejected; {written_of(count)} {made.rejects_file}")
     if options.publish:
         lines.append(f"published {made.version} in {options.output}")
     else:
@@ -95,7 +97,8 @@ def _summary(result: BuildResult, output: Path) -> str:
         )
     if result.rejects_file:
         faults = ", ".join(f"{count} x {fault}" for fault, count in report["rejects"].items())
-        lines.append(f"{counts['rejects']} lines rejected: {faults}; see {result.rejects_file}")
+        count = counts["rejects"]
+        lines.append(f"{count} lines rejected: {faults}; {written_of(count)} {result.rejects_file}")
     if gate := report.get("gate"):
         lines += gate_words(gate)
     if report["published"]:

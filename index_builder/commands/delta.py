@@ -15,6 +15,7 @@ from glow_index_builder.deltas import (
     delete,
     upsert,
 )
+from glow_index_builder.input import written_of
 from glow_index_builder.progress import Stages
 from glow_index_builder.sharding import compact_set, delete_from_set, live_set, upsert_into_set
 
@@ -61,7 +62,7 @@ def _tell(result: DeltaResult, json: Path | None) -> None:
     )
     say(f"{summary or 'nothing'}; {counts['documents']} documents")
     if result.rejects_file:
-        say(f"rejected lines are in {result.rejects_file}")
+        say(f"rejected lines: {written_of(counts['rejects'])} {result.rejects_file}")
     if result.warning:
         say(result.warning)
     if result.version is None:

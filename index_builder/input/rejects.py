@@ -1,4 +1,4 @@
-"""The lines that are no documents: written to a file as they come, counted by what is wrong with them."""
+"""The lines that are no documents: the first are written to a file as they come, all counted by what is wrong with them."""
 
 import json
 import re
@@ -10,12 +10,14 @@ from typing import Any, Self
 
 from glow.errors import BuildError
 
-__all__ = ["REJECTS_FILE", "RejectLog"]
+__all__ = ["REJECTS_FILE", "RejectLog", "written_of"]
 
 REJECTS_FILE = "rejects.jsonl"
 START_CHARACTERS = 200
 REASON_CHARACTERS = 500
 SHOWN = 3
+MAX_WRITTEN = 10_000
+"""Rejects beyond these are counted alone: a file of a few kilobytes unpacks to millions of bad lines."""
 # The reasons come from code, so there are few; a bound keeps even a surprise from growing without end.
 MAX_FAULTS = 50
 OTHER = "other"
@@ -27,6 +29,11 @@ _HINTS = {
     "not JSON": "Taken are JSON Lines (one object a line), CSV and TSV by their names' endings, and Parquet",
 }
 """What to do where a fault is the commonest."""
+
+
+def written_of(count: int) -> str:
+    """How many of so many rejects are in a file, for people."""
+    return "all are in" if count <= MAX_WRITTEN else f"the first {MAX_WRITTEN} are in"
 
 
 class RejectLog:
@@ -80,7 +87,8 @@ class RejectLog:
         reason = reason[:REASON_CHARACTERS]
         start = data[: 4 * START_CHARACTERS].decode(errors="replace")[:START_CHARACTERS]
         record = {"file": file, "line": line, "id": identifier, "reason": reason, "start": start}
-        self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        if self.count < MAX_WRITTEN:
+            self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
         self.count += 1
         fault = _FIGURES.sub("…", _DETAILS.sub("", reason))
         self.faults[fault if fault in self.faults or len(self.faults) < MAX_FAULTS else OTHER] += 1
@@ -111,5 +119,5 @@ class RejectLog:
         hint = next((f". {hint}" for start, hint in _HINTS.items() if fault.startswith(start)), "")
         raise BuildError(
             f"{self.count} of {lines} lines are no documents, {limit if documents else 'so there is none'}: "
-            f"{faults}. First: {' | '.join(self.first)}{hint}. All are in {keep_as}; the live index is unchanged"
+            f"{faults}. First: {' | '.join(self.first)}{hint}. {written_of(self.count).capitalize()} {keep_as}; the live index is unchanged"
         )

@@ -46,16 +46,23 @@ MAGIC_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file, here or elsewhere, or standard input where `path` is None."""
+    """One input file, here or elsewhere, or standard input where `path` is None.
+
+    Attributes:
+        name: its path in the folder that was named, or its own name.
+        path: where it is.
+        leads_out: whether it is a link out of that folder, which is a reject and not followed.
+    """
 
     name: str
     path: Path | RemoteFile | None
+    leads_out: bool = False
 
     @property
     def size_bytes(self) -> int | None:
         """How many bytes its lines have in all; None where that is not known before (a pipe, compressed, a page)."""
         identity = self.identity
-        if identity is None or self.name.endswith(PAGES) or self._format():
+        if identity is None or self.leads_out or self.name.endswith(PAGES) or self._format():
             return None
         return identity[1] or None
 
@@ -77,6 +84,8 @@ class Source:
             InputError: if it is not what its name promises.
             DependencyError: if its format needs a package that is not installed.
         """
+        if self.leads_out:
+            return
         if self.name.endswith(PAGES):
             require_reader(self.name)
         elif self._is_file:
@@ -97,6 +106,8 @@ class Source:
                 yield line
 
     def _lines(self, max_line_bytes: int) -> Iterator[Line]:
+        if self.leads_out:
+            return iter([Line(1, b"", 0, fault="a link out of the folder that was named; copy the file")])
         if not self._is_file:
             return self._streamed(max_line_bytes)
         if self.name.endswith(PAGES):
@@ -216,9 +227,13 @@ def _found(source: str) -> list[Source]:
     plain = {file.name: file for file in path.iterdir() if file.is_file()}
     if any(name.endswith(ENDINGS) for name in plain):
         return _of_folder(source, plain)
-    return _of_folder(
-        source, {str(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
-    )
+    files = {str(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
+    return _of_folder(source, files)
+
+
+def _leads_out(file: Path, folder: Path) -> bool:
+    """Whether a file of a folder is a link, or lies behind one, to what is not in the folder."""
+    return not file.resolve().is_relative_to(folder.resolve())
 
 
 def _of_folder(folder: str, files: Mapping[str, Path | RemoteFile]) -> list[Source]:
@@ -232,7 +247,15 @@ def _of_folder(folder: str, files: Mapping[str, Path | RemoteFile]) -> list[Sour
         raise InputError(
             f"{folder} holds neither {CORPUS_FILE} nor any other file of {', '.join((*ENDINGS, *PAGES))}"
         )
-    return [Source(name, files[name]) for name in names]
+    sources = [
+        Source(name, file, isinstance(file, Path) and _leads_out(file, Path(folder)))
+        for name, file in ((name, files[name]) for name in names)
+    ]
+    if all(each.leads_out for each in sources):
+        raise InputError(
+            f"{folder} holds nothing but links out of it, which are not followed; copy the files"
+        )
+    return sources
 
 
 def _standard_input() -> io.BufferedReader:

@@ -38,6 +38,8 @@ def read_files(
     if config is not None:
         try:
             values = tomllib.loads(config.read_text(encoding="utf-8"))
+        except RecursionError as error:
+            raise ConfigError(f"cannot read {config}: it is nested too deeply") from error
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"cannot read {config}: {error}") from error
         if unknown := sorted(set(values) - known):

@@ -119,7 +119,7 @@ def test_rejects_lie_in_the_version_and_are_counted(
         "read_bytes": 0,
     }
     assert report["rejects"] == {"not JSON": 1, "'_id' is missing": 1}
-    assert f"2 lines rejected: 1 x not JSON, 1 x '_id' is missing; see {rejects}" in done.stdout
+    assert f"2 lines rejected: 1 x not JSON, 1 x '_id' is missing; all are in {rejects}" in done.stdout
 
 
 def test_too_many_rejects_fail_and_leave_the_live_version(

@@ -149,7 +149,7 @@ def _job_of(path: Path) -> Callable[[TrainOptions, Stage, Show], dict[str, Any]]
     """What a configuration trains; one that cannot be read is told of by whoever loads it."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
         return _towers
     return _reranker if "cross" in tables else _impacts if "impacts" in tables else _towers
 
