@@ -68,15 +68,15 @@ def _answer_pages(out: int) -> NoReturn:
     """In the fork: page after page, until there are no more; whatever else ends it is reported by its parent."""
     try:
         _limit_memory(MEMORY_MB << 20)
-        while select.select([0], [], [], IDLE_S)[0] and (head := read_exactly(0, 8)):
-            name = read_exactly(0, int.from_bytes(head[:4])).decode(errors="surrogatepass")
-            data = read_exactly(0, int.from_bytes(head[4:]))
+        while select.select([0], [], [], IDLE_S)[0] and (number := read_exactly(0, 4)):
+            name = read_exactly(0, int.from_bytes(read_exactly(0, 4))).decode(errors="surrogatepass")
+            data = read_exactly(0, int.from_bytes(read_exactly(0, 4)))
             signal.setitimer(signal.ITIMER_PROF, PAGE_CPU_S)
             try:
-                frame = write_frame(LINE, page_line(name, data))
+                frame = write_frame(LINE, number + page_line(name, data))
             except (RecordError, MemoryError) as error:
                 reason = str(error) or f"{name} is no page: its parser takes more than {MEMORY_MB} MiB"
-                frame = write_frame(FAULT, reason.encode(errors="replace"))
+                frame = write_frame(FAULT, number + reason.encode(errors="replace"))
             signal.setitimer(signal.ITIMER_PROF, 0.0)
             with os.fdopen(os.dup(out), "wb") as file:
                 file.writelines(frame)

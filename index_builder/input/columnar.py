@@ -18,7 +18,7 @@ from glow_index_builder.input.line import Line
 __all__ = ["arrow_rows", "parquet_rows"]
 
 BATCH_ROWS = 64
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 1 << 20
 """About how much of a row group is read at once."""
 BUFFER_BYTES = 1 << 16
 

@@ -5,7 +5,7 @@ Nothing of it is pickled: a parser that was taken over by its input can send wro
 
 import os
 import struct
-from typing import BinaryIO
+from collections.abc import Callable
 
 from glow_index_builder.input.line import Line
 
@@ -22,13 +22,17 @@ def write_frame(kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
     return _HEAD.pack(kind, len(payload)), payload
 
 
-def read_frame(file: BinaryIO) -> tuple[bytes, bytes] | None:
-    """The next frame's kind and payload; None if the process has ended before or within it."""
-    head = file.read(_HEAD.size)
+def read_frame(read: Callable[[int], bytes]) -> tuple[bytes, bytes] | None:
+    """The next frame's kind and payload; None if the process has ended before or within it.
+
+    Args:
+        read: gives so many bytes, fewer only at the end.
+    """
+    head = read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
     kind, size = _HEAD.unpack(head)
-    payload = file.read(size)
+    payload = read(size)
     return (kind, payload) if len(payload) == size else None
 
 

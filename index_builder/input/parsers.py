@@ -10,12 +10,13 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from glow.errors import DependencyError, GlowError, InputError, RecordError
 from glow_index_builder.input.child import PAGE_CPU_S
-from glow_index_builder.input.frames import DONE, FAULT, LINE, read_frame, unpack_line
+from glow_index_builder.input.frames import DONE, ENDED, FAULT, LINE, read_exactly, read_frame, unpack_line
 from glow_index_builder.input.line import Line
 from glow_index_builder.objects import RemoteFile
 
@@ -56,6 +57,7 @@ class PageParser:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
+        self._count = 0
 
     def line(self, name: str, data: bytes) -> bytes:
         """The document of a page, as `page_line` makes it.
@@ -88,14 +90,20 @@ class PageParser:
         if self._process is None:
             self._process = _start("pages")
         process, encoded = self._process, name.encode(errors="surrogatepass")
-        head = len(encoded).to_bytes(4) + len(data).to_bytes(4)
-        frame = None
+        self._count += 1
+        number = (self._count % 2**32).to_bytes(4)
+        answers, frame = cast(BinaryIO, process.stdout).fileno(), None
         try:
             requests = cast(BinaryIO, process.stdin)
-            requests.write(head + encoded + data)
+            requests.write(number + len(encoded).to_bytes(4) + encoded + len(data).to_bytes(4) + data)
             requests.flush()
-            if select.select([process.stdout], [], [], WALL_S)[0]:
-                frame = read_frame(cast(BinaryIO, process.stdout))
+            while select.select([answers], [], [], WALL_S)[0]:
+                frame = read_frame(partial(read_exactly, answers))  # unbuffered, or `select` would not know
+                if frame is None or frame[0] == ENDED:
+                    break
+                if frame[1].startswith(number):
+                    return frame[0], frame[1][len(number) :]
+                frame = None  # of a page before, whose parser was ended as it waited
         except BrokenPipeError:
             pass
         if frame is None:
@@ -144,7 +152,7 @@ def rows_of(kind: str, name: str, path: Path | RemoteFile, max_line_bytes: int) 
         with suppress(BrokenPipeError), cast(BinaryIO, process.stdin) as requests:
             requests.write(json.dumps(request).encode())
         number = 0
-        while frame := read_frame(cast(BinaryIO, process.stdout)):
+        while frame := read_frame(cast(BinaryIO, process.stdout).read):
             found, payload = frame
             if found == DONE:
                 return

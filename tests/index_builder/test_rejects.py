@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glow.errors import BuildError
-from glow_index_builder.input.rejects import MAX_FAULTS, RejectLog
+from glow_index_builder.input.rejects import MAX_FAULTS, MAX_WRITTEN, RejectLog
 
 
 def log_of(path: Path, count: int) -> RejectLog:
@@ -97,3 +97,17 @@ def test_no_document_at_all_fails_whatever_the_share(tmp_path: Path) -> None:
         log_of(tmp_path / "rejects.jsonl", 2).require_share(0, 1.0, tmp_path / "kept")
     with pytest.raises(BuildError, match="the input holds no document"):
         log_of(tmp_path / "rejects.jsonl", 0).require_share(0, 1.0, tmp_path / "other")
+
+
+def test_rejects_without_end_are_counted_and_the_first_are_written(tmp_path: Path) -> None:
+    """Two kilobytes unpack to a million bad lines."""
+    path = tmp_path / "rejects.jsonl"
+    with log_of(path, MAX_WRITTEN - 5) as log:
+        before = log.counts
+    with RejectLog(path, before) as log:
+        for number in range(50_000):
+            log.add("more.jsonl", number, "not JSON: Expecting value", b"x")
+        with pytest.raises(BuildError, match=rf"The first {MAX_WRITTEN} are in .*kept; the live") as caught:
+            log.require_share(1, 0.5, tmp_path / "kept")
+    assert f"{MAX_WRITTEN + 49_995} of" in str(caught.value)
+    assert len((tmp_path / "kept").read_text().splitlines()) == MAX_WRITTEN
