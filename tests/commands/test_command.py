@@ -13,7 +13,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from glow.commands import JsonOptions, command, option, rows_of, say, write_report
-from glow.errors import GateError, GlowError, IntegrityError
+from glow.errors import ConfigError, GateError, GlowError, IntegrityError
+from glow.options import StrictModel
 
 
 class Base(JsonOptions):
@@ -110,3 +111,23 @@ def test_sigterm_ends_a_command_in_order() -> None:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(work)
     assert CliRunner().invoke(app, ["bees"]).exit_code == 128 + signal.SIGTERM
+
+
+def test_what_others_named_moves_no_cursor_and_turns_no_text() -> None:
+    """An escape in a name of a file or a key, a lone surrogate of a name that is not UTF-8, a mark that turns text."""
+    name = "a\x1b[2Jb\x9b1mc\u202ed\udcffe"
+    done = run("me", error=GlowError(f"{name}\nis bad"))
+    assert "a\\u001b[2Jb\\u009b1mc\\u202ed\\udcffe is bad" in done.stderr
+    assert not set("\x1b\x9b\u202e") & set(done.stderr)
+
+
+def test_a_report_may_hold_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    write_report(tmp_path / "report.json", {"name": "\udcff.md"})
+    assert json.loads((tmp_path / "report.json").read_text(encoding="utf-8")) == {"name": "\udcff.md"}
+
+
+def test_a_configuration_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a = " + "[" * 3_000 + "]" * 3_000)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        StrictModel.load_toml(path)

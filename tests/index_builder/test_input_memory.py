@@ -23,13 +23,13 @@ peaks = [int(status[status.index("VmHWM:") + 1]) / 1024, resource.getrusage(reso
 print(json.dumps({"exit": done.exit_code, "said": done.output, "peaks_mb": peaks}))
 """
 MB = 1 << 20
-LARGE = 400 * MB
+LARGE = 288 * MB
 
 
 def csv_of(path: Path, chunk: bytes, start: bytes, end: bytes) -> None:
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(b"_id,text\nd0,bees\n" + start)
-        for _ in range(60):
+        for _ in range(24):
             file.write(chunk * (MB // len(chunk)))
         file.write(end + b"d2,ants\n")
 
