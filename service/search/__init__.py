@@ -3,7 +3,7 @@
 from glow_service.search.admission import Admission
 from glow_service.search.answer_size import AnswerSize
 from glow_service.search.batcher import Batcher, Job
-from glow_service.search.calls import FoundDocument, HighlightCall, SearchAnswer, SearchCall
+from glow_service.search.calls import FoundDocument, HighlightCall, SearchAnswer, SearchCall, SearchLimits
 from glow_service.search.checks import MAX_FAULTS, CheckedSearch, check_search, faults_of
 from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
@@ -17,7 +17,6 @@ from glow_service.search.hits import (
     shown_part,
 )
 from glow_service.search.lane import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName
-from glow_service.search.limits import SearchLimits
 from glow_service.search.page_reader import LongHitsError
 from glow_service.search.pool import SearchPool
 from glow_service.search.price import MOST_PLAIN, MOST_READING, price_of, price_of_texts

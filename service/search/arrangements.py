@@ -13,7 +13,7 @@ from glow.search import (
     parse_filter,
 )
 from glow_service.errors import Fault, NotAvailableError, RequestError
-from glow_service.search.limits import SearchLimits
+from glow_service.search.calls import SearchLimits
 from glow_service.search.shapes import BoostBody, SearchBody
 
 __all__ = ["check_arrangement"]

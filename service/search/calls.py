@@ -20,10 +20,35 @@ from glow.search import (
 from glow.text import Highlighting
 from glow_service.search.explanations import Explanations
 
-__all__ = ["ExplainCall", "FoundDocument", "HighlightCall", "SearchAnswer", "SearchCall", "Source", "Term"]
+__all__ = [
+    "ExplainCall",
+    "FoundDocument",
+    "HighlightCall",
+    "SearchAnswer",
+    "SearchCall",
+    "SearchLimits",
+    "Source",
+    "Term",
+]
 
 
 Source = Literal["text", "vector", "like", "browse"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """Bounds of a search request, and what one that names nothing gets; `docs/settings.md` describes each."""
+
+    max_query_chars: int
+    max_top_k: int
+    max_candidates: int
+    default_candidates: int
+    max_filter_terms: int
+    max_explained_hits: int
+    max_answer_bytes: int
+    max_timeout_ms: int
+    default_timeout_ms: int
+    default_retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from pydantic import ValidationError
 from glow.errors import QueryError
 from glow.search import Columns, Index, Retriever, SearchParams, count_terms
 from glow_service.errors import Fault, QueryTooLongError, RequestError
-from glow_service.search.calls import SearchCall
+from glow_service.search.calls import SearchCall, SearchLimits
 from glow_service.search.features import check_features
 from glow_service.search.lane import LaneName
-from glow_service.search.limits import SearchLimits
 from glow_service.search.price import MOST_PLAIN, price_of
 from glow_service.search.shapes import SearchBody
 from glow_service.search.sources import check_source, unit_vector

@@ -20,8 +20,7 @@ from glow.search import (
 from glow.text import Highlighting
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.arrangements import check_arrangement
-from glow_service.search.calls import ExplainCall, HighlightCall
-from glow_service.search.limits import SearchLimits
+from glow_service.search.calls import ExplainCall, HighlightCall, SearchLimits
 from glow_service.search.shapes import FusionBody, HighlightBody, RerankBody, SearchBody
 
 __all__ = ["Features", "check_features"]
