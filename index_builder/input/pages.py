@@ -1,5 +1,6 @@
 """Markdown and HTML as lines: a page is a document with its title, its headings as anchors, and its text."""
 
+import functools
 import html
 import importlib
 import importlib.util
@@ -83,7 +84,7 @@ def _markdown(reader: Any, text: str) -> tuple[str, list[str], str]:
     headings: list[str] = []
     paragraphs: list[str] = []
     is_heading = False
-    for token in reader.MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text):
+    for token in _parser_of(reader).parse(text):
         if token.type in ("heading_open", "heading_close"):
             is_heading = token.type == "heading_open"
         elif token.type == "inline":
@@ -94,6 +95,12 @@ def _markdown(reader: Any, text: str) -> tuple[str, list[str], str]:
         elif token.type == "html_block":
             paragraphs.append(html.unescape(_TAG.sub(" ", token.content)).strip())
     return title, [each for each in headings if each], "\n".join(each for each in paragraphs if each)
+
+
+@functools.cache
+def _parser_of(reader: Any) -> Any:
+    """Making one takes as long as parsing a small page."""
+    return reader.MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 def _inline(tokens: list[Any]) -> str:

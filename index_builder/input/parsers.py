@@ -80,6 +80,11 @@ class PageParser:
             raise RecordError(payload.decode(errors="replace"))
         raise RecordError(f"{name} is no page: {_ended_by(payload)}")
 
+    def start(self) -> None:
+        """Starts the process before the first page, so that a model is loaded meanwhile."""
+        with self._lock:
+            self._process = self._process or _start("pages")
+
     def close(self) -> None:
         """Ends the process, if there is one."""
         process, self._process = self._process, None

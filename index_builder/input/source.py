@@ -88,6 +88,7 @@ class Source:
             return
         if self.name.endswith(PAGES):
             require_reader(self.name)
+            page_parser.start()
         elif self._is_file:
             require_package(ARROW if self.name.endswith(ARROW_STREAM) else self._format(), self.name)
 
