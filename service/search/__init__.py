@@ -9,6 +9,7 @@ from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain, require_explainer
 from glow_service.search.hits import (
+    LongHitsError,
     Place,
     Snippets,
     documents_of,
@@ -17,7 +18,6 @@ from glow_service.search.hits import (
     shown_part,
 )
 from glow_service.search.lane import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName
-from glow_service.search.page_reader import LongHitsError
 from glow_service.search.pool import SearchPool
 from glow_service.search.price import MOST_PLAIN, MOST_READING, price_of, price_of_texts
 from glow_service.search.render import index_body, list_fields, result_body, shown_fields

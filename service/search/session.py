@@ -39,13 +39,13 @@ from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain
 from glow_service.search.hits import (
+    PageReader,
     Place,
     documents_of,
     page_of,
     passage_document,
     shown_part,
 )
-from glow_service.search.page_reader import PageReader
 from glow_service.search.sources import rank_without_text
 
 __all__ = ["SearchSession", "query_tokens"]
