@@ -77,12 +77,9 @@ def create_app(
         service.readiness.close()
         await service.cache.close()
         # What waits to be written goes first: a search thread may work on until its request's deadline.
-        await asyncio.to_thread(service.query_log.close)
-        await asyncio.to_thread(service.feedback_log.close)
-        await asyncio.to_thread(service.ingest.close)
-        await asyncio.to_thread(service.replicas.close)
-        service.follower.close()
-        await asyncio.to_thread(service.tracer.close)
+        logs = (service.query_log, service.feedback_log, service.ingest)
+        for each in (*logs, service.replicas, service.follower, service.tracer):
+            await asyncio.to_thread(each.close)
         for lane in service.lanes.values():
             await asyncio.to_thread(lane.pool.close)
 
