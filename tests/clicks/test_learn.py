@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -199,7 +198,6 @@ def service(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
                 query = QUESTION if number % 2 else f"bees and home {number % 4}"
                 found = client.search(query, retriever="dense", top_k=10)
                 client.feedback(found.request_id, found.hits[3].id, dwell_s=30, user=f"user {number}")
-        time.sleep(1.0)
         assert httpx.get(f"{running.url}/healthz").status_code == 200
     return root.path, folder
 

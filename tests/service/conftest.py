@@ -128,7 +128,7 @@ def index(toy_index: Path) -> Index:
 
 
 @contextmanager
-def _serve_in_thread(app: FastAPI) -> Iterator[httpx.Client]:
+def _serve_in_thread(app: FastAPI, *, wait: bool = True) -> Iterator[httpx.Client]:
     config = uvicorn.Config(app, port=free_port(), log_config=None, lifespan="on", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -137,7 +137,10 @@ def _serve_in_thread(app: FastAPI) -> Iterator[httpx.Client]:
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        with httpx.Client(base_url=f"http://127.0.0.1:{config.port}", timeout=30) as client:
+        url = f"http://127.0.0.1:{config.port}"
+        if wait:
+            _wait_until_ready(url, gave_up=lambda: not thread.is_alive())
+        with httpx.Client(base_url=url, timeout=30) as client:
             yield client
     finally:
         server.should_exit = True
@@ -145,8 +148,11 @@ def _serve_in_thread(app: FastAPI) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def serve_app() -> Callable[[FastAPI], AbstractContextManager[httpx.Client]]:
-    """Serves an app over real HTTP from a thread of this process."""
+def serve_app() -> Callable[..., AbstractContextManager[httpx.Client]]:
+    """Serves an app over real HTTP from a thread of this process; it is ready when the block begins.
+
+    `serve_app(app, wait=False)` is for tests of a service that is not ready, or not yet.
+    """
     return _serve_in_thread
 
 

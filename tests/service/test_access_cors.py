@@ -6,7 +6,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from glow_service.access.cors import cors_options, parse_origins
 from glow_service.app import create_app
@@ -82,11 +81,11 @@ def test_cookies_are_never_let_through() -> None:
 
 @pytest.fixture
 def client(
-    tmp_path: Path, serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+    tmp_path: Path, serve_app: Callable[..., AbstractContextManager[httpx.Client]]
 ) -> Iterator[httpx.Client]:
     """A service that needs a key and that one other origin may ask."""
     settings = Settings(index_root=tmp_path, cors_origins=SITE, api_keys="tester:" + "0" * 64)
-    with serve_app(create_app(settings, on_failure=lambda: None)) as found:
+    with serve_app(create_app(settings, on_failure=lambda: None), wait=False) as found:
         yield found
 
 

@@ -31,17 +31,9 @@ def make(index_root: Path, **values: Any) -> FastAPI:
     return create_app(settings, on_failure=lambda: None)
 
 
-def wait_until_ready(client: httpx.Client) -> None:
-    deadline = time.monotonic() + 60
-    while client.get("/readyz").status_code != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def client(toy_index: Path, serve_app: Serve) -> Iterator[httpx.Client]:
     with serve_app(make(toy_index, api_keys=f"tester:{HASHES[0]}", admin_key=HASHES[1])) as found:
-        wait_until_ready(found)
         yield found
 
 
@@ -122,7 +114,6 @@ def test_a_refusal_does_not_wait_for_the_body(client: httpx.Client) -> None:
 def test_too_many_requests_are_told_how_long_to_wait(toy_index: Path, serve_app: Serve) -> None:
     app = make(toy_index, rate_limit=0.05, rate_burst=2)
     with serve_app(app) as client:
-        wait_until_ready(client)
         assert [client.get("/documents/toy/0").status_code for _ in range(3)] == [200, 200, 429]
         response = client.post("/search", json={"query": "bees"})
         assert_problem(response, 429, "rate_limited")

@@ -131,7 +131,7 @@ def test_a_key_opens_a_service_that_needs_one(toy_index: Path, serve_app: Callab
     digest = hashlib.sha256(b"the-key").hexdigest()
     settings = Settings(index_root=toy_index, api_keys=f"tester:{digest}", default_timeout_ms=30_000)
     quick = RetryPolicy(attempts=200, first_pause_s=0.05, longest_pause_s=0.1)
-    with serve_app(create_app(settings, on_failure=lambda: None)) as http:
+    with serve_app(create_app(settings, on_failure=lambda: None), wait=False) as http:
         url = str(http.base_url)
         with GlowClient(url, api_key="the-key", retry=quick) as client:
             assert client.search("bees").hits  # while it loads, a 503 is tried again
@@ -143,7 +143,7 @@ def test_a_key_opens_a_service_that_needs_one(toy_index: Path, serve_app: Callab
 def test_a_service_without_an_index_is_not_ready(
     tmp_path: Path, make_app: Callable[..., Any], serve_app: Callable[..., Any]
 ) -> None:
-    with serve_app(make_app(tmp_path)) as http:
+    with serve_app(make_app(tmp_path), wait=False) as http:
         with GlowClient(str(http.base_url), retry=RetryPolicy(attempts=1)) as client:
             assert client.health()
             assert not client.ready().is_ready

@@ -35,7 +35,6 @@ def client(
 ) -> Iterator[httpx.Client]:
     """A client of a service over a copy of the toy index, ready."""
     with serve_app(make_app(index_copy)) as client:
-        _until(lambda: client.get("/readyz").status_code == 200)
         yield client
 
 

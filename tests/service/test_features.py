@@ -3,7 +3,6 @@
 import itertools
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -31,13 +30,6 @@ def ask(http: httpx.Client, query: str = "how do bees find home", **more: Any) -
     SearchResult.model_validate_json(response.content)
     found: dict[str, Any] = response.json()
     return found
-
-
-def wait_until_ready(client: httpx.Client) -> None:
-    deadline = time.monotonic() + 30
-    while client.get("/readyz").status_code != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def ids(found: dict[str, Any]) -> list[str]:
@@ -179,7 +171,6 @@ def test_an_index_without_the_parts_says_how_to_get_them(
     command = [sys.executable, "-m", "glow", "build", "--threads", "1", *files]
     subprocess.run([*command, "--no-lexical", "--no-explain"], cwd=ROOT, check=True, capture_output=True)
     with serve_app(make_app(tmp_path / "bare")) as client:
-        wait_until_ready(client)
         for body, pointer, remedy in (
             ({"retriever": "lexical"}, "/retriever", "--lexical"),
             ({"retriever": "hybrid"}, "/retriever", "--lexical"),

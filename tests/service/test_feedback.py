@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,15 @@ from glow_service.access import make_key
 from glow_service.telemetry import FeedbackLog
 from glow_service.telemetry.metrics import Metrics
 from tests.attacks.harness import serving
+from tests.until import until
 
 DAY_S = 86_400
 
 
 def lines(path: Path, count: int) -> list[Feedback]:
     """The log, once it has so many lines."""
-    until = time.monotonic() + 20
-    while len(found := list(read_feedback(path))) < count:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return found
+    until(lambda: len(list(read_feedback(path))) >= count)
+    return list(read_feedback(path))
 
 
 def test_what_was_clicked_is_noted_beside_what_was_shown(toy_index: Path, tmp_path: Path) -> None:
@@ -49,6 +46,7 @@ def test_what_was_clicked_is_noted_beside_what_was_shown(toy_index: Path, tmp_pa
         assert len({each.source for each in noted}) == 1 and len(noted[0].source) == 16
         assert "127.0.0.1" not in path.read_text() and "somebody" not in path.read_text()
         assert path.stat().st_mode & 0o077 == 0
+        until(lambda: list(read_query_log(queries)))  # another worker's, which writes when it likes
         (shown,) = read_query_log(queries)
         assert {each.request_id for each in noted} == {shown.request_id}
         assert {each.id for each in noted if each.kind == "click"} == {shown.hits[0]}

@@ -1,6 +1,5 @@
 """`"retriever": "learned"` over HTTP: what it finds, why, and what an index without learned impacts answers."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,10 +23,6 @@ ServeApp = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
 def client_of(root: Path, serve_app: ServeApp) -> Iterator[httpx.Client]:
     app = create_app(Settings(index_root=root), on_failure=lambda: None)
     with serve_app(app) as client:
-        end = time.monotonic() + 60
-        while client.get("/readyz").status_code != 200:
-            assert time.monotonic() < end
-            time.sleep(0.02)
         yield client
 
 

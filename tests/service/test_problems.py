@@ -334,9 +334,9 @@ def test_an_unexpected_error_tells_its_request_id_and_nothing_else(
 def test_before_the_index_is_loaded_only_health_is_well(
     tmp_path: Path,
     make_app: Callable[[Path], FastAPI],
-    serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
+    serve_app: Callable[..., AbstractContextManager[httpx.Client]],
 ) -> None:
-    with serve_app(make_app(tmp_path)) as client:
+    with serve_app(make_app(tmp_path), wait=False) as client:
         assert client.get("/healthz").json() == {"status": "alive"}
         for answer in (
             client.get("/readyz"),

@@ -43,8 +43,6 @@ def app(toy_index: Path) -> FastAPI:
 def client(app: FastAPI, serve_app: ServeApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     monkeypatch.setattr(uvicorn.Config, "__init__", _bounded(uvicorn.Config.__init__))
     with serve_app(app) as client:
-        while client.get("/readyz").status_code != 200:
-            time.sleep(0.01)
         yield client
 
 

@@ -37,10 +37,6 @@ def serve(rerank_index: Path, serve_app: Callable[[FastAPI], AbstractContextMana
     def served(**options: Any) -> Iterator[tuple[httpx.Client, Service]]:
         app = create_app(Settings(index_root=rerank_index, **options), on_failure=lambda: None)
         with serve_app(app) as client:
-            end = time.monotonic() + 60
-            while client.get("/readyz").status_code != 200:
-                assert time.monotonic() < end
-                time.sleep(0.02)
             yield client, app.state.service
 
     return served

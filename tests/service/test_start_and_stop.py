@@ -183,8 +183,6 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
     monkeypatch.setattr("glow_service.live.readiness.FRESH_S", 60.0)
     app = make_app(index_copy)
     with serve_app(app) as client:
-        while client.get("/readyz").status_code != 200:
-            time.sleep(0.02)
         documents = app.state.service.resources.live().documents
         # As if its disk were gone: the file cannot be opened, and open connections to it are lost.
         documents._uri = documents._uri.replace("documents.sqlite", "gone.sqlite")

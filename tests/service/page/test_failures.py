@@ -62,7 +62,7 @@ def test_a_service_that_is_not_ready_is_asked_again_by_itself(
     serve_app: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    with serve_app(make_app(tmp_path)) as http, open_page(str(http.base_url)) as tab:
+    with serve_app(make_app(tmp_path), wait=False) as http, open_page(str(http.base_url)) as tab:
         tab.expected.append("503")
         tab.open("bees")
         assert "Not ready yet" in tab.alert().inner_text()
@@ -76,8 +76,6 @@ def test_too_many_searches_count_down_and_then_go_on_by_themselves(
 ) -> None:
     settings = Settings(index_root=toy_index, rate_limit=0.5, rate_burst=2, default_timeout_ms=30_000)
     with serve_app(create_app(settings, on_failure=lambda: None)) as http:
-        while http.get("/readyz").status_code != 200:
-            pass
         with open_page(str(http.base_url)) as tab:
             tab.expected.append("429")
             tab.open("bees")  # two requests: /info and the search
@@ -96,8 +94,6 @@ def test_a_long_wait_is_told_and_not_counted_down(
 ) -> None:
     settings = Settings(index_root=toy_index, rate_limit=0.002, rate_burst=2, default_timeout_ms=30_000)
     with serve_app(create_app(settings, on_failure=lambda: None)) as http:
-        while http.get("/readyz").status_code != 200:
-            pass
         with open_page(str(http.base_url)) as tab:
             tab.expected.append("429")
             tab.open("bees")

@@ -1,7 +1,6 @@
 """A service that needs a key: the page asks for it, keeps it in its tab, and sends it nowhere else."""
 
 import hashlib
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -28,8 +27,6 @@ def guarded(
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     app = create_app(Settings(index_root=toy_index, api_keys=f"tester:{digest}"), on_failure=lambda: None)
     with serve_app(app) as client:
-        while client.get("/readyz").status_code != 200:
-            time.sleep(0.02)
         with open_page(str(client.base_url)) as tab:
             tab.expected += ["401", "403"]
             yield tab

@@ -1,7 +1,6 @@
 """Values that are poison, of another type or too large, and a redis-server that is full."""
 
 import asyncio
-import time
 import tracemalloc
 
 import pytest
@@ -9,12 +8,12 @@ import pytest
 from glow_service.cache.breaker import FAILURES_TO_OPEN
 from glow_service.cache.envelope import seal
 from glow_service.cache.shared import MAX_VALUE_BYTES
-from tests.service.shared_cache.harness import KEY, RedisServer, counts, open_cache, run, until
+from tests.service.shared_cache.harness import KEY, PATIENCE_MS, RedisServer, counts, open_cache, run, until
 
 
 def test_values_too_large_are_not_sent(server: RedisServer) -> None:
     async def test() -> None:
-        async with open_cache(server.url, redis_timeout_ms=5_000) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             cache.put("page", KEY, bytes(MAX_VALUE_BYTES + 1))
             cache.put("page", b"largest", bytes(MAX_VALUE_BYTES))
             await until(lambda: counts(metrics).get("store"))
@@ -43,7 +42,7 @@ def test_a_poisoned_value_is_a_miss_that_is_counted_and_written_over(server: Red
         return b"value"
 
     async def test() -> None:
-        async with open_cache(server.url, redis_timeout_ms=5_000) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             assert await cache.get_or_make("page", KEY, value) == (b"value", False)
             assert counts(metrics) == {"poisoned": 1}
             await until(lambda: counts(metrics).get("store"))
@@ -56,7 +55,7 @@ def test_of_a_huge_value_no_more_is_read_than_ours_can_have(server: RedisServer)
     server.client().setrange(KEY, 64 << 20, b"x")
 
     async def test() -> None:
-        async with open_cache(server.url, redis_timeout_ms=5_000) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             tracemalloc.start()
             try:
                 assert await cache.get("page", KEY) is None
@@ -74,7 +73,7 @@ def test_a_key_of_another_type_is_poison_and_no_failure(server: RedisServer, kin
     client = server.client()
 
     async def test() -> None:
-        async with open_cache(server.url) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             _ = client.lpush(KEY, "x") if kind == "list" else client.hset(KEY, "x", "y")
             for _ in range(2 * FAILURES_TO_OPEN):
                 assert await cache.get("page", KEY) is None
@@ -93,21 +92,23 @@ def test_a_full_redis_refuses_writes_and_still_reads(server: RedisServer) -> Non
     client.config_set("maxmemory", "1")
 
     async def test() -> None:
-        async with open_cache(server.url, redis_timeout_ms=500) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             for number in range(20):
                 cache.put("page", b"new-%d" % number, b"value")
                 await asyncio.sleep(0.02)
                 assert await cache.get("page", KEY) == b"value"
+            await until(lambda: sum(counts(metrics).values()) == 40)
             found = counts(metrics)
             assert found["hit"] == 20
             assert found["error"] >= FAILURES_TO_OPEN
             assert found["skipped"] > 0  # it is not sent what it would refuse
             assert found["error"] + found["skipped"] == 20
             client.config_set("maxmemory", "0")
-            deadline = time.monotonic() + 10
-            while not counts(metrics).get("store"):
-                assert time.monotonic() < deadline
+
+            def is_taken_again() -> bool:
                 cache.put("page", b"again", b"value")
-                await asyncio.sleep(0.05)
+                return "store" in counts(metrics)
+
+            await until(is_taken_again)
 
     run(test())

@@ -9,12 +9,15 @@ import pytest
 from glow_service.cache.breaker import FAILURES_TO_OPEN
 from glow_service.cache.envelope import seal
 from tests.ports import free_port
-from tests.service.shared_cache.harness import KEY, RedisServer, counts, open_cache, run, until
+from tests.service.shared_cache.harness import KEY, PATIENCE_MS, RedisServer, counts, open_cache, run, until
 
 
 def test_what_one_worker_puts_another_finds(server: RedisServer) -> None:
     async def test() -> None:
-        async with open_cache(server.url) as (one, written), open_cache(server.url) as (other, read):
+        async with (
+            open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (one, written),
+            open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (other, read),
+        ):
             one.put("page", KEY, b"\0value\xff")
             one.put("vector", KEY.replace(b"page", b"vector"), b"")
             await until(lambda: counts(written).get("store") == counts(written, "vector").get("store") == 1)
@@ -42,9 +45,12 @@ def test_redis_behind_a_unix_socket_and_behind_tls(server: RedisServer) -> None:
     async def test() -> None:
         certified = f"rediss://127.0.0.1:{tls_port}/0?ssl_ca_certs={folder}/cert.pem"
         for url in (f"unix://{folder}/redis.sock", certified):
-            async with open_cache(url, redis_timeout_ms=2_000) as (cache, _):
+            async with open_cache(url, redis_timeout_ms=PATIENCE_MS) as (cache, _):
                 assert await cache.get("page", KEY) == b"value"
-        async with open_cache(f"rediss://127.0.0.1:{tls_port}", redis_timeout_ms=2_000) as (cache, metrics):
+        async with open_cache(f"rediss://127.0.0.1:{tls_port}", redis_timeout_ms=PATIENCE_MS) as (
+            cache,
+            metrics,
+        ):
             assert await cache.get("page", KEY) is None  # nobody vouches for its certificate
             assert counts(metrics) == {"error": 1}
 
@@ -55,7 +61,7 @@ def test_a_redis_hit_is_local_the_next_time(server: RedisServer) -> None:
     server.client().set(KEY, seal(KEY, b"value"))
 
     async def test() -> None:
-        async with open_cache(server.url, entries=10) as (cache, metrics):
+        async with open_cache(server.url, entries=10, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             for _ in range(3):
                 assert await cache.get("page", KEY) == b"value"
             assert counts(metrics) == {"hit": 1}
@@ -70,7 +76,7 @@ def test_what_redis_has_is_not_made(server: RedisServer) -> None:
         raise AssertionError("made although Redis has it")
 
     async def test() -> None:
-        async with open_cache(server.url) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             found = await asyncio.gather(*(cache.get_or_make("page", KEY, never) for _ in range(10)))
             assert found == [(b"value", True)] * 10
             assert counts(metrics) == {"hit": 1}
@@ -83,7 +89,7 @@ def test_a_redis_that_closes_idle_connections_is_no_failure(server: RedisServer)
     client.set(KEY, seal(KEY, b"value"))
 
     async def test() -> None:
-        async with open_cache(server.url, redis_timeout_ms=2_000) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             for _ in range(5):
                 assert await asyncio.gather(*(cache.get("page", KEY) for _ in range(8))) == [b"value"] * 8
                 client.client_kill_filter(_type="normal", skipme=True)
@@ -102,12 +108,12 @@ def test_a_password_is_used_and_a_wrong_one_is_an_error_that_nobody_sees_in_the_
     server.client(password="s3cret").set(KEY, seal(KEY, b"value"))  # noqa: S106 (the test's own server)
 
     async def ask(url: str) -> tuple[bytes | None, dict[str, int]]:
-        async with open_cache(url, redis_timeout_ms=500) as (cache, metrics):
+        async with open_cache(url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             cache.put("page", b"other", b"value")
             value = None
             for _ in range(10):
                 value = await cache.get("page", KEY)
-            await asyncio.sleep(0.05)
+            await until(lambda: sum(counts(metrics).values()) == 11)  # what the writer met, too
             return value, counts(metrics)
 
     async def test() -> None:
@@ -127,7 +133,10 @@ def test_a_user_with_two_commands_on_our_keys_is_enough(server: RedisServer) -> 
     client.set(KEY, seal(KEY, b"value"))
 
     async def test() -> None:
-        async with open_cache(server.url.replace("://", "://glow:pw@")) as (cache, metrics):
+        async with open_cache(server.url.replace("://", "://glow:pw@"), redis_timeout_ms=PATIENCE_MS) as (
+            cache,
+            metrics,
+        ):
             assert await cache.get("page", KEY) == b"value"
             cache.put("page", KEY, b"new")
             await until(lambda: counts(metrics).get("store"))
@@ -145,11 +154,11 @@ def test_something_that_is_no_redis_is_an_error() -> None:
 
         listener = await asyncio.start_server(talk, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
-        async with open_cache(f"redis://127.0.0.1:{port}") as (cache, metrics):
+        async with open_cache(f"redis://127.0.0.1:{port}", redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             cache.put("page", KEY, b"value")
             for _ in range(10):
                 assert await cache.get("page", KEY) is None
-            await asyncio.sleep(0.05)
+            await until(lambda: sum(counts(metrics).values()) == 11)  # what the writer met, too
             assert counts(metrics) == {"error": FAILURES_TO_OPEN + 1, "skipped": 10 - FAILURES_TO_OPEN}
         listener.close()
         await listener.wait_closed()

@@ -130,7 +130,6 @@ def until() -> Callable[..., None]:
 def serve(
     versions: Versions,
     serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
-    until: Callable[..., None],
 ) -> Callable[..., AbstractContextManager[Served]]:
     """Serves the versions with more settings: `serve(watch_s=0)`; ready when the block begins."""
 
@@ -140,7 +139,6 @@ def serve(
         settings = {**quick, "default_timeout_ms": 30_000, "admin_key": ADMIN_HASH, **values}
         app = create_app(Settings(index_root=versions.path, **settings), on_failure=lambda: None)
         with serve_app(app) as http:
-            until(lambda: http.get("/readyz").status_code == 200)
             yield Served(http, app.state.service)
 
     return started

@@ -1,0 +1,21 @@
+"""Waits for what happens soon and not at once; a busy machine takes longer, and what never happens fails the test."""
+
+import time
+from collections.abc import Callable
+
+__all__ = ["PATIENCE_S", "until"]
+
+PATIENCE_S = 60.0
+
+
+def until(holds: Callable[[], object], within_s: float = PATIENCE_S) -> None:
+    """Waits until a condition holds.
+
+    Args:
+        holds: the condition; it is asked some hundred times a second.
+        within_s: seconds after which the test fails.
+    """
+    end = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < end, f"it did not happen within {within_s:g} s"
+        time.sleep(0.01)
