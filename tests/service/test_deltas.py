@@ -24,7 +24,7 @@ NEW = {
     "text": "A volcano spits lava over the island.",
     "lang": "is",
 }
-SWAP_S = 15.0
+SWAP_S = 60.0
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def lost(metrics: Metrics, reason: str) -> float:
 
 
 def wait_until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

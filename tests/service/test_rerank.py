@@ -22,6 +22,7 @@ from glow_service.app import create_app
 from glow_service.search.checks import check_search
 from glow_service.settings import Settings
 from glow_service.state import Service
+from tests.until import until
 
 QUERY = "how do bees find the way home"
 WORDY = "the sun and the moon, water and salt, from a river of ice"
@@ -152,10 +153,10 @@ def test_info_tells_what_reads_again(serve: Serve) -> None:
 
 
 class Slow:
-    """Makes each batch of the re-ranker take so long; the toy one takes no time."""
+    """Has each batch of the re-ranker wait first; the toy one takes no time."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.batches = seconds, 0
+    def __init__(self, wait: Callable[[], object]) -> None:
+        self.wait, self.batches = wait, 0
         self._score = Reranker.score
 
     def __get__(self, reranker: Reranker, _: object = None) -> Callable[..., NDArray[np.float32]]:
@@ -163,7 +164,7 @@ class Slow:
             query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64], method: RerankMethod
         ) -> NDArray[np.float32]:
             self.batches += 1
-            time.sleep(self.seconds)
+            self.wait()
             return self._score(reranker, query, stored, mask, method)
 
         return score
@@ -175,8 +176,10 @@ def test_at_the_deadline_what_was_read_comes_first_and_no_cache_keeps_it(
     with serve(cache_entries=100) as (client, _):
         plain, first_page = ask(client, top_k=50), ask(client, rerank={"depth": 10}, top_k=50)
         whole = ask(client, rerank=True, top_k=50)
-        monkeypatch.setattr(Reranker, "score", Slow(0.4))
-        late = ask(client, rerank={"depth": 49}, top_k=50, timeout_ms=700)
+        with monkeypatch.context() as patch:
+            # The first batch ends in time also where the machine is busy; there is no time for another.
+            patch.setattr(Reranker, "score", Slow(lambda: time.sleep(2.0)))
+            late = ask(client, rerank={"depth": 49}, top_k=50, timeout_ms=3_500)
         assert late["degraded"] == ["rerank_partial"]
         assert ids(late) == ids(first_page)
         assert ["rerank" in hit["scores"] for hit in late["hits"]] == [True] * 10 + [False] * 40
@@ -193,7 +196,8 @@ def test_it_has_a_lane_of_its_own_and_pays_for_it(
     serve: Serve, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serve(search_threads=1, max_in_flight=7, default_timeout_ms=20_000) as (client, service):
-        slow = Slow(0.5)
+        gate = threading.Event()
+        slow = Slow(lambda: gate.wait(60))
         monkeypatch.setattr(Reranker, "score", slow)
         answers: list[httpx.Response] = []
 
@@ -202,12 +206,12 @@ def test_it_has_a_lane_of_its_own_and_pays_for_it(
 
         thread = threading.Thread(target=read_again)
         thread.start()
-        while not slow.batches:
-            time.sleep(0.002)
+        until(lambda: slow.batches)
         assert service.rerank.admission.taken == 4  # itself, and one for every twenty hits
-        assert ask(client)["timings_ms"]["search"] < 400  # its one thread is another's
+        assert ask(client)["hits"]  # its one thread is another's
         refused = client.post("/search", json={"query": QUERY, "rerank": {"depth": 50}})
         assert refused.status_code == 429
+        gate.set()
         thread.join()
         assert answers[0].status_code == 200
         assert service.rerank.admission.taken == 0

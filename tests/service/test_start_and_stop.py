@@ -26,6 +26,7 @@ from glow_service.app import create_app
 from glow_service.live.resources import Resources
 from glow_service.settings import Settings
 from glow_service.telemetry.metrics import Metrics
+from tests.until import until
 
 BODY = b'{"query": "honey bees"}'
 HEAD = (
@@ -145,9 +146,7 @@ def test_while_draining_it_answers_and_is_not_ready(toy_index: Path, run_server:
         with httpx.Client(base_url=server.url) as client:
             assert "connection" not in client.get("/healthz").headers
             os.kill(server.process.pid, signal.SIGTERM)
-            deadline = time.monotonic() + 1
-            while client.get("/readyz").status_code == 200:
-                assert time.monotonic() < deadline
+            until(lambda: client.get("/readyz").status_code != 200, within_s=4.0)
             assert client.get("/healthz").headers["connection"] == "close"
             refused = client.get("/readyz")
             assert (refused.status_code, refused.json()["code"]) == (503, "draining")
@@ -166,9 +165,10 @@ def test_a_request_in_flight_is_finished_before_the_end(
         address = urlsplit(server.url)
         with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
             connection.sendall(HEAD + BODY[:5])
-            time.sleep(0.3)
+            in_flight = "glow_requests_in_flight 2.0"  # this one, and the one that asks
+            until(lambda: in_flight in httpx.get(f"{server.url}/metrics").text)
             os.kill(server.process.pid, signal.SIGTERM)
-            time.sleep(0.3)
+            until(lambda: is_closed(server.url))
             connection.sendall(BODY[5:])
             assert b"HTTP/1.1 200" in connection.recv(65_536)
         assert server.process.wait(30) == 0
@@ -206,12 +206,11 @@ def test_a_worker_that_cannot_start_again_does_not_end_the_others(
         (index_copy / "CURRENT").rename(index_copy / "elsewhere")
         workers = children_of(server.process.pid)
         os.kill(workers[0], signal.SIGKILL)
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            assert server.process.poll() is None
-            time.sleep(0.1)
+        # Others are started in its place, and end.
+        until(lambda: server.logged().count("cannot start") >= 2)
+        assert server.process.poll() is None
         (index_copy / "elsewhere").rename(index_copy / "CURRENT")
-        until_answered(f"{server.url}/search")
+        until(lambda: is_answered(f"{server.url}/search"))
         assert server.stop() == 0
 
 
@@ -222,10 +221,7 @@ def test_workers_end_with_a_supervisor_that_was_killed(
         workers = children_of(server.process.pid)
         assert len(workers) >= 2
         server.process.kill()
-        deadline = time.monotonic() + 20
-        while any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers))
 
 
 def test_a_stop_does_not_wait_for_a_load(toy_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,8 +231,7 @@ def test_a_stop_does_not_wait_for_a_load(toy_index: Path, monkeypatch: pytest.Mo
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    until(lambda: server.started)
     started = time.monotonic()
     server.should_exit = True
     thread.join()
@@ -250,11 +245,14 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in found if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
-def until_answered(url: str) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        with contextlib.suppress(httpx.TransportError):
-            if httpx.post(url, json={"query": "bees"}).status_code == 200:
-                return
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+def is_closed(url: str) -> bool:
+    """Whether nobody takes connections there."""
+    place = urlsplit(url)
+    with socket.socket() as connection:
+        return connection.connect_ex((place.hostname, place.port)) != 0
+
+
+def is_answered(url: str) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.post(url, json={"query": "bees"}).status_code == 200
+    return False

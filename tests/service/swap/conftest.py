@@ -115,9 +115,9 @@ def versions(tmp_path: Path, version_makers: dict[str, Path]) -> Versions:
 
 @pytest.fixture
 def until() -> Callable[..., None]:
-    """Waits until something is true: `until(lambda: …, within_s=20)`."""
+    """Waits until something is true: `until(lambda: …, within_s=60)`."""
 
-    def wait(true: Callable[[], object], within_s: float = 20.0) -> None:
+    def wait(true: Callable[[], object], within_s: float = 60.0) -> None:
         deadline = time.monotonic() + within_s
         while not true():
             assert time.monotonic() < deadline, "it did not happen in time"

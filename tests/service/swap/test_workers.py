@@ -96,12 +96,14 @@ def test_workers_take_turns_and_one_that_is_over_is_the_next_ones(
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     inside, most = [], []
+    two = threading.Barrier(2)
 
     def load() -> None:
         with WorkerGroup().turn(2):
             inside.append(1)
+            two.wait(30)  # a second one comes in
             most.append(len(inside))
-            time.sleep(0.05)
+            time.sleep(0.05)  # and no third one
             inside.pop()
 
     threads = [threading.Thread(target=load) for _ in range(6)]
