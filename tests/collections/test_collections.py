@@ -15,6 +15,7 @@ from glow_service.api.routes import ROUTES
 from glow_service.settings import Settings
 from tests.attacks.harness import serving
 from tests.shards.conftest import documents, made, write
+from tests.until import until
 
 KEYS = {"ann": "key-of-ann", "bob": "key-of-bob", "ops": "key-of-ops"}
 TENANTS = """
@@ -263,10 +264,6 @@ def test_a_collection_is_swapped_by_itself(service: str, toy_model: Path, tmp_pa
         first = httpx.get(f"{running.url}/v1/b/info").json()["index"]["version"]
         made(toy_model, write(tmp_path / "b2.jsonl", documents(12)), tmp_path / "b", index="flat")
         wanted = IndexRoot(tmp_path / "b").current()
-        for _ in range(600):
-            if httpx.get(f"{running.url}/v1/b/info").json()["index"]["version"] == wanted:
-                break
-        else:
-            raise AssertionError("not swapped")
+        until(lambda: httpx.get(f"{running.url}/v1/b/info").json()["index"]["version"] == wanted)
         assert wanted != first
         assert httpx.get(f"{running.url}/info").json()["index"]["version"] == root.current()

@@ -4,7 +4,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -15,6 +14,7 @@ from glow.search import Index
 from tests.attacks.harness import ROOT, serving
 from tests.full_disk.conftest import MakeDisk
 from tests.shards.conftest import documents, made, write
+from tests.until import until
 
 KEY = "a-key-for-writing"
 WRITE = {"X-API-Key": KEY}
@@ -99,7 +99,7 @@ def test_logs_of_queries_and_feedback_lose_whole_lines_alone(disk: MakeDisk, toy
     flags = ["--query-log", str(queries), "--feedback-log", str(feedback), "--workers", "1"]
     with serving(root.path, *flags) as service, httpx.Client(base_url=service.url, timeout=30) as client:
 
-        def use(times: int) -> None:
+        def use(times: int) -> str:
             for number in range(times):
                 answer = client.post("/search", json={"query": f"how do bees find home {number}"})
                 assert answer.status_code == 200
@@ -109,17 +109,18 @@ def test_logs_of_queries_and_feedback_lose_whole_lines_alone(disk: MakeDisk, toy
                     "kind": "click",
                 }
                 assert client.post("/feedback", json=body).status_code == 202
+            return str(body["request_id"]).partition(".")[0]  # without its signature
 
-        use(10)
-        time.sleep(0.6)
+        def until_written(request_id: str) -> None:
+            until(lambda: all(request_id in path.read_text() for path in (queries, feedback)))
+
+        until_written(use(10))
         small.fill(4 << 10)
         use(60)
-        time.sleep(0.6)
-        lost = client.get("/metrics").text
-        assert 'glow_query_log_lost_total{reason="not_written"}' in lost
+        lost = 'glow_query_log_lost_total{reason="not_written"}'
+        until(lambda: lost in client.get("/metrics").text)
         small.empty()
-        use(10)
-        time.sleep(0.6)
+        until_written(use(10))
         for path in (queries, feedback):
             lines = path.read_bytes().splitlines(keepends=True)
             assert all(line.endswith(b"\n") and json.loads(line) for line in lines)

@@ -23,6 +23,7 @@ from glow_index_builder.input import open_sources
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote, write_remote
 from tests.ports import free_port
 from tests.slow_peer import SlowPeer
+from tests.until import until
 
 LINES = [
     {"_id": f"d{number}", "title": f"bees number {number}", "text": "Bees find home by the sun."}
@@ -53,13 +54,13 @@ def bucket(peer: tuple[SlowPeer, int]) -> Iterator[str]:
     os.environ.update(given)
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        until = time.monotonic() + 60
+        end = time.monotonic() + 60
         while True:
             try:
                 httpx.put(f"{url}/corpora")
                 break
             except httpx.HTTPError:
-                assert time.monotonic() < until
+                assert time.monotonic() < end
                 time.sleep(0.1)
         yield "s3://corpora"
         server.kill()
@@ -152,15 +153,12 @@ def _ends_in_time(peer: SlowPeer, mode: Literal["trickle", "hang"], file: Remote
             started = time.monotonic()
             with pytest.raises((InputError, OSError), match=r"too slowly|whole response"):
                 step()
-            assert time.monotonic() - started < 0.4 + 1.5
+            assert time.monotonic() - started < 0.4 + 4.0
     assert file.identity == identity
     with file.open() as again:
         assert again.read() == DATA
     opened.close()
-    until = time.monotonic() + 5
-    while peer.connections > before + 2:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until(lambda: peer.connections <= before + 2)
 
 
 def test_a_web_server_that_sends_other_bytes_than_asked_is_refused(tmp_path: Path) -> None:

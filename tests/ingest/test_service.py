@@ -19,9 +19,10 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.client import AccessDeniedError, AsyncGlowClient, BadRequestError, GlowClient
-from glow.ingest import INGEST_FOLDER
+from glow.ingest import INGEST_FOLDER, IngestState, read_accepted
 from tests.attacks.harness import ROOT, serving
 from tests.shards.conftest import documents, made, write
+from tests.until import until
 
 KEY = "a-key-for-writing"
 WRITE = {"X-API-Key": KEY}
@@ -247,14 +248,14 @@ def test_searches_lose_nothing_while_many_write(http: httpx.Client) -> None:
 
 
 def _until_visible(http: httpx.Client, operation: str) -> dict[str, Any]:
-    until = time.monotonic() + 60
+    end = time.monotonic() + 60
     while True:
         state: dict[str, Any] = http.get(f"/operations/{operation}", headers=WRITE).json()
         if state["state"] == "visible":
             return state
         assert state["state"] in ("waiting", "applied"), state
-        assert time.monotonic() < until
-        time.sleep(0.1)
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def _log_bytes(root: IndexRoot) -> int:
@@ -305,7 +306,7 @@ def test_who_waits_for_a_write_holds_nothing(toy_model: Path, tmp_path: Path) ->
 
         with ThreadPoolExecutor(8) as pool:
             writes = [pool.submit(send, number) for number in range(8)]
-            time.sleep(1.5)
+            until(lambda: len(list(read_accepted(root.path / INGEST_FOLDER, IngestState()))) == 8)
             statuses = [
                 client.post("/search", json={"query": f"bees {each}"}).status_code for each in range(20)
             ]
@@ -321,7 +322,7 @@ def test_many_who_wait_hold_up_nobody(toy_model: Path, tmp_path: Path) -> None:
     with serving(root.path, *flags, "--workers", "1") as service:
         for _ in range(10):
             assert httpx.post(f"{service.url}/documents", json=large, headers=WRITE).status_code == 202
-        quiet = _p99(service.url)
+        quiet = min(_p99(service.url) for _ in range(3))
         limits = httpx.Limits(max_connections=100)
         over = threading.Event()
 
@@ -334,9 +335,9 @@ def test_many_who_wait_hold_up_nobody(toy_model: Path, tmp_path: Path) -> None:
 
         with httpx.Client(timeout=600, limits=limits) as waiting, ThreadPoolExecutor(60) as pool:
             writes = [pool.submit(wait, number) for number in range(60)]
-            until = time.monotonic() + 30
+            end = time.monotonic() + 60
             more: dict[str, Any] = {}
-            while more.get("code") != "overloaded" and time.monotonic() < until:
+            while more.get("code") != "overloaded" and time.monotonic() < end:
                 answer = httpx.post(
                     f"{service.url}/documents?wait=visible&wait_s=0.1",
                     json={"_id": "m", "text": "x"},
@@ -353,7 +354,8 @@ def test_many_who_wait_hold_up_nobody(toy_model: Path, tmp_path: Path) -> None:
                 f"{service.url}/documents?wait=visible", json={"_id": "m", "text": "x"}, headers=WRITE
             )
             assert (refused.status_code, _log_bytes(root)) == (429, before)  # nothing was written
-            with_waiters = _p99(service.url)
+            # What holds searches up does so each time, and others who want the cores do not.
+            with_waiters = min(_p99(service.url) for _ in range(3))
             over.set()
             service.process.kill()
             assert {each.result() for each in writes} == {0}

@@ -269,9 +269,9 @@ def test_another_format_is_named_with_the_expected_one(table: TermTable, tmp_pat
 def test_a_look_up_in_200_thousand_words_takes_microseconds(tmp_path: Path) -> None:
     """The bar is twenty times what it takes, so that a busy machine passes and a linear scan does not."""
     TermTable.from_counts({f"word{n}": 1 + n % 7 for n in range(200_000)}, 10**6, {}).save(tmp_path)
-    start = time.perf_counter()
+    start = time.process_time()
     found = TermTable.load(tmp_path)
     assert [found.df(f"word{n}") for n in range(0, 200_000, 200)] == [
         1 + n % 7 for n in range(0, 200_000, 200)
     ]
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5

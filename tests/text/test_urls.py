@@ -69,7 +69,7 @@ def test_any_string_gives_words_of_letters_and_digits(url: str, keep_digits: boo
 )
 def test_a_huge_url_costs_no_more_than_a_long_one(url: str) -> None:
     url_words("warm.up")  # loads the word list
-    start = time.perf_counter()
+    start = time.process_time()
     words = url_words(url)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
     assert len(words) <= 2 * MAX_URL_CHARACTERS

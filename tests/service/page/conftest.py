@@ -24,7 +24,7 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 LANGUAGES = ("en", "de", "fr")
 
 
@@ -70,6 +70,10 @@ class SearchPage:
         """Titles of the results, once there are some and no search is under way."""
         self.page.locator("body:not([aria-busy]) #hits > li").first.wait_for()
         return self.page.locator("#hits h3").all_inner_texts()
+
+    def stand_still(self) -> None:
+        """Waits until nothing moves or fades any more."""
+        self.page.wait_for_function("document.getAnimations().every(each => each.playState !== 'running')")
 
     def alert(self) -> Any:
         """What the page says where something failed, once it says it."""

@@ -81,7 +81,7 @@ def test_a_filter_ticked_by_key_keeps_the_focus(full_tab: Any) -> None:
 
 def findings(tab: Any) -> list[str]:
     """What axe finds wrong, minor things included."""
-    tab.page.wait_for_timeout(400)  # what fades in has no contrast yet
+    tab.stand_still()  # what fades in has no contrast yet
     tab.page.evaluate(AXE.read_text(encoding="utf-8"))
     found = tab.page.evaluate("axe.run().then(found => found.violations)")
     return [

@@ -10,6 +10,7 @@ import pytest
 from glow.feedback import read_feedback
 from glow_service.app import create_app
 from glow_service.settings import Settings
+from tests.until import until
 
 
 def test_a_search_from_the_keyboard_shows_results_weights_and_timings(tab: Any) -> None:
@@ -37,7 +38,7 @@ def test_bars_are_as_high_as_the_weights(tab: Any) -> None:
     page = tab.page
     tab.open("how do bees find the way home")
     tab.titles()
-    page.wait_for_timeout(300)  # the bars grow
+    tab.stand_still()  # the bars grow
     words = page.locator("#terms .word").all_inner_texts()
     assert words == ["how", "do", "bees", "find", "the", "way", "home"]
     weights = [float(text) for text in page.locator("#terms .rarity").all_inner_texts()]
@@ -171,9 +172,9 @@ def test_results_can_be_read_again_and_the_address_keeps_it(full_tab: Any, tab: 
     first = full_tab.titles()
     again = page.get_by_label("Read again")
     assert not again.is_checked()
-    again.check()
+    with page.expect_response("**/search"):
+        again.check()
     page.wait_for_url("**&rerank=on")
-    page.wait_for_timeout(100)  # the search begins with the change of the address
     reread = full_tab.titles()
     assert reread != first
     page.get_by_role("button", name="Why this result").first.click()
@@ -217,9 +218,8 @@ def test_clicks_are_told_where_the_service_wants_to_know(
         with tab.page.expect_response("**/feedback") as again:
             tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         assert again.value.request.post_data_json["dwell_s"] > 0.5
-        while len(noted := list(read_feedback(path))) < 2:
-            tab.page.wait_for_timeout(100)
-    assert [each.id for each in noted] == [sent["id"]] * 2
+        until(lambda: len(list(read_feedback(path))) >= 2)
+    assert [each.id for each in read_feedback(path)] == [sent["id"]] * 2
 
 
 def test_clicks_are_nobodys_business_elsewhere(tab: Any) -> None:

@@ -1,6 +1,7 @@
 """A candidate in the shadow: what it would answer is measured, and nobody waits for it."""
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from glow_service.fragment import ResultFragment
-from glow_service.live.shadow import mean_difference, overlap
+from glow_service.live.shadow import MAX_WAITING, mean_difference, overlap
+from glow_service.search import CheckedSearch, check_search
 
 Serve = Callable[..., AbstractContextManager[Any]]
 Until = Callable[..., None]
@@ -64,8 +66,17 @@ def test_a_candidate_that_cannot_be_opened_costs_a_line_and_a_count(
     assert line.fields["code"] == "artifact_damaged"  # type: ignore[attr-defined]
 
 
-def test_a_full_line_drops_and_a_share_is_a_share(versions: Any, serve: Serve, until: Until) -> None:
+def test_a_full_line_drops_and_a_share_is_a_share(
+    versions: Any, serve: Serve, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
     versions.add("a2")
+    gate = threading.Event()
+
+    def check_later(*arguments: Any) -> CheckedSearch:
+        gate.wait(60)
+        return check_search(*arguments)
+
+    monkeypatch.setattr("glow_service.live.shadow.check_search", check_later)
     with serve(shadow_version="a2", shadow_share=0.5) as served:
         until(lambda: has_candidate(served, "a2"))
         shadow, result = served.service.shadow, ResultFragment(b'"hits":[]')
@@ -73,9 +84,10 @@ def test_a_full_line_drops_and_a_share_is_a_share(versions: Any, serve: Serve, u
         started = time.perf_counter()
         for request_id in ids:
             shadow.offer(request_id, {"query": "honey bees"}, result)
-        assert time.perf_counter() - started < 0.5
-        until(lambda: count(served, "compared") >= 32)
-        time.sleep(0.1)
+        assert time.perf_counter() - started < 5  # nobody waits for the one that is compared
+        gate.set()
+        until(lambda: count(served, "compared") >= MAX_WAITING)
+        until(shadow._waiting.empty)
         dropped, compared = count(served, "dropped"), count(served, "compared")
         assert dropped > 500
         assert dropped + compared == pytest.approx(1_000, abs=100)
