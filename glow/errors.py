@@ -20,7 +20,6 @@
     ├── ReadOnlyError              an index root cannot be written from here
     ├── DiskError                  a disk that is full or fails
     ├── StoreError                 a server that holds vectors does not answer
-    ├── ShardError                 shards of an index do not answer
     └── ExportError                an exported model that is not equal to its checkpoint
 
 Two rooms grow branches of their own: `service/errors.py` (what HTTP needs) and `glow/client/errors.py` (what a call of
@@ -205,13 +204,6 @@ class StoreError(GlowError):
     def __init__(self, message: str, *, is_gone: bool = False) -> None:
         super().__init__(message)
         self.is_gone = is_gone
-
-
-class ShardError(GlowError):
-    """Shards of an index do not answer, so its documents are not all to be found."""
-
-    code = "shard_unavailable"
-    exit_code = 4
 
 
 class ExportError(GlowError):

@@ -67,12 +67,6 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
     analyzer: AnalyzerName = option(
         DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
     )
-    shards: int = option(
-        1,
-        "Index roots below this one that the documents are cut into; more than 1 makes a set.",
-        ge=1,
-        le=256,
-    )
     store: str | None = option(
         None,
         "Keep the vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db without a server.",

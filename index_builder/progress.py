@@ -44,10 +44,6 @@ class Stages:
         self.seconds[name] = time.perf_counter() - start
         self.peaks[name] = peak_memory_bytes()
 
-    def fresh(self) -> "Stages":
-        """Stages of another piece of work, told in the same place."""
-        return Stages(self._out)
-
     def done_before(self, name: str, seconds: float, peak: int) -> None:
         """Tells of a stage that an earlier run has done, and what it took there."""
         self.seconds[name], self.peaks[name] = seconds, peak

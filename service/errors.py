@@ -18,7 +18,6 @@ GlowError
 │   └── KeyRefusedError        the key is not one of those that are known
 ├── RateLimitError             a key sends more requests than it may
 ├── SwapRefusedError           the index version that is asked for cannot be served
-├── VersionNotOpenError        a shard is asked for a version that it has not open
 ├── DeadlineError              the deadline passed before the answer was made
 └── UnavailableError           the service cannot answer now
     ├── OverloadedError        as many requests as can be served are in work
@@ -35,7 +34,7 @@ __all__ = [
     "HeadersTooLateError", "KeyMissingError", "KeyRefusedError", "MalformedHttpError", "MalformedJsonError",
     "MediaTypeError", "MethodNotAllowedError", "NotAvailableError", "NotReadyError", "OverloadedError",
     "QueryTooLongError", "RateLimitError", "RequestError", "RequestIdError", "RouteNotFoundError", "SwapRefusedError",
-    "UnavailableError", "VersionNotOpenError",
+    "UnavailableError",
 ]  # fmt: skip
 
 
@@ -158,12 +157,6 @@ class RateLimitError(GlowError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
-
-
-class VersionNotOpenError(GlowError):
-    """A shard is asked for a version that it has not open."""
-
-    code = "version_not_open"
 
 
 class SwapRefusedError(GlowError):

@@ -22,7 +22,6 @@ from glow.runtime import Device
 from glow.search import DEFAULT_CANDIDATES
 from glow_service.access import check_keys, parse_keys, parse_origins, read_tenants
 from glow_service.search import SearchLimits
-from glow_service.shards import parse_shards
 from glow_service.telemetry import LogForm
 
 __all__ = ["ENV_PREFIX", "Settings", "settings_table"]
@@ -38,7 +37,6 @@ _PRIVATE = (
     "index",
     "document_model",
     "otel_endpoint",
-    "shards",
 )
 # Paths and addresses of this machine.
 
@@ -52,7 +50,7 @@ MOST_PROCESSES = 8
 
 
 MOST_BATCH_BYTES = 64 << 20
-LEAST_SHARD_KEY = 16
+LEAST_FEEDBACK_KEY = 16
 DEFAULT_COLLECTION = "default"
 """What the index of `index_root` is called where keys are bound to collections."""
 RESERVED = (
@@ -183,14 +181,6 @@ class Settings(StrictModel):
         SecretStr(""), "Keys for searching, as name:SHA-256 separated by commas; empty lets everyone search."
     )
     admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty turns /admin off.")
-    shards: str = _setting(
-        "",
-        "Services of shards, by number, separated by commas, replicas by a bar; empty: all in this process.",
-    )
-    shard_key: SecretStr = _setting(
-        SecretStr(""),
-        "Key that routers and shards share; a shard has it and no shards. Empty turns /shard off.",
-    )
     write_key: SecretStr = _setting(
         SecretStr(""), "Key for writing documents, as SHA-256; empty turns writing off."
     )
@@ -315,9 +305,8 @@ class Settings(StrictModel):
         read_tenants(self.tenants, keys, {DEFAULT_COLLECTION, *self.collections})
         self._check_collections()
         parse_origins(self.cors_origins)
-        self._check_shards()
-        if 0 < (length := len(self.feedback_key.get_secret_value())) < LEAST_SHARD_KEY:
-            raise ValueError(f"feedback_key has {length} characters, expected at least {LEAST_SHARD_KEY}")
+        if 0 < (length := len(self.feedback_key.get_secret_value())) < LEAST_FEEDBACK_KEY:
+            raise ValueError(f"feedback_key has {length} characters, expected at least {LEAST_FEEDBACK_KEY}")
         if self.default_timeout_ms > self.max_timeout_ms:
             raise ValueError(
                 f"default_timeout_ms {self.default_timeout_ms} exceeds max_timeout_ms {self.max_timeout_ms}"
@@ -330,30 +319,16 @@ class Settings(StrictModel):
                 )
         return self
 
-    def _check_shards(self) -> None:
-        key = self.shard_key.get_secret_value()
-        if self.shards:
-            parse_shards(self.shards)
-        elif key and self.workers > 1:
-            raise ValueError(
-                "a shard keeps versions open for its routers in one process: leave workers out, and start several services "
-                "where one is not enough"
-            )
-        if self.shards and not key:
-            raise ValueError("shards are asked by a key: set shard_key here and at each of them")
-        if key and len(key) < LEAST_SHARD_KEY:
-            raise ValueError(f"shard_key has {len(key)} characters, expected at least {LEAST_SHARD_KEY}")
-
     @property
     def ingest_path(self) -> Path:
         """Folder of the log of writes."""
         return Path(self.ingest_folder) if self.ingest_folder else self.index_root / INGEST_FOLDER
 
     def _check_collections(self) -> None:
-        if self.collections and (self.workers > 1 or self.shards or self.is_shard):
+        if self.collections and self.workers > 1:
             raise ValueError(
-                "index: several indexes are served by one process, and none of them in shards: leave workers out, and start "
-                "several services where one is not enough"
+                "index: several indexes are served by one process: leave workers out, and start several services where one "
+                "is not enough"
             )
 
     @property
@@ -366,14 +341,9 @@ class Settings(StrictModel):
         return parse_collections(self.index)
 
     @property
-    def is_shard(self) -> bool:
-        """Whether routers ask this service for parts of their answers."""
-        return bool(self.shard_key.get_secret_value()) and not self.shards
-
-    @property
     def processes(self) -> int:
         """How many processes serve. Python runs on one core in each, so every core gets one."""
-        if self.is_shard or self.index:
+        if self.index:
             return 1
         if self.device == "cuda":
             return self.workers or 1  # each would take a part of the GPU's memory

@@ -20,7 +20,6 @@ from glow_service.cache import Cache
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, SearchLimits
 from glow_service.settings import DEFAULT_COLLECTION, Settings
-from glow_service.shards import ShardConnections, ShardVersions, parse_shards
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
 from glow_service.writes import Follower, Replicas
 
@@ -53,7 +52,6 @@ class Service:
     watcher: Watcher
     channel: Channel | None
     shadow: Shadow
-    shard_versions: ShardVersions
     ingest: IngestLog
     replicas: Replicas
     follower: Follower
@@ -129,7 +127,6 @@ def new_service(
             device=settings.device,
             threads=settings.encode_threads,
         ),
-        shard_versions=ShardVersions(resources.live, lambda version: resources.open(version).index),
         ingest=IngestLog(settings.ingest_path, settings.ingest_bytes),
         replicas=replicas,
         follower=Follower(
@@ -145,7 +142,6 @@ def _access(settings: Settings, metrics: Metrics, collection: str, clients: Clie
         api_keys=api_keys,
         admin_key=settings.admin_key.get_secret_value(),
         write_key=settings.write_key.get_secret_value(),
-        shard_key="" if settings.shards else settings.shard_key.get_secret_value(),
         limiter=clients.requests,
         tenants=read_tenants(settings.tenants, parse_keys(api_keys)),
         collection=collection,
@@ -199,15 +195,7 @@ def _resources(settings: Settings, metrics: Metrics) -> Resources:
         threads=settings.encode_threads,
         warmup_queries=settings.warmup_queries,
         document_model=settings.document_model,
-        shards=_connections(settings),
     )
-
-
-def _connections(settings: Settings) -> ShardConnections | None:
-    """What reaches the shards of a set, where they are services of their own."""
-    if not settings.shards:
-        return None
-    return ShardConnections(parse_shards(settings.shards), settings.shard_key.get_secret_value())
 
 
 def _channel(settings: Settings, watcher: Watcher) -> Channel | None:

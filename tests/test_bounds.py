@@ -29,8 +29,6 @@ NOT_OF_REQUESTS = {
     "glow_service.api.admin.LONGEST_S": "of the operator's own requests",
     "glow_service.api.batch_checks.LONGEST_STRETCH_S": "how often a check makes way for others",
     "glow_service.api.feedback.MOST_ITEMS": "within a body of 4 KiB",
-    "glow_service.api.shards.MAX_BODY_BYTES": "between a router and its shards",
-    "glow_service.api.shards.MAX_ITEMS": "between a router and its shards",
     "glow_service.cache.breaker.LONGEST_PAUSE_S": "how often a Redis that fails is tried",
     "glow_service.cache.parser.MAX_ITEMS": "within a reply that is bounded",
     "glow_service.cache.shared.MAX_VALUE_BYTES": "the same as the bound of a cached response",
@@ -44,8 +42,6 @@ NOT_OF_REQUESTS = {
     "glow_service.search.price.MOST_READING": "chooses the pool, and refuses nothing",
     "glow_service.settings.MOST_BATCH_BYTES": "of settings together",
     "glow_service.settings.MOST_PROCESSES": "of a default",
-    "glow_service.shards.session.LONGEST_S": "between a router and its shards",
-    "glow_service.shards.wire._MOST_BYTES": "between a router and its shards",
 }
 
 

@@ -20,6 +20,8 @@ __all__ = [
 
 MANIFEST_FILE = "manifest.json"
 FORMAT_VERSION = 1
+SHARDS_FILE = "shards.json"
+"""Only in index versions that an earlier release built with `--shards`: their documents are in other index roots."""
 Kind = Literal["checkpoint", "model", "reranker", "index"]
 
 
@@ -110,9 +112,15 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         ArtifactNotFoundError: if no such folder, or it holds no manifest.
         FormatError: if it is unreadable, or of another format version.
         IntegrityError: if a byte of the manifest was changed.
-        MismatchError: if it is an artifact of another kind.
+        MismatchError: if it is an artifact of another kind, or an index version that was built with `--shards`.
     """
     path = folder / MANIFEST_FILE
+    if kind == "index" and (folder / SHARDS_FILE).is_file():
+        raise MismatchError(
+            f"version {folder.name} has a {SHARDS_FILE}: it was built with --shards, and this release opens indexes of one "
+            "piece only; build it again without --shards (--store keeps the vectors of a large collection in Milvus), or "
+            "serve it with the release that built it"
+        )
     try:
         raw = path.read_bytes()
     except OSError as error:

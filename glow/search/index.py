@@ -28,7 +28,6 @@ from glow.search.parts import (
 )
 from glow.search.passages import PassageMap
 from glow.search.reranking import DEFAULT_MIXTURE, Mixture
-from glow.search.shards import SHARDS_FOLDER, is_set
 from glow.search.spelling import Speller
 from glow.search.views import DenseView, DocumentsView, ImpactsView, LearnedView, StatesView
 from glow.text import Analyzer, Preprocessor
@@ -109,11 +108,6 @@ class Index:
             ArtifactError: if missing or damaged (the file is named), or parts that do not belong together.
             DeviceError: if the device is not there, or the version has a delta and the device is a GPU.
         """
-        if is_set(folder):
-            raise MismatchError(
-                f"version {folder.name} is a set of shards, which a service or `glow search` opens, not an index; "
-                f"its shards are in {SHARDS_FOLDER}/"
-            )
         old = like.parts if like is not None else None
         manifest = verify(folder, "index", old.known if old is not None else None)
         header = read_delta_header(folder) if DELTA_HEADER in manifest.files else None
@@ -146,11 +140,6 @@ class Index:
             _open_mixture(folder, manifest),
             view.learned,
         )
-
-    @property
-    def is_set(self) -> bool:
-        """Whether documents lie in shards, so that some searches cannot be made."""
-        return False
 
     @property
     def version(self) -> str:

@@ -37,7 +37,7 @@ from glow.text import VOCABULARY_FILE, Preprocessor, TermTable, load_preprocesso
 
 __all__ = [
     "DENSE_FILE", "DOCUMENTS_FILE", "MODEL_FOLDER", "REPORT_FILE", "STEMS_FOLDER", "TERMS_FOLDER", "Rows", "VersionParts",
-    "model_parent", "open_parts", "open_query_side",
+    "model_parent", "open_parts",
 ]  # fmt: skip
 
 DOCUMENTS_FILE = "documents.sqlite"
@@ -186,20 +186,6 @@ def model_parent(manifest: Manifest) -> dict[str, Any]:
     if not isinstance(parent, dict) or not isinstance(parent.get("files"), dict):
         raise MismatchError(f"index {manifest.name} does not say which model built it; rebuild the index")
     return parent
-
-
-def open_query_side(
-    folder: Path, manifest: Manifest, device: Device, threads: int
-) -> tuple[Preprocessor, Encoder]:
-    """Opens what reads queries, of a verified version or set.
-
-    Raises:
-        ArtifactError: if damaged, or of another model than the manifest says.
-        DeviceError: if the device is not there.
-    """
-    _check_copies(manifest)
-    preprocessor = _open_preprocessor(folder, manifest, None)
-    return preprocessor, _open_encoder(folder, preprocessor, device, threads)
 
 
 def _open_preprocessor(folder: Path, manifest: Manifest, like: VersionParts | None) -> Preprocessor:

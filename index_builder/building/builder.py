@@ -32,7 +32,6 @@ from glow.search import (
     set_threads,
 )
 from glow.text import TermTable, check_analyzer
-from glow_index_builder.building.frozen import FrozenStatistics
 from glow_index_builder.building.prepared import Corpus
 from glow_index_builder.building.report import (
     BuildReport,
@@ -77,7 +76,7 @@ class BuildResult:
     rejects_file: Path | None
 
 
-def build(options: BuildOptions, stages: Stages, frozen: FrozenStatistics | None = None) -> BuildResult:
+def build(options: BuildOptions, stages: Stages) -> BuildResult:
     """Builds one index version.
 
     Nothing is visible before the version is whole and has been opened once; when anything fails, the versions and the
@@ -86,7 +85,6 @@ def build(options: BuildOptions, stages: Stages, frozen: FrozenStatistics | None
     Args:
         options: what to build.
         stages: progress and times.
-        frozen: statistics of the collection that these documents are a part of; None: their own, as the options say.
 
     Raises:
         InputError: if the input or an option cannot be used.
@@ -108,10 +106,10 @@ def build(options: BuildOptions, stages: Stages, frozen: FrozenStatistics | None
     set_threads(options.thread_count)
     root = IndexRoot(options.output)
     target = VersionWriter(root)
-    building = _Build(options, model, stages, frozen)
+    building = _Build(options, model, stages)
     folders: list[WorkFolder] = []
     with _resumable(options, stages, folders):
-        key = key_of(options, sources, model, building.states, building.learned, frozen)
+        key = key_of(options, sources, model, building.states, building.learned)
         with open_work(root.path, key, resume=options.resume) as work:
             folders.append(work)
             report = building.run(work, sources, target)
@@ -129,11 +127,8 @@ class _Build:
     What can be refused is refused here: a device that is not there must not show after hours of reading.
     """
 
-    def __init__(
-        self, options: BuildOptions, model: Model, stages: Stages, frozen: FrozenStatistics | None
-    ) -> None:
+    def __init__(self, options: BuildOptions, model: Model, stages: Stages) -> None:
         self._options = options
-        self._frozen = frozen
         self._model = model
         self._stages = stages
         if options.lexical:
@@ -153,7 +148,7 @@ class _Build:
     def run(self, work: WorkFolder, sources: list[Source], target: VersionWriter) -> BuildReport:
         """Does every step that is not done, and makes the version of what they left; returns the report."""
         keep_rejects = target.root.path / f"rejects-{target.version}.jsonl"
-        steps = Steps(self._options, self._model, work, self._stages, keep_rejects, self.states, self._frozen)
+        steps = Steps(self._options, self._model, work, self._stages, keep_rejects, self.states)
         corpus = steps.read(sources, self._cutter)
         kind = self._kind(corpus.vectors)
         terms = steps.terms(corpus)

@@ -44,7 +44,6 @@ from glow.search import (
 )
 from glow.text import Analyzer, PassageCutter, TermTable, lexical_words, select_terms
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
-from glow_index_builder.building.frozen import FrozenStatistics
 from glow_index_builder.building.prepared import Corpus, Terms
 from glow_index_builder.building.recall import measure_recall
 from glow_index_builder.building.report import (
@@ -91,7 +90,6 @@ class Steps:
         stages: progress and times.
         keep_rejects: where `rejects.jsonl` goes when there are too many.
         states: header of the term representations; None: there are none.
-        frozen: statistics of the collection that these documents are a part of; None: their own.
     """
 
     def __init__(
@@ -102,7 +100,6 @@ class Steps:
         stages: Stages,
         keep_rejects: Path,
         states: StatesHeader | None = None,
-        frozen: FrozenStatistics | None = None,
     ) -> None:
         self._options = options
         self._model = model
@@ -110,7 +107,6 @@ class Steps:
         self._stages = stages
         self._keep_rejects = keep_rejects
         self._states = states
-        self._frozen = frozen
         self._analyzer = Analyzer(options.analyzer)
         self._has_stems = options.lexical and options.analyzer != "plain"
 
@@ -146,7 +142,6 @@ class Steps:
             if not step.is_done:
                 own = self._model.preprocessor.terms
                 table = select_terms(self._options.term_stats, corpus.stats.terms, own)
-                table = table if self._frozen is None else self._frozen.terms
                 table.save(step.folder / TERMS_FOLDER)
         return Terms(step, TermTable.load(step.folder / TERMS_FOLDER))
 
@@ -287,7 +282,6 @@ class Steps:
                     _counted(words, advance),
                     corpus.stats.terms,
                     self._stems(corpus, step.folder / STEMS_FOLDER) if self._has_stems else terms,
-                    average_length=None if self._frozen is None else self._frozen.average_length,
                     analyzer=self._analyzer,
                     on_words=partial(build_spelling, step.folder / SPELLING_FOLDER),
                 )
@@ -304,7 +298,6 @@ class Steps:
         """The table that the idf of stems comes from, as `terms` is that of words; deltas need it too."""
         own = self._analyzer.table(self._model.preprocessor.terms)
         table = select_terms(self._options.term_stats, corpus.stats.stems, own)
-        table = table if self._frozen is None else self._frozen.stems
         table.save(folder)
         return table
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from glow import __version__
 from glow.runtime import Model
 from glow.search import StatesHeader
-from glow_index_builder.building.frozen import FrozenStatistics
 from glow_index_builder.input import Source
 from glow_index_builder.options import BuildOptions
 
@@ -26,7 +25,6 @@ def key_of(
     model: Model,
     states: StatesHeader | None,
     learned: str | None = None,
-    frozen: FrozenStatistics | None = None,
 ) -> str | None:
     """Names a build's work folder: equal for a build that may go on with what another did.
 
@@ -38,7 +36,6 @@ def key_of(
         model: the model.
         states: what is stored for a re-ranker; None: there is none.
         learned: hash of what makes learned impacts; None: there are none.
-        frozen: statistics that are not the input's own.
 
     Returns:
         Hexadecimal digits; None where an input is a pipe, which cannot be read again.
@@ -49,6 +46,4 @@ def key_of(
     parameters = {key: value for key, value in options.parameters().items() if key not in NO_MATTER}
     reranker = None if states is None else states.model
     parts = [FORMAT, __version__, model.hash, reranker, learned, inputs, parameters]
-    if frozen is not None:
-        parts.append(frozen.hash)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:KEY_CHARACTERS]

@@ -6,13 +6,12 @@ from pathlib import Path
 from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import BuildError, InputError
-from glow.search import Index, is_set
+from glow.search import Index
 from glow_index_builder.building import RECALL_FLOOR, BuildResult, build
 from glow_index_builder.commands.gate import gate_words
 from glow_index_builder.input import written_of
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.sharding import build_set, verify_set
 from glow_index_builder.versions import TuneOptions, tune_index
 
 __all__ = ["build_command", "tune_command", "verify_command"]
@@ -29,9 +28,6 @@ class VerifyOptions(JsonOptions, IndexRootOptions):
 @command(BuildOptions)
 def build_command(options: BuildOptions) -> None:
     """Builds a version from documents, and publishes it."""
-    if options.shards > 1:
-        _build_set(options)
-        return
     result = build(options, Stages(sys.stderr))
     try:
         write_report(options.json_file, result.report.values())
@@ -40,34 +36,11 @@ def build_command(options: BuildOptions) -> None:
     say(_summary(result, options.output))
 
 
-def _build_set(options: BuildOptions) -> None:
-    made = build_set(options, Stages(sys.stderr))
-    write_report(options.json_file, made.report)
-    counts, lines = made.report["counts"], []
-    lines.append(f"{counts['documents']} documents in {counts['shards']} shards")
-    if made.rejects_file:
-        count = sum(made.report["rejects"].values())
-        lines.append(f"{count} lines rejected; {written_of(count)} {made.rejects_file}")
-    if options.publish:
-        lines.append(f"published {made.version} in {options.output}")
-    else:
-        lines.append(f"built {made.version}; publish it: glow publish --output {options.output}")
-    say("\n".join(lines))
-
-
 @command(VerifyOptions)
 def verify_command(options: VerifyOptions) -> None:
     """Checks every file of a version (default: the live one) and opens it."""
     root = IndexRoot(options.output)
     version = options.version or root.current()
-    if is_set(root.folder(version)):
-        shards = verify_set(root, version)
-        write_report(
-            options.json_file,
-            {"status": "sound", "version": version, "counts": {"documents": shards.documents}},
-        )
-        say(f"{version} is sound: {shards.documents} documents in {len(shards.shards)} shards")
-        return
     index = Index.open(root.folder(version))
     write_report(options.json_file, {"status": "sound", "version": version, "counts": index.manifest.counts})
     say(f"{version} is sound: {index.documents.count} documents, {index.dense.kind}, {index.model}")

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from glow.artifact import IndexRoot
 from glow.commands import command, say, write_report
 from glow_index_builder.deltas import (
     CompactOptions,
@@ -17,7 +16,6 @@ from glow_index_builder.deltas import (
 )
 from glow_index_builder.input import written_of
 from glow_index_builder.progress import Stages
-from glow_index_builder.sharding import compact_set, delete_from_set, live_set, upsert_into_set
 
 __all__ = ["compact_command", "delete_command", "upsert_command"]
 
@@ -25,22 +23,19 @@ __all__ = ["compact_command", "delete_command", "upsert_command"]
 @command(UpsertOptions)
 def upsert_command(options: UpsertOptions) -> None:
     """Adds documents to the live version, or replaces those with the same ids, and publishes the result."""
-    change = upsert if live_set(IndexRoot(options.output)) is None else upsert_into_set
-    _tell(change(options, Stages(sys.stderr)), options.json_file)
+    _tell(upsert(options, Stages(sys.stderr)), options.json_file)
 
 
 @command(DeleteOptions)
 def delete_command(options: DeleteOptions) -> None:
     """Deletes documents of the live version by their ids, and publishes the result."""
-    change = delete if live_set(IndexRoot(options.output)) is None else delete_from_set
-    _tell(change(options, Stages(sys.stderr)), options.json_file)
+    _tell(delete(options, Stages(sys.stderr)), options.json_file)
 
 
 @command(CompactOptions)
 def compact_command(options: CompactOptions) -> None:
     """Merges what was added and deleted into the live version's other files, and publishes the result."""
-    change = compact if live_set(IndexRoot(options.output)) is None else compact_set
-    report = change(options, Stages(sys.stderr))
+    report = compact(options, Stages(sys.stderr))
     write_report(options.json_file, report)
     if report["status"] == "unchanged":
         say(f"{report['version']} has no delta: nothing to compact")

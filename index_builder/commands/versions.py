@@ -3,8 +3,7 @@
 from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import ArtifactNotFoundError
-from glow_index_builder.sharding import collect_set
-from glow_index_builder.versions import Collected, list_versions, table
+from glow_index_builder.versions import Collected, collect, list_versions, table
 
 __all__ = ["gc_command", "pin_command", "rollback_command", "unpin_command", "versions_command"]
 
@@ -77,9 +76,7 @@ def unpin_command(options: PinOptions) -> None:
 @command(GcOptions)
 def gc_command(options: GcOptions) -> None:
     """Removes old versions, and what killed commands left behind."""
-    collected = collect_set(
-        IndexRoot(options.output), options.keep, dry_run=options.dry_run, work=options.work
-    )
+    collected = collect(IndexRoot(options.output), options.keep, dry_run=options.dry_run, work=options.work)
     write_report(options.json_file, collected.report())
     say(_summary(collected))
 

@@ -2,11 +2,11 @@
 
 from glow_index_builder.deltas.change import DeltaResult, apply_changes, delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.input import Changes, read_identifier
+from glow_index_builder.deltas.input import Changes
 from glow_index_builder.deltas.open_version import OpenVersion
-from glow_index_builder.deltas.options import ChangeOptions, CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
 
 __all__ = [
-    "ChangeOptions", "Changes", "CompactOptions", "DeleteOptions", "DeltaResult", "OpenVersion", "UpsertOptions",
-    "apply_changes", "compact", "delete", "read_identifier", "upsert",
+    "Changes", "CompactOptions", "DeleteOptions", "DeltaResult", "OpenVersion", "UpsertOptions", "apply_changes",
+    "compact", "delete", "upsert",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from glow.errors import InputError, RecordError
 from glow.records import Document
 from glow_index_builder.input import Line, LineReader, RejectLog, Source
 
-__all__ = ["Changes", "read_deletes", "read_identifier", "read_upserts"]
+__all__ = ["Changes", "read_deletes", "read_upserts"]
 
 Advance = Callable[[int], None]
 
@@ -80,7 +80,7 @@ def read_deletes(
     for source, line in _lines(sources, max_line_bytes, advance):
         try:
             reader.require_whole(line)
-            identifier = read_identifier(line.data)
+            identifier = _identifier(line.data)
         except RecordError as error:
             rejects.add(source.name, line.number, str(error), line.data, reader.known_id(line))
             continue
@@ -97,7 +97,7 @@ def _lines(sources: Sequence[Source], max_line_bytes: int, advance: Advance) -> 
             advance(line.read_bytes)
 
 
-def read_identifier(data: bytes) -> str:
+def _identifier(data: bytes) -> str:
     """The id of a line to delete: all of it, blanks at its ends included, for a document may have such an id.
 
     Raises:

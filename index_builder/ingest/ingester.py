@@ -28,7 +28,7 @@ from glow.ingest import (
     writers,
 )
 from glow.schema import FieldSchema
-from glow.search import MODEL_FOLDER, Index, is_set, parse_filter, restricts_nothing
+from glow.search import MODEL_FOLDER, Index, parse_filter, restricts_nothing
 from glow_index_builder.deltas import (
     Changes,
     CompactOptions,
@@ -83,11 +83,7 @@ class Ingester:
         self._collected = 0.0
         self._delta_share = 0.0
         self._unnoted: dict[OperationId, Outcome] = {}
-        live = self._root.folder(self._root.current())
-        if is_set(live):
-            raise ConfigError(
-                f"{live.name} is a set of shards, into which nothing is written over HTTP; use glow upsert"
-            )
+        self._root.manifest(self._root.current())  # says at once what each operation would say later
 
     def claim(self) -> AbstractContextManager[None]:
         """The right to apply this log, for a block.

@@ -41,7 +41,7 @@ __all__ = ["Collected", "collect"]
 
 FRESH_S = 3600.0
 """How long a version that was never live is left for its build to publish it."""
-SERVED = ("live", "fresh", "pinned", "named")
+SERVED = ("live", "fresh", "pinned")
 """Reasons to stay of versions that are served, or may be in a moment."""
 _TEMPORARY_FILE = re.compile(
     rf"\.({CURRENT_FILE}|{PINNED_FILE}|{re.escape(MANIFEST_FILE)})-\d+-[0-9a-f]{{8}}"
@@ -72,13 +72,7 @@ class Collected:
 
 
 def collect(
-    root: IndexRoot,
-    keep: int,
-    *,
-    dry_run: bool = False,
-    work: bool = False,
-    now: float | None = None,
-    named: frozenset[str] = frozenset(),
+    root: IndexRoot, keep: int, *, dry_run: bool = False, work: bool = False, now: float | None = None
 ) -> Collected:
     """Removes versions beyond `keep`, and leftovers.
 
@@ -90,7 +84,6 @@ def collect(
         dry_run: only says what it would do.
         work: removes interrupted builds that nobody works on, too, which then cannot go on.
         now: seconds since the epoch; None: the clock's.
-        named: versions that a set names, which stay.
 
     Raises:
         ArtifactError: if there is no root, or CURRENT or PINNED cannot be read: nothing is removed then.
@@ -101,9 +94,9 @@ def collect(
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --output")
     moment = time.time() if now is None else now
     if dry_run:
-        return _look(root, keep, work, moment, named)
+        return _look(root, keep, work, moment)
     with root.locked():
-        collected = _look(root, keep, work, moment, named)
+        collected = _look(root, keep, work, moment)
         _tend_collections(root, collected, moment)
         aside = [root.remove(version) for version in collected.removed]
         for path in _leftovers(root.path, moment):
@@ -121,9 +114,8 @@ def collect(
     )
 
 
-def _look(root: IndexRoot, keep: int, work: bool, now: float, named: frozenset[str]) -> Collected:
+def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:
     kept = _kept(root, keep, now)
-    kept |= {version: "named" for version in root.versions() if version in named and version not in kept}
     removed = tuple(version for version in root.versions() if version not in kept)
     leftovers = [*_leftovers(root.path, now), *(path for path in _works(root.path, work) if _is_idle(path))]
     folders = [*(root.folder(version) for version in removed), *leftovers]

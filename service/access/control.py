@@ -3,14 +3,13 @@
 A path that the table does not name needs a key wherever keys are set, so a route that is forgotten here is closed.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from starlette.types import Scope
 
 from glow.errors import GlowError
-from glow_service.access.keys import ADMIN, SHARD, WRITE, find_name, parse_admin_key, parse_keys
+from glow_service.access.keys import ADMIN, WRITE, find_name, parse_admin_key, parse_keys
 from glow_service.access.rate_limit import RateLimiter, client_of
 from glow_service.access.tenants import Tenant
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
@@ -33,7 +32,6 @@ class Access(StrEnum):
     OPEN = "open"
     KEY = "key"
     ADMIN = "admin"
-    SHARD = "shard"
     WRITE = "write"
 
 
@@ -56,8 +54,6 @@ ACCESS: dict[str, Access] = {
     "/info": Access.KEY,
     "/admin": Access.ADMIN,
     "/admin/*": Access.ADMIN,
-    "/shard": Access.SHARD,
-    "/shard/*": Access.SHARD,
     # What load balancers, scrapers and readers of errors need, and the page, which asks for a key itself.
     "/healthz": Access.OPEN,
     "/readyz": Access.OPEN,
@@ -98,7 +94,6 @@ def access_errors(path: str, method: str = "GET") -> tuple[type[GlowError], ...]
         Access.OPEN: (),
         Access.KEY: (KeyMissingError, KeyRefusedError, RateLimitError),
         Access.ADMIN: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
-        Access.SHARD: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
         Access.WRITE: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
     }
     return errors[access_of(path, method)]
@@ -112,7 +107,6 @@ class AccessControl:
     Args:
         metrics: where refusals are counted.
         api_keys, admin_key, write_key: as the settings hold them; "" for none.
-        shard_key: the key itself, by which routers ask this shard; "" where this is none.
         limiter: of requests, by key or address; those of several indexes of one process share it. None for no limit.
         tenants: what each API key opens; empty: all of them open everything.
         collection: name of what is asked for here; "" where a service has one.
@@ -127,7 +121,6 @@ class AccessControl:
         *,
         api_keys: str = "",
         admin_key: str = "",
-        shard_key: str = "",
         write_key: str = "",
         limiter: RateLimiter | None = None,
         tenants: Mapping[str, Tenant] | None = None,
@@ -139,7 +132,6 @@ class AccessControl:
         self._admin = {ADMIN: admin} if admin is not None else {}
         write = parse_admin_key(write_key)
         self._write = {WRITE: write} if write is not None else {}
-        self._shard = {SHARD: hashlib.sha256(shard_key.encode()).digest()} if shard_key else {}
         self._limiter = limiter
         self._missing, self._refused, self._limited = (
             metrics.rejected.labels(kind.code) for kind in (KeyMissingError, KeyRefusedError, RateLimitError)
@@ -158,17 +150,13 @@ class AccessControl:
             KeyMissingError: if the path needs a key, and none came.
             KeyRefusedError: if the key is not one of those that open this path, or several different ones came.
             RateLimitError: if the key, or the address where no keys are set, sends more than it may.
-            RouteNotFoundError: if /admin, /shard or writing is off.
+            RouteNotFoundError: if /admin or writing is off.
         """
         wanted = access_of(scope["path"], scope["method"])
         if wanted is Access.OPEN:
             return ""
-        if wanted is Access.ADMIN:
-            if not self._admin:
-                raise RouteNotFoundError("no such path; /openapi.json lists every one")
-            return self._name(scope, self._admin)
         if wanted is not Access.KEY:
-            keys = self._shard if wanted is Access.SHARD else self._write
+            keys = self._admin if wanted is Access.ADMIN else self._write
             if not keys:
                 raise RouteNotFoundError("no such path; /openapi.json lists every one")
             return self._name(scope, keys)

@@ -15,7 +15,6 @@ from glow.errors import ConfigError
 __all__ = [
     "ADMIN",
     "MAX_KEY_BYTES",
-    "SHARD",
     "WRITE",
     "check_keys",
     "find_name",
@@ -26,8 +25,6 @@ __all__ = [
 
 ADMIN = "admin"
 """Name of the admin key in log lines; no other key may have it."""
-SHARD = "shard"
-"""Name of the key by which routers ask shards."""
 WRITE = "write"
 """Name of the key for writing."""
 MAX_KEY_BYTES = 1_024
@@ -132,10 +129,10 @@ def find_name(key: bytes, digests: Mapping[str, bytes]) -> str | None:
 
 
 def _check_name(name: str, place: str) -> None:
-    if not _NAME.fullmatch(name) or name in (ADMIN, SHARD, WRITE):
+    if not _NAME.fullmatch(name) or name in (ADMIN, WRITE):
         raise ValueError(
             f"{place}: the name has {len(name)} characters; expected 1 to 64 of A-Z a-z 0-9 . _ - "
-            f"and not '{ADMIN}', '{SHARD}' or '{WRITE}'"
+            f"and not '{ADMIN}' or '{WRITE}'"
         )
 
 

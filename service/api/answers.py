@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.errors import GlowError, ShardError, StoreError
+from glow.errors import GlowError, StoreError
 from glow.query_log import LoggedQuery
 from glow.search import Index, Words
 from glow_service.api.context import RequestContext
@@ -30,7 +30,6 @@ from glow_service.search import (
     StageClock,
     result_body,
 )
-from glow_service.shards import describe, open_session
 from glow_service.state import Service
 
 __all__ = ["LONG_FILTER", "Answer", "count_late", "find", "note"]
@@ -86,7 +85,6 @@ async def find(
         OverloadedError: if its hits are long, and the bulk lane has too few permits.
         QueryError: if the query holds no word.
         DeadlineError: if the deadline passed, and no partial answer was asked for.
-        ShardError: if a shard does not answer, and no partial answer was asked for, or none of them answers.
         StoreError: if the vectors lie on a server that does not answer, or lost them; a hybrid search that may
             be partial is answered by words.
     """
@@ -96,7 +94,7 @@ async def find(
     begun: list[SearchSession] = []
 
     async def make() -> bytes:
-        session = open_session(index, checked.call, deadline)
+        session = SearchSession(index, checked.call, deadline)
         begun.append(session)
         session.reads_first = reading.reads_first
         try:
@@ -107,12 +105,12 @@ async def find(
         timings.update(answer.timings_ms)
         if answer.truncated:
             service.metrics.truncated.labels("query").inc()
-        _require_whole(service, checked, answer, result)
+        _require_whole(service, answer, result)
         return result.members
 
     try:
         result = await _cached(service.cache, lane, index, checked, make, deadline, budget)
-    except _UnfinishedError as unfinished:
+    except _PartlyRerankedError as unfinished:
         return unfinished.answer
     except StoreError as error:
         service.metrics.dense_unavailable.inc()
@@ -123,7 +121,7 @@ async def find(
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
-        session = begun[0] if begun else open_session(index, checked.call)
+        session = begun[0] if begun else SearchSession(index, checked.call)
         return await asyncio.to_thread(_partial, session)
     if not timings:  # from the cache, or made by another request that asked the same just before
         clock.lap("cache")
@@ -131,24 +129,15 @@ async def find(
     return Answer(result, (), timings)
 
 
-def _require_whole(
-    service: Service, checked: CheckedSearch, answer: SearchAnswer, result: ResultFragment
-) -> None:
-    """Keeps what is not whole from the caches.
+def _require_whole(service: Service, answer: SearchAnswer, result: ResultFragment) -> None:
+    """Keeps a response that is not whole from the caches.
 
     Raises:
-        ShardError: if shards are missing, and no partial answer was asked for.
-        _UnfinishedError: with the answer, otherwise.
+        _PartlyRerankedError: with the response, if time ended before all hits were re-ranked.
     """
     if answer.is_partly_reranked:
         service.metrics.rerank_partial.inc()
-        raise _UnfinishedError(Answer(result, ("rerank_partial",), dict(answer.timings_ms)))
-    if answer.missing_shards:
-        service.metrics.shards_missing.inc(len(answer.missing_shards))
-        if not checked.allow_partial:
-            reasons = describe(answer.missing_shards)
-            raise ShardError(f"{reasons}; try again, or take what the others hold (allow_partial)")
-        raise _UnfinishedError(Answer(result, ("shards",), dict(answer.timings_ms)))
+        raise _PartlyRerankedError(Answer(result, ("rerank_partial",), dict(answer.timings_ms)))
 
 
 async def _by_words(lane: Lane, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
@@ -161,11 +150,11 @@ async def _by_words(lane: Lane, index: Index, checked: CheckedSearch, deadline: 
     return Answer(result, ("dense",), dict(answer.timings_ms))
 
 
-class _UnfinishedError(DeadlineError):
-    """What there is of an answer that is not whole: no cache may keep it, and whoever asks next gets another."""
+class _PartlyRerankedError(DeadlineError):
+    """The response of a search whose time ended before all hits were re-ranked: no cache may keep it."""
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__("the answer is not whole")
+        super().__init__("not all hits could be re-ranked before the deadline")
         self.answer = answer
 
 

@@ -156,13 +156,10 @@ def _begin(service: Service, request: Request) -> Index:
     """The live index, which can be written to. Writes are work of the bulk lane: however many come, searches go on.
 
     Raises:
-        NotAvailableError: if it cannot be.
         OverloadedError: if the lane is full.
     """
     index = service.resources.live()
     enter_lane(service, context_of(request.scope), request.scope, 1, "bulk")
-    if index.is_set:
-        raise NotAvailableError("a set of shards is written to by glow upsert, not over HTTP")
     return index
 
 

@@ -65,7 +65,6 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     errors.OverloadedError: Problem(429, "Too many requests"),
     errors.SwapRefusedError: Problem(409, "The index version was refused"),
     LogFullError: Problem(429, "Too many writes wait"),
-    errors.VersionNotOpenError: Problem(409, "The version is not open here"),
     errors.DeadlineError: Problem(504, "The deadline passed"),
     glow_errors.GlowError: Problem(500, "Internal error"),
     LogBusyError: Problem(503, "The log of writes is locked"),
@@ -86,7 +85,6 @@ PROBLEMS: dict[type[GlowError], Problem] = {
     glow_errors.BusyError: Problem(409, "The index root is being changed"),
     glow_errors.ReadOnlyError: Problem(409, "The index root cannot be written"),
     glow_errors.StoreError: Problem(503, "The vectors cannot be searched now"),
-    glow_errors.ShardError: Problem(503, "Not every shard answers"),
     glow_errors.DiskError: Problem(507, "The disk is full or fails"),
     glow_errors.ExportError: Problem(500, "The export was refused"),
 }

@@ -19,13 +19,10 @@ from glow.errors import (
     DiskError,
     DocumentNotFoundError,
     FilterError,
-    FormatError,
     GateError,
     GlowError,
-    MismatchError,
     QueryError,
     ReadOnlyError,
-    ShardError,
 )
 from glow.ingest import LogFullError
 from glow_service import errors
@@ -61,12 +58,6 @@ from glow_service.api.schemas import (
     SearchResult,
 )
 from glow_service.api.search import post_search
-from glow_service.api.shards import (
-    post_shard_document,
-    post_shard_open,
-    post_shard_rank,
-    post_shard_show,
-)
 from glow_service.search import SearchBody
 
 __all__ = ["ROUTES", "Route", "add_routes", "openapi"]
@@ -145,7 +136,6 @@ _TAGS = {
     "embeddings": "Vectors of the towers, in OpenAI's shape.",
     "operations": "Health, metrics, and what runs here.",
     "admin": "Another live version, with the admin key.",
-    "shards": "What routers ask of a shard, with their key.",
 }
 _SCHEMES: dict[str, Any] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or for /admin the admin key."},
@@ -177,16 +167,6 @@ _WRITE_ERRORS = (
     ReadOnlyError,
     errors.NotReadyError,
 )
-_SHARD_ERRORS = (
-    *_BODY_ERRORS,
-    errors.RequestError,
-    errors.VersionNotOpenError,
-    MismatchError,
-    FormatError,
-    DocumentNotFoundError,
-    errors.OverloadedError,
-    errors.NotReadyError,
-)
 
 ROUTES = (
     Route(
@@ -204,7 +184,6 @@ ROUTES = (
             errors.NotAvailableError,
             errors.OverloadedError,
             errors.NotReadyError,
-            ShardError,
         ),
         answer=SearchResult,
         body=SearchBody,
@@ -252,13 +231,7 @@ ROUTES = (
         ("/documents/{id:path}", "/v1/documents/{id:path}"),
         "GET",
         get_document,
-        (
-            DocumentNotFoundError,
-            errors.OverloadedError,
-            errors.DeadlineError,
-            errors.NotReadyError,
-            ShardError,
-        ),
+        (DocumentNotFoundError, errors.OverloadedError, errors.DeadlineError, errors.NotReadyError),
         answer=DocumentBody,
         parameter="id",
         tag="documents",
@@ -323,15 +296,6 @@ ROUTES = (
         body=RollbackBody,
         tag="admin",
     ),
-    *(
-        Route((f"/shard/{verb}",), "POST", handler, _SHARD_ERRORS, tag="shards")
-        for verb, handler in (
-            ("open", post_shard_open),
-            ("rank", post_shard_rank),
-            ("show", post_shard_show),
-            ("document", post_shard_document),
-        )
-    ),
     Route(("/problems/{code}",), "GET", get_problem, (errors.RouteNotFoundError,), parameter="code"),
     Route(("/openapi.json",), "GET", get_openapi_document),
 )
@@ -378,13 +342,7 @@ def add_routes(app: FastAPI, *, page: bool) -> None:
 def _extra(route: Route, path: str) -> dict[str, Any]:
     # Without keys in the settings the paths that may need one are open, too: no scheme at all is one of the choices.
     with_key: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
-    choices = {
-        Access.OPEN: [],
-        Access.KEY: [{}, *with_key],
-        Access.ADMIN: with_key,
-        Access.SHARD: with_key,
-        Access.WRITE: with_key,
-    }
+    choices = {Access.OPEN: [], Access.KEY: [{}, *with_key], Access.ADMIN: with_key, Access.WRITE: with_key}
     extra: dict[str, Any] = {"security": choices[access_of(path, route.method)]}
     if route.answer:
         extra["responses"] = {"200": {"description": "found", "content": _json(route.answer)}}

@@ -49,9 +49,6 @@ class IndexShape(Shape):
 
     version: str
     model: str
-    missing_shards: list[int] | None = Field(
-        None, description="Shards that gave no answer, where any did not."
-    )
 
 
 class TermShape(Shape):

@@ -18,9 +18,9 @@ from glow.client import GlowClient
 from glow.commands import command, option
 from glow.errors import QueryError
 from glow.options import StrictModel
-from glow_service.search import check_search, result_body
+from glow.search import Index
+from glow_service.search import SearchSession, check_search, result_body
 from glow_service.settings import Settings
-from glow_service.shards import open_session, open_version
 
 __all__ = ["SearchOptions", "search_command"]
 
@@ -68,14 +68,13 @@ def _search_index(options: SearchOptions) -> Mapping[str, Any]:
     if not options.text.strip():
         raise QueryError("the query is empty; give some text")
     root = IndexRoot(options.index_root)
-    index = open_version(root.folder(root.current()))
+    index = Index.open(root.folder(root.current()))
     retriever = options.retriever
     if retriever == "auto":
         retriever = "dense" if index.impacts is None else "hybrid"
     limits = Settings(index_root=options.index_root).limits
     checked = check_search(_body(options, retriever), limits, index)
-    answer = open_session(index, checked.call).run()
-    return result_body(index, checked.call, answer)
+    return result_body(index, checked.call, SearchSession(index, checked.call).run())
 
 
 def _ask_service(options: SearchOptions) -> Mapping[str, Any]:

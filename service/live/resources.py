@@ -17,8 +17,7 @@ from glow.search import Index
 from glow_service.errors import DrainingError, NotReadyError
 from glow_service.live.held import HeldVersions
 from glow_service.live.warm_up import PROBE_TEXT, probe_call, warm_up
-from glow_service.search import Deadline
-from glow_service.shards import ShardConnections, open_session, open_version
+from glow_service.search import Deadline, SearchSession
 from glow_service.telemetry import Metrics
 
 __all__ = ["OpenVersion", "Resources"]
@@ -51,7 +50,6 @@ class Resources:
         threads: that one search may use, >= 1.
         warmup_queries: to run before a version is served, >= 0.
         document_model: model folder whose document tower is opened beside each version; "" for none.
-        shards: the services of a set's shards; None: they are opened in this process.
 
     Attributes:
         held: the versions that are in memory.
@@ -66,14 +64,12 @@ class Resources:
         threads: int = 1,
         warmup_queries: int = 16,
         document_model: str = "",
-        shards: ShardConnections | None = None,
     ) -> None:
         self._root = IndexRoot(index_root)
         self._device = device
         self._threads = threads
         self._warmup_queries = warmup_queries
         self._document_model = document_model
-        self._shards = shards
         self._metrics = metrics
         self._live: OpenVersion | None = None
         self._draining = False
@@ -106,11 +102,10 @@ class Resources:
 
         Raises:
             ArtifactError, ConfigError, DeviceError: as `load`.
-            ShardError: if it is a set, and its shards cannot be opened.
         """
         folder = self._root.folder(version)
         live = None if self._live is None else self._live.index
-        index = open_version(folder, self._device, self._threads, live, self._shards)
+        index = Index.open(folder, self._device, self._threads, like=live)
         encoder = self._document_encoder(index) if self._document_model else None
         warm_up(index, self._warmup_queries)
         return OpenVersion(index, encoder)
@@ -196,7 +191,7 @@ def _failed(index: Index) -> list[str]:
     probes: dict[str, Callable[[], object]] = {
         "encoder": lambda: index.encoder.run([index.preprocessor.query(PROBE_TEXT)]),
         "documents": lambda: index.documents.rows([0] if index.documents.count else []),
-        "search": lambda: open_session(index, probe_call(PROBE_TEXT), until).run(),
+        "search": lambda: SearchSession(index, probe_call(PROBE_TEXT), until).run(),
     }
     return [name for name, probe in probes.items() if not _answers(name, probe)]
 

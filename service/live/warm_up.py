@@ -5,8 +5,7 @@ from dataclasses import replace
 from glow.errors import QueryError
 from glow.search import Index, Reranking, SearchParams
 from glow.text import Highlighting
-from glow_service.search import HighlightCall, SearchCall
-from glow_service.shards import open_session
+from glow_service.search import HighlightCall, SearchCall, SearchSession
 
 __all__ = ["PROBE_TEXT", "probe_call", "warm_up"]
 
@@ -23,15 +22,14 @@ def warm_up(index: Index, queries: int) -> None:
         queries: how many, >= 0.
     """
     rows = range(min(queries, index.documents.count))
-    stored = index.documents.rows(list(rows)) if rows else []  # of a set of shards none
-    texts = [PROBE_TEXT] * (queries - len(stored))
-    for document in stored:
+    texts = [PROBE_TEXT] * (queries - len(rows))
+    for document in index.documents.rows(list(rows)) if rows else []:
         values = [text for texts_of_field in document.fields.values() for text in texts_of_field]
         texts.append(" ".join(values[0].split()[:_WORDS]) if values else PROBE_TEXT)
     for text in texts:
         try:
-            open_session(index, probe_call(text)).run()
-            open_session(index, _full_call(index, text)).run()
+            SearchSession(index, probe_call(text)).run()
+            SearchSession(index, _full_call(index, text)).run()
         except QueryError:  # a stored text without a word is no query, and no reason not to start
             continue
 

@@ -1,36 +1,24 @@
 """One search from a checked request to its hits, and what lets many of them run side by side."""
 
 from glow_service.search.admission import Admission
-from glow_service.search.answer_size import AnswerSize
 from glow_service.search.batcher import Batcher, Job
 from glow_service.search.calls import FoundDocument, HighlightCall, SearchAnswer, SearchCall, SearchLimits
 from glow_service.search.checks import MAX_FAULTS, CheckedSearch, check_search, faults_of
 from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, explain, require_explainer
-from glow_service.search.hits import (
-    LongHitsError,
-    Place,
-    Snippets,
-    documents_of,
-    page_of,
-    passage_document,
-    shown_part,
-)
+from glow_service.search.hits import LongHitsError, passage_document
 from glow_service.search.lane import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName
 from glow_service.search.pool import SearchPool
 from glow_service.search.price import MOST_PLAIN, MOST_READING, price_of, price_of_texts
 from glow_service.search.render import index_body, list_fields, result_body, shown_fields
 from glow_service.search.session import SearchSession, query_tokens
 from glow_service.search.shapes import SearchBody, Shape
-from glow_service.search.sources import browse, vector_of
 
 __all__ = [
-    "BULK_NICENESS", "MAX_FAULTS", "MOST_PLAIN", "MOST_READING", "NEVER", "RERANK_NICENESS", "Admission", "AnswerSize",
-    "Batcher", "CheckedSearch", "Deadline", "Explanations", "FoundDocument", "HighlightCall", "Job", "Lane",
-    "LaneName", "LongHitsError", "Place", "SearchAnswer", "SearchBody", "SearchCall", "SearchLimits", "SearchPool",
-    "SearchSession", "Shape", "Snippets", "StageClock", "browse", "check_search", "documents_of", "explain",
-    "faults_of", "index_body", "list_fields", "page_of", "passage_document", "price_of",
-    "price_of_texts", "query_tokens", "require_explainer", "result_body", "shown_fields", "shown_part",
-    "vector_of",
+    "BULK_NICENESS", "MAX_FAULTS", "MOST_PLAIN", "MOST_READING", "NEVER", "RERANK_NICENESS", "Admission", "Batcher",
+    "CheckedSearch", "Deadline", "Explanations", "FoundDocument", "HighlightCall", "Job", "Lane", "LaneName",
+    "LongHitsError", "SearchAnswer", "SearchBody", "SearchCall", "SearchLimits", "SearchPool", "SearchSession", "Shape",
+    "StageClock", "check_search", "explain", "faults_of", "index_body", "list_fields", "passage_document", "price_of",
+    "price_of_texts", "query_tokens", "require_explainer", "result_body", "shown_fields",
 ]  # fmt: skip

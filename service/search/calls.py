@@ -166,7 +166,6 @@ class SearchAnswer:
         corrected: unknown word of the query -> what was searched in its place.
         explanations: why each hit was found; None where not asked for.
         is_partly_reranked: whether time ran out before all hits were read again that were to be.
-        missing_shards: number of a shard that gave no answer -> why.
     """
 
     tokens: int
@@ -179,4 +178,3 @@ class SearchAnswer:
     corrected: Mapping[str, str]
     explanations: Explanations | None = None
     is_partly_reranked: bool = False
-    missing_shards: Mapping[int, str] = field(default_factory=dict)

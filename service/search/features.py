@@ -82,36 +82,26 @@ def check_features(
 
 
 def _require_parts(body: SearchBody, retriever: Retriever, index: Index) -> None:
-    lacking = [] if not index.is_set else _not_over_shards(body, retriever)
+    lacking = []
     if retriever != "dense" and index.impacts is None:
         detail = f"this index holds no words, {retriever!r} needs them; build it with --lexical"
         lacking.append(Fault("/retriever", detail))
-    elif retriever == "learned" and index.learned is None and not index.is_set:
+    elif retriever == "learned" and index.learned is None:
         detail = f"this index holds no learned impacts; build it with {_BUILD} --learned"
         lacking.append(Fault("/retriever", detail))
     if index.columns is None:
         detail = f"this index holds no metadata columns; build it again with this version ({_BUILD})"
         asked = {"filter": body.filter, "facets": body.facets}
         lacking += [Fault(f"/{name}", detail) for name, value in asked.items() if value is not None]
-    if body.explain and index.explainer is None and not index.is_set:
+    if body.explain and index.explainer is None:
         detail = "this index holds no explain graphs; build it again without --no-explain"
         lacking.append(Fault("/explain", detail))
-    if body.rerank and index.reranker is None and not index.is_set:
+    if body.rerank and index.reranker is None:
         detail = f"this index holds no term representations to re-rank with; build it with a re-ranker ({_BUILD} --rerank DIR)"
         lacking.append(Fault("/rerank", detail))
     if lacking:
         sentence = "; ".join(f"{fault.pointer}: {fault.detail}" for fault in lacking)
         raise NotAvailableError(sentence, lacking)
-
-
-def _not_over_shards(body: SearchBody, retriever: Retriever) -> list[Fault]:
-    """What a set of shards does not do; docs/shards.md has the list."""
-    asked = {"/explain": body.explain, "/rerank": body.rerank, "/retriever": retriever == "learned"}
-    if body.query is None and body.vector is None and body.like is None:
-        names = ("facets", "sort", "boosts", "group_by")
-        asked |= {f"/{name}": getattr(body, name) is not None for name in names}
-    detail = "not over a set of shards; ask an index that is one piece, or leave it out"
-    return [Fault(pointer, detail) for pointer, wanted in asked.items() if wanted]
 
 
 def _fusion(body: FusionBody, own: Fusion) -> Fusion:

@@ -16,7 +16,7 @@ from glow_service.search.explanations import Explanations
 from glow_service.search.price import price_of_reading
 
 __all__ = [
-    "MOST_READ", "Causes", "LongHitsError", "PageReader", "Place", "Snippets", "causes_with", "documents_of", "page_of", "passage_document", "shown_part",
+    "MOST_READ", "Causes", "LongHitsError", "PageReader", "Place", "causes_with", "documents_of", "page_of", "passage_document", "shown_part",
 ]  # fmt: skip
 
 Causes = Callable[[int, Document], Mapping[str, str]]

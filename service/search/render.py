@@ -25,12 +25,10 @@ def result_body(index: Index, call: SearchCall, answer: SearchAnswer) -> dict[st
         answer: what was found.
     """
     body: dict[str, Any] = {
-        "index": dict[str, Any](index_body(index)),
+        "index": index_body(index),
         "query": _query(call, answer),
         "hits": _hits(index, call, answer),
     }
-    if answer.missing_shards:
-        body["index"]["missing_shards"] = sorted(answer.missing_shards)
     if answer.facets:
         body["facets"] = {name: _facet(counts) for name, counts in answer.facets.items()}
     return body

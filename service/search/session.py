@@ -249,7 +249,6 @@ class SearchSession:
         hits: tuple[FoundDocument, ...],
         facets: dict[str, FacetCounts],
         explanations: Explanations | None,
-        missing_shards: Mapping[int, str] | None = None,
     ) -> SearchAnswer:
         tokens = self.tokens
         return SearchAnswer(
@@ -263,7 +262,6 @@ class SearchSession:
             facets=facets,
             explanations=explanations,
             is_partly_reranked=self.is_partly_reranked,
-            missing_shards=missing_shards or {},
         )
 
     def _open(self, page: Sequence[Place]) -> PageReader:

@@ -11,7 +11,7 @@ from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.calls import SearchCall, Source
 from glow_service.search.shapes import SearchBody
 
-__all__ = ["browse", "check_source", "rank_without_text", "unit_vector", "vector_of"]
+__all__ = ["check_source", "rank_without_text", "unit_vector"]
 
 
 def check_source(body: SearchBody, index: Index) -> Source:
@@ -80,19 +80,19 @@ def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -
         DocumentNotFoundError: if no document has the id that others are to be like.
     """
     if call.source == "browse":
-        return browse(index, allowed)
+        return _every(index, allowed)
     if call.source == "vector":
         return rank_dense(index, np.array(call.vector, np.float32), call.candidates, call.params, allowed)
     row = index.documents.find(call.like)
     if row is None:
         raise not_found(call.like)
-    ranked = rank_dense(index, vector_of(index, row), call.candidates + 1, call.params, allowed)
+    ranked = rank_dense(index, _vector_of(index, row), call.candidates + 1, call.params, allowed)
     others = ranked.rows != row
     parts = {name: values[others] for name, values in ranked.parts.items()}
     return Ranked(ranked.scores[others], ranked.rows[others], parts, ranked.passages)
 
 
-def vector_of(index: Index, row: int) -> NDArray[np.float32]:
+def _vector_of(index: Index, row: int) -> NDArray[np.float32]:
     """A document's vector, L2-normalised; of passages their mean."""
     rows = np.array([row], np.int64)
     if index.passages is not None:
@@ -102,7 +102,7 @@ def vector_of(index: Index, row: int) -> NDArray[np.float32]:
     return vector
 
 
-def browse(index: Index, allowed: RowMask | None) -> Ranked:
+def _every(index: Index, allowed: RowMask | None) -> Ranked:
     """Every row that is allowed, by id; nothing ranks them."""
     assert allowed is not None  # noqa: S101 - browsing needs a filter
     rows = allowed.rows

@@ -90,9 +90,6 @@ class Metrics:
         self.dense_unavailable = counter(
             "glow_dense_unavailable", "Searches for which the server of the vectors did not answer."
         )
-        self.shards_missing = counter(
-            "glow_shards_missing", "Shards that gave a search no answer, each search counting for itself."
-        )
         self.rerank_partial = counter(
             "glow_rerank_partial", "Answers before whose deadline not all hits could be read again."
         )

@@ -12,7 +12,7 @@ import pytest
 from glow.adapters import GlowStore
 from glow.artifact import default_model
 from tests.attacks.harness import ROOT, serving
-from tests.shards.conftest import made
+from tests.made_index import made
 
 KEY = "a-key-for-writing"
 FIRST = [

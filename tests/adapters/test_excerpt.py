@@ -15,7 +15,7 @@ from mcp.client.stdio import stdio_client
 from glow.adapters.excerpt import Excerpt
 from glow.adapters.mcp import MOST_CHARACTERS, MOST_DOCUMENT_CHARACTERS, MOST_HIT_CHARACTERS
 from tests.attacks.harness import ROOT, serving
-from tests.shards.conftest import made, write
+from tests.made_index import made, write
 
 HUGE = [
     {"_id": f"huge/{number}", "title": "T" * 200_000, "text": "zebra " + "x" * 200_000, "wide": {f"k{key}": "v" * 500 for key in range(400)}}

@@ -58,9 +58,7 @@ def _command_line(pid: int) -> str:
 
 
 @contextmanager
-def serving(
-    index_root: Path, *flags: str, keys: bool = False, tree: Path = ROOT, port: int | None = None
-) -> Iterator[Service]:
+def serving(index_root: Path, *flags: str, keys: bool = False, tree: Path = ROOT) -> Iterator[Service]:
     """Starts `glow serve` and waits until it is ready.
 
     Args:
@@ -68,9 +66,8 @@ def serving(
         flags: of the command.
         keys: whether requests need one of `KEYS`.
         tree: the checkout whose code is served, so that two can be compared.
-        port: to listen on; None: a free one.
     """
-    port = port or free_port()
+    port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")}
     if keys:
         environment["GLOW_API_KEYS"] = ",".join(

@@ -14,7 +14,7 @@ from glow.feedback import read_feedback
 from glow.query_log import read_query_log
 from glow_index_builder.clicks import ClickLimits, join
 from tests.attacks.harness import serving, until
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 KEYS = {name: f"key-of-{name}" for name in ("ann", "bob", "ops")}
 WRITE_KEY = "key-for-writing"

@@ -30,7 +30,7 @@ from glow_index_builder.clicks import (
 )
 from glow_index_builder.commands.app import app
 from tests.attacks.harness import serving
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 LIMITS = ClickLimits(most_a_day=50)
 

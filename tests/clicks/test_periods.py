@@ -23,7 +23,7 @@ from glow_index_builder.clicks import (
 )
 from glow_index_builder.commands.app import app
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 DAY_S = 86_400
 FIRST_DAY = 20_400

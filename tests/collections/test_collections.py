@@ -14,7 +14,7 @@ from glow.artifact import IndexRoot
 from glow_service.api.routes import ROUTES
 from glow_service.settings import Settings
 from tests.attacks.harness import serving
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 from tests.until import until
 
 KEYS = {"ann": "key-of-ann", "bob": "key-of-bob", "ops": "key-of-ops"}
@@ -151,7 +151,7 @@ def test_no_route_was_forgotten() -> None:
         "/documents", "/documents/delete", "/operations/{id}", "/healthz", "/readyz", "/metrics", "/info", "/admin/reload",
         "/admin/rollback", "/problems/{code}", "/openapi.json",
     }  # fmt: skip
-    assert {route.paths[0] for route in ROUTES if not route.paths[0].startswith("/shard")} == tried
+    assert {route.paths[0] for route in ROUTES} == tried
 
 
 def test_the_rest_says_nothing_of_them(service: str) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from glow_service.commands.serve import serve_command
 from glow_service.settings import Settings
 from tests.attacks.harness import serving
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from glow.query_log import LoggedQuery
 from glow.search import Index
 from tests.attacks.harness import ROOT
 from tests.full_disk.conftest import MakeDisk
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 FULL = 4
 """Exit code of what a disk ends."""

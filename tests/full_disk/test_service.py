@@ -13,7 +13,7 @@ from glow.ingest import IngestState, read_accepted
 from glow.search import Index
 from tests.attacks.harness import ROOT, serving
 from tests.full_disk.conftest import MakeDisk
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 from tests.until import until
 
 KEY = "a-key-for-writing"

@@ -1,5 +1,12 @@
-"""What tests of writes share with those of shards: made documents."""
+"""What tests of writes share: made documents."""
 
-from tests.shards.conftest import corpus
+from pathlib import Path
 
-__all__ = ["corpus"]
+import pytest
+
+from tests.made_index import documents, write
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("corpus") / "corpus.jsonl", documents())

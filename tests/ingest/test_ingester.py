@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.errors import ArtifactNotFoundError, BusyError, ConfigError
+from glow.errors import ArtifactNotFoundError, BusyError
 from glow.ingest import INGEST_FOLDER, IngestLog, OperationId, Outcome, find_outcome, read_state
 from glow.search import Index
 from glow_index_builder.building import build
@@ -19,7 +19,7 @@ from glow_index_builder.ingest import Ingester, IngestOptions
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 
 @pytest.fixture
@@ -243,9 +243,7 @@ def test_damage_is_told_and_what_follows_is_applied(root: IndexRoot, toy_model: 
     assert "is damaged: its checksum differs" in found[1].reason
 
 
-def test_one_process_applies_at_a_time_and_sets_are_told(
-    root: IndexRoot, toy_model: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_one_process_applies_at_a_time(root: IndexRoot, toy_model: Path) -> None:
     code = "import sys,time; from pathlib import Path; from glow.artifact import RootLock\n"
     code += "with RootLock(Path(sys.argv[1])).hold(0.0):\n print('held', flush=True); time.sleep(60)"
     (root.path / INGEST_FOLDER).mkdir()
@@ -258,9 +256,6 @@ def test_one_process_applies_at_a_time_and_sets_are_told(
         assert check(root) == 0
         other.kill()
     assert check(root) == 1
-    shards = made(toy_model, corpus, tmp_path / "set", 2, index="flat")
-    with pytest.raises(ConfigError, match="is a set of shards"):
-        ingester(shards, toy_model)
 
 
 def test_the_command_goes_on_until_it_is_ended(root: IndexRoot, toy_model: Path) -> None:

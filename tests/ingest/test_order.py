@@ -18,7 +18,7 @@ from glow.artifact import IndexRoot
 from glow.ingest import INGEST_FOLDER, IngestLog, IngestState, LogBusyError, LogClock, read_accepted
 from glow.search import Index
 from tests.attacks.harness import ROOT
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 WRITER = """
 import json, sys, time

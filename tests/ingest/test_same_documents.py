@@ -16,7 +16,7 @@ from glow.artifact import IndexRoot
 from glow.errors import DocumentNotFoundError
 from glow.search import Index
 from tests.attacks.harness import ROOT, serving
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 KEY = "a-key-for-writing"
 WRITE = {"X-API-Key": KEY}

@@ -21,7 +21,7 @@ from glow.artifact import IndexRoot
 from glow.client import AccessDeniedError, AsyncGlowClient, BadRequestError, GlowClient
 from glow.ingest import INGEST_FOLDER, IngestState, read_accepted
 from tests.attacks.harness import ROOT, serving
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 from tests.until import until
 
 KEY = "a-key-for-writing"

@@ -29,7 +29,7 @@ from glow.training.config import TrainConfig
 from glow.training.job import initial_towers
 from glow_model_export.imported.command import import_command
 from tests.attacks.harness import serving
-from tests.shards.conftest import documents, made, write
+from tests.made_index import documents, made, write
 
 transformers: Any = pytest.importorskip("transformers")
 sentence_transformers: Any = pytest.importorskip("sentence_transformers")
@@ -227,8 +227,6 @@ def test_an_index_works_with_it(bpe: Model, tmp_path: Path) -> None:
     assert index.documents.count == 30
     assert (root.folder(root.current()) / "model" / "tokenizer.json").is_file()
     assert index.explainer is not None
-    shards = made(bpe.folder, source, tmp_path / "set", 2, index="flat")
-    assert (shards.folder(shards.current()) / "model" / "tokenizer.json").is_file()
 
 
 def test_what_is_served_with_it(bpe: Model, tmp_path: Path) -> None:

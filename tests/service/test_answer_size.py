@@ -16,7 +16,7 @@ from glow.records import Document
 from glow_service.errors import AnswerTooLargeError
 from glow_service.search import FoundDocument
 from glow_service.search.answer_size import HIGHLIGHTS, METADATA, AnswerSize
-from tests.shards.conftest import made
+from tests.made_index import made
 
 LONG = Document("a", {"title": ("Bees",), "text": ("ä" * 3_000,)}, {"lang": "en"})
 SMALL = Document("b", {"title": ("Bees",)}, {})

@@ -375,7 +375,6 @@ def test_every_error_that_search_promises_was_met_above() -> None:
     met = {code for _, code, _ in BAD_BODIES} | {"body_too_large", "unsupported_media_type", "not_ready"}
     met |= {"overloaded", "deadline"}  # tests/service/test_admission.py
     met |= {"answer_too_large"}  # tests/service/test_answer_size.py
-    met |= {"shard_unavailable"}  # tests/shards/test_services.py
     assert {kind.code for kind in route.errors} == met
 
 

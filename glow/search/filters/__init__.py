@@ -3,18 +3,7 @@
 from glow.search.filters.facets import FacetCounts, FacetRequest, count_values, parse_facets
 from glow.search.filters.masks import FilterMasks, evaluate
 from glow.search.filters.parse import count_terms, field_of, parse_filter
-from glow.search.filters.terms import (
-    And,
-    Between,
-    Exists,
-    Expression,
-    Not,
-    OneOf,
-    Or,
-    fields_in,
-    restricts_nothing,
-)
-from glow.search.filters.wire import expression_from_json, expression_to_json
+from glow.search.filters.terms import And, Between, Exists, Expression, Not, OneOf, Or, restricts_nothing
 
 __all__ = [
     "And",
@@ -30,10 +19,7 @@ __all__ = [
     "count_terms",
     "count_values",
     "evaluate",
-    "expression_from_json",
-    "expression_to_json",
     "field_of",
-    "fields_in",
     "parse_facets",
     "parse_filter",
     "restricts_nothing",

@@ -20,7 +20,6 @@ __all__ = [
     "Or",
     "all_of",
     "any_of",
-    "fields_in",
     "negated",
     "restricts_nothing",
 ]
@@ -78,15 +77,6 @@ class Or:
 
 
 Expression: TypeAlias = OneOf | Between | Exists | Not | And | Or
-
-
-def fields_in(expression: Expression) -> set[str]:
-    """Names of all fields that a filter asks about."""
-    if isinstance(expression, Not):
-        return fields_in(expression.term)
-    if isinstance(expression, And | Or):
-        return set[str]().union(*(fields_in(term) for term in expression.terms))
-    return {expression.field}
 
 
 def restricts_nothing(expression: Expression) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.shards.conftest import made
+from tests.made_index import made
 
 ROOT = Path(__file__).parents[3]
 HIT = "window.hostile=1"

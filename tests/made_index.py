@@ -1,0 +1,60 @@
+"""Made documents, and an index of them."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from glow.artifact import IndexRoot
+from glow_index_builder.building import build
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+
+__all__ = ["documents", "made", "write"]
+
+SUBJECTS = ("bees", "owls", "coffee beans", "mountain rivers", "steam engines", "foxes", "glaciers", "tea")
+ACTS = (
+    "find home at night",
+    "grow in the shade",
+    "are studied by children",
+    "move slowly",
+    "make a sound",
+    "cool in winter",
+)
+PLACES = ("a forest", "the north", "old towns", "gardens", "the high plateau")
+
+
+def documents(count: int = 240) -> list[dict[str, Any]]:
+    """Documents with equal texts among them, and metadata of every type; a rare field stands in one of them."""
+    found = []
+    for number in range(count):
+        subject, act = SUBJECTS[number % 8], ACTS[number // 3 % 6]
+        record: dict[str, Any] = {
+            "_id": f"d/{number}",
+            "title": f"{subject} {act}",
+            "text": f"How {subject} {act} in {PLACES[number // 7 % 5]}. "
+            + f"A note on {SUBJECTS[number // 5 % 8]} and number {number % 11}. " * (1 + number % 4),
+            "lang": ("en", "de", "fr")[number % 3],
+            "year": 2000 + number % 17,
+            "day": f"2024-0{1 + number % 9}-1{number % 10}",
+            "tags": [f"t{number % 5}", f"t{number % 3}"],
+        }
+        if number % 4 == 0:
+            record["open"] = number % 8 == 0
+        if number == 77:
+            record["rare"] = "once"
+        found.append(record)
+    return found
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> Path:
+    """Records as lines of a file."""
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    return path
+
+
+def made(model: Path, source: Path, output: Path, **options: Any) -> IndexRoot:
+    """Builds and publishes an index."""
+    given = BuildOptions(model=model, source=str(source), output=output, threads=1, **options)
+    build(given, Stages(io.StringIO()))
+    return IndexRoot(output)
