@@ -58,14 +58,10 @@ from glow.search.filters import (
     parse_filter,
     restricts_nothing,
 )
-from glow.search.fusion import RRF_K, fuse, rrf
+from glow.search.fusion import fuse, rrf
 from glow.search.hybrid import (
-    DEFAULT_FUSION,
-    FUSION_FILE,
     HEAD,
     Fused,
-    Fusion,
-    FusionWeights,
     fuse_rankings,
     uncertainty,
 )
@@ -131,10 +127,8 @@ from glow.search.queries import QueryReading, Typos, read_query
 from glow.search.ranking import Ranking, best
 from glow.search.reranker_parts import open_states, reranker_digest
 from glow.search.reranking import (
-    DEFAULT_MIXTURE,
     MAX_DEPTH,
     AttendedWord,
-    Mixture,
     Rerankable,
     Reranking,
     attended_words,
@@ -156,6 +150,15 @@ from glow.search.retrievers import (
     words_of,
 )
 from glow.search.row_mask import RowMask
+from glow.search.settings import (
+    DEFAULT_FUSION,
+    DEFAULT_MIXTURE,
+    FUSION_FILE,
+    RRF_K,
+    Fusion,
+    FusionWeights,
+    Mixture,
+)
 from glow.search.spelling import (
     SPELLING_FOLDER,
     SPELLING_HEADER,

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 
 from glow.records import Hit
+from glow.search.settings import RRF_K
 
-__all__ = ["RRF_K", "fuse", "rrf"]
-
-RRF_K = 60
+__all__ = ["fuse", "rrf"]
 
 
 def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:

@@ -11,60 +11,21 @@ score from the other part where that can be worked out. docs/decisions/0006 has 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
-from glow.options import StrictModel
-from glow.search.fusion import RRF_K
 from glow.search.ranking import Ranking, best
+from glow.search.settings import Fusion
 
-__all__ = [
-    "DEFAULT_FUSION", "FUSION_FILE", "HEAD", "Fused", "Fusion", "FusionWeights", "Scorer", "fuse_rankings",
-    "uncertainty",
-]  # fmt: skip
+__all__ = ["HEAD", "Fused", "Scorer", "fuse_rankings", "uncertainty"]
 
-FUSION_FILE = "fusion.json"
-MAX_K = 10_000
 HEAD = 10
 """Dense hits whose spread tells how sure the ranking is."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Rows int64 [x] -> their true scores float32 [x] for the query at hand."""
-
-
-class FusionWeights(StrictModel):
-    """How much each part counts: both finite and >= 0, one of them above 0; only their ratio matters."""
-
-    dense: float = Field(ge=0.0, le=1e6)
-    lexical: float = Field(ge=0.0, le=1e6)
-
-    @model_validator(mode="after")
-    def _check(self) -> "FusionWeights":
-        if self.dense + self.lexical == 0.0:
-            raise ValueError("one of the weights must be above 0")
-        return self
-
-
-class Fusion(StrictModel):
-    """How two rankings become one; `fusion.json` of an index.
-
-    Attributes:
-        method: `convex` (normalised scores) or `rrf` (reciprocal ranks).
-        k: the constant of `rrf` that flattens the head, 0 to 10,000.
-        weights: of the two parts, under either method.
-    """
-
-    method: Literal["convex", "rrf"] = "convex"
-    k: int = Field(default=RRF_K, ge=0, le=MAX_K)
-    weights: FusionWeights = FusionWeights(dense=0.55, lexical=0.45)
-
-
-DEFAULT_FUSION = Fusion()
-"""Where an index brings none of its own; chosen in docs/decisions/0006."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import MIXTURE_FILE, RERANKER_FOLDER, Manifest, verify
-from glow.errors import ConfigError, FormatError, MismatchError
+from glow.artifact import Manifest, verify
+from glow.errors import MismatchError
 from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.search.columns import Columns
 from glow.search.delta import DELTA_HEADER, Delta, DeltaHeader, join, read_delta_header, view_of
 from glow.search.filters import FilterMasks
-from glow.search.hybrid import DEFAULT_FUSION, FUSION_FILE, Fusion
 from glow.search.learned import open_learned_weight
 from glow.search.parts import (
     DENSE_FILE,
@@ -27,7 +26,7 @@ from glow.search.parts import (
     open_parts,
 )
 from glow.search.passages import PassageMap
-from glow.search.reranking import DEFAULT_MIXTURE, Mixture
+from glow.search.settings import DEFAULT_FUSION, DEFAULT_MIXTURE, Fusion, Mixture, load_fusion, load_mixture
 from glow.search.spelling import Speller
 from glow.search.views import DenseView, DocumentsView, ImpactsView, LearnedView, StatesView
 from glow.text import Analyzer, Preprocessor
@@ -128,7 +127,7 @@ class Index:
             view.documents,
             view.columns,
             view.impacts,
-            _open_fusion(folder, manifest),
+            load_fusion(folder, manifest),
             view.passages,
             base.explainer,
             view.masks,
@@ -137,7 +136,7 @@ class Index:
             _open_speller(base, delta, view.impacts),
             base.reranker,
             view.states,
-            _open_mixture(folder, manifest),
+            load_mixture(folder, manifest),
             view.learned,
         )
 
@@ -177,24 +176,3 @@ def _open_speller(base: VersionParts, delta: Delta | None, impacts: ImpactsView 
         return None
     tables = [base.spelling, *([delta.spelling] if delta is not None and delta.spelling is not None else [])]
     return Speller(preprocessor.pieces, preprocessor.terms, tables, impacts)
-
-
-def _open_fusion(folder: Path, manifest: Manifest) -> Fusion:
-    if FUSION_FILE not in manifest.files:
-        return DEFAULT_FUSION
-    try:
-        return Fusion.load(folder / FUSION_FILE)
-    except ConfigError as error:
-        raise FormatError(f"index {manifest.name}: {error}; tune the index again") from error
-
-
-def _open_mixture(folder: Path, manifest: Manifest) -> Mixture:
-    name = next(
-        (each for each in (MIXTURE_FILE, f"{RERANKER_FOLDER}/{MIXTURE_FILE}") if each in manifest.files), None
-    )
-    if name is None:
-        return DEFAULT_MIXTURE
-    try:
-        return Mixture.load(folder / name)
-    except ConfigError as error:
-        raise FormatError(f"index {manifest.name}: {error}; rebuild the index") from error

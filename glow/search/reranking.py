@@ -12,23 +12,19 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from glow.options import StrictModel
 from glow.records import Document
 from glow.runtime import Reranker, RerankMethod
 from glow.search.dense_scores import best_passages
-from glow.search.hybrid import Fusion
 from glow.search.ranking import best
 from glow.search.retrievers import Ranked, Retriever, Searchable
+from glow.search.settings import Fusion, Mixture
 from glow.search.views import StatesView
 from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
 
 __all__ = [
-    "DEFAULT_MIXTURE",
     "MAX_DEPTH",
     "AttendedWord",
-    "Mixture",
     "Rerankable",
     "Reranking",
     "attended_words",
@@ -42,16 +38,6 @@ FIRST_PAGE = 10
 """Hits that are read before all others: where time runs out, they are what people look at."""
 
 
-class Mixture(StrictModel):
-    """How much the re-ranker's score counts beside the first search's; `mixture.json`.
-
-    Attributes:
-        share: times its score, in units of the first search's (`score_unit`); 0 leaves the first search's order.
-    """
-
-    share: float = Field(default=0.06, ge=0.0, le=1e3)
-
-
 class Rerankable(Searchable, Protocol):
     """An index version that holds what a re-ranker reads."""
 
@@ -61,9 +47,6 @@ class Rerankable(Searchable, Protocol):
     def states(self) -> StatesView | None: ...  # noqa: D102
     @property
     def mixture(self) -> Mixture: ...  # noqa: D102
-
-
-DEFAULT_MIXTURE = Mixture()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from glow.search.dense import SearchParams
 from glow.search.dense_scores import best_passages, dense_scorer
-from glow.search.hybrid import HEAD, Fusion, Scorer, fuse_rankings
+from glow.search.hybrid import HEAD, Scorer, fuse_rankings
 from glow.search.passages import PassageMap, search_documents
 from glow.search.ranking import Ranking, best
 from glow.search.row_mask import RowMask
+from glow.search.settings import Fusion
 from glow.search.spelling import Speller
 from glow.search.views import DenseView, ImpactsView, LearnedView
 from glow.text import Preprocessor

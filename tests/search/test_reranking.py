@@ -21,7 +21,7 @@ from glow.search import (
     rerank,
     score_unit,
 )
-from glow.search.hybrid import Fusion
+from glow.search.settings import Fusion
 
 TEXT = "how do bees find the way home by the sun"
 

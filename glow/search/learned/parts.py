@@ -5,10 +5,11 @@ from pathlib import Path
 from pydantic import Field
 
 from glow.artifact import Manifest
-from glow.errors import ConfigError, FormatError, MismatchError
+from glow.errors import MismatchError
 from glow.options import StrictModel
 from glow.search.learned.words import LEARNED_WORDS_FILES, LEARNED_WORDS_FOLDER
 from glow.search.lexical import IMPACTS_HEADER, LEARNED_FILES, LEARNED_FOLDER, ImpactIndex
+from glow.search.settings import load_setting
 
 __all__ = ["LEARNED_WEIGHT_FILE", "LearnedWeight", "open_learned", "open_learned_weight"]
 
@@ -59,9 +60,4 @@ def open_learned_weight(folder: Path, manifest: Manifest) -> float:
     Raises:
         FormatError: if the file cannot be read.
     """
-    if LEARNED_WEIGHT_FILE not in manifest.files:
-        return LearnedWeight().weight
-    try:
-        return LearnedWeight.load(folder / LEARNED_WEIGHT_FILE).weight
-    except ConfigError as error:
-        raise FormatError(f"index {manifest.name}: {error}; tune the index again") from error
+    return load_setting(folder, manifest, (LEARNED_WEIGHT_FILE,), LearnedWeight(), "tune").weight
