@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 
 from benchmarks.report import emit_json
 from glow.artifact import IndexRoot, default_model
+from glow.index import DenseView, DocumentsView, ImpactsView, Index
+from glow.index.passages import PASSAGES_FOLDER, PassageMap
+from glow.index.vectors import SearchParams, build_dense
 from glow.records import Document
 from glow.runtime import Model
-from glow.search import Index, PassageMap, SearchParams, build_dense, search_documents
-from glow.search.passages.map import PASSAGES_FOLDER
-from glow.search.views import DenseView, DocumentsView, ImpactsView
+from glow.search import search_documents
 from glow_index_builder.deltas.change import BATCH_TOKENS
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.segment import write_segment

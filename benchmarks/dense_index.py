@@ -20,8 +20,16 @@ import typer
 from numpy.typing import NDArray
 
 from benchmarks.machine import machine
-from glow.search import KINDS, DenseIndex, IndexKind, SearchParams, build_dense, set_threads
-from glow.search.dense.index import DEFAULT_NPROBE, HNSW_EF_SEARCH
+from glow.index.vectors import (
+    DEFAULT_NPROBE,
+    HNSW_EF_SEARCH,
+    KINDS,
+    DenseIndex,
+    IndexKind,
+    SearchParams,
+    build_dense,
+    set_threads,
+)
 
 Vectors = NDArray[np.float32]
 # Chosen so that the kinds differ: a query's best cosine is about .5, its tenth .4, a random one 0.

@@ -22,23 +22,12 @@ from numpy.typing import NDArray
 
 from benchmarks.dense_index import made_up
 from benchmarks.machine import machine
+from glow.index import RowMask
+from glow.index.columns import Columns, build_columns
+from glow.index.columns.filters import FilterMasks, count_values, evaluate, parse_filter
+from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.index.vectors import HNSW_EF_SEARCH, DenseIndex, IndexKind, build_dense, set_threads, should_scan
 from glow.records import Document
-from glow.search import (
-    Columns,
-    DenseIndex,
-    DocumentStore,
-    DocumentWriter,
-    IndexKind,
-    RowMask,
-    build_columns,
-    build_dense,
-    set_threads,
-)
-from glow.search.dense.filter import should_scan
-from glow.search.dense.index import HNSW_EF_SEARCH
-from glow.search.filters.facets import count_values
-from glow.search.filters.masks import FilterMasks, evaluate
-from glow.search.filters.parse import parse_filter
 
 Vectors = NDArray[np.float32]
 DEPTH = 10

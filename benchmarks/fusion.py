@@ -17,9 +17,9 @@ from benchmarks.report import emit_json
 from glow.artifact import IndexRoot
 from glow.evaluation import compare, evaluate, find_tasks
 from glow.evaluation.measures.evaluation import grades_by_query
+from glow.index import Fusion, FusionWeights, Index
 from glow.records import Hit
-from glow.search import Fusion, FusionWeights, Index
-from glow.search.retrievers import DEFAULT_CANDIDATES
+from glow.search import DEFAULT_CANDIDATES
 from glow_index_builder.versions.tune import QUERIES_AT_ONCE, candidates_of, judged_rows
 
 MEASURES = ("RR@10", "nDCG@10", "R@100")

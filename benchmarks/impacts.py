@@ -23,9 +23,9 @@ from benchmarks.machine import machine
 from benchmarks.report import emit_json
 from glow.artifact import IndexRoot
 from glow.evaluation import find_tasks
-from glow.search import ImpactIndex, Index, LearnedImpacts
-from glow.search.lexical import ImpactHeader
-from glow.search.lexical.lists import PlainLists
+from glow.index import Index
+from glow.index.learned_sparse import LearnedImpacts
+from glow.index.postings import ImpactHeader, ImpactIndex, PlainLists
 from glow.text import is_lexical
 
 K = 100

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from benchmarks.report import emit_json
 from glow.artifact import IndexRoot
 from glow.evaluation import find_tasks
-from glow.search import ImpactIndex, Index
-from glow.search.lexical.format import IMPACTS_FOLDER
+from glow.index import Index
+from glow.index.postings import IMPACTS_FOLDER, ImpactIndex
 from glow.text import is_lexical, lexical_words
 from glow.text.bm25 import idf_lucene
 

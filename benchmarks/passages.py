@@ -35,9 +35,11 @@ from benchmarks.report import emit_json
 from glow.artifact import default_model
 from glow.evaluation import compare, evaluate, find_tasks
 from glow.evaluation.task import Corpus, Task
+from glow.index.passages import build_passages, passages_of
+from glow.index.vectors import build_dense, set_threads
 from glow.records import Document, Hit, Qrel, Query
 from glow.runtime import Model, encode_documents
-from glow.search import build_dense, build_passages, passages_of, search_documents, set_threads
+from glow.search import search_documents
 from glow.text import Preprocessor, TermCounter, field_words, select_terms
 from glow.text.passages import PassageCutter, PassageOptions, body_text
 from glow.text.sentences import sentence_spans

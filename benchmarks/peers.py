@@ -37,9 +37,9 @@ from glow.evaluation import (
 )
 from glow.evaluation.measures.evaluation import measure_names
 from glow.evaluation.report import Report, report_table, reports_json
+from glow.index.vectors import build_dense, set_threads
 from glow.records import Document, Hit, Query
 from glow.schema import FieldSchema
-from glow.search import build_dense, set_threads
 
 Peer = Literal["bm25", "tfidf", "minilm"]
 MINILM_TOKENS = 128

@@ -16,7 +16,7 @@ import typer
 
 from benchmarks.report import emit_json
 from glow.collection import read_qrels
-from glow.search import StateBits
+from glow.index.token_embeddings import StateBits
 from glow.training.data import read_collection
 from glow.training.rerank import (
     Candidates,

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from benchmarks.machine import machine
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
-from glow.search import Index, SearchParams, set_threads
+from glow.index import Index
+from glow.index.vectors import SearchParams, set_threads
 from glow.text.highlight import Highlighting
 from glow_service.search.calls import HighlightCall, SearchCall
 from glow_service.search.session import SearchSession

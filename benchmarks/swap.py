@@ -32,7 +32,7 @@ from benchmarks.serving.servers import ROOT, Running, ServerSpec, our_service, r
 from benchmarks.serving.workload import Request as Asked
 from benchmarks.serving.workload import call, query_texts, search_request
 from glow.artifact import IndexRoot
-from glow.search import Index
+from glow.index import Index
 from glow_service.settings import Settings
 
 MOST_SLOWER, MOST_GROWTH = 3.0, 1.1

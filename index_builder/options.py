@@ -10,8 +10,8 @@ from glow.artifact import default_model
 from glow.collection import MAX_DOCUMENT_BYTES
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
 from glow.errors import ConfigError
+from glow.index.vectors import IndexKind
 from glow.runtime import Device
-from glow.search import IndexKind
 from glow.text import DEFAULT_ANALYZER, AnalyzerName, TermStats
 from glow_index_builder.versions import GateLimits, GateOptions, parse_gate
 

@@ -9,10 +9,10 @@ from glow.artifact import read_manifest
 from glow.collection import read_documents, read_qrels, read_queries
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import ConfigError
+from glow.index import DEFAULT_MIXTURE, Mixture
 from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
-from glow.search import DEFAULT_MIXTURE, Mixture
 from glow.training import CROSS_FILE, load_checkpoint, load_reranker, read_towers
 from glow_model_export.explain import add_explain as add_explain_graphs
 from glow_model_export.learned import add_learned as add_learned_head

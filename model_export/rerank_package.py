@@ -30,10 +30,10 @@ from glow.artifact import (
     write_artifact,
 )
 from glow.errors import ExportError
+from glow.index import Mixture
 from glow.nn import CrossConfig, CrossEncoder
 from glow.records import Document
 from glow.runtime import Reranker, RerankerShape, RerankMethod, reranker_preprocessor
-from glow.search import Mixture
 from glow.text import Preprocessor, WeightedTokens, pad
 from glow.training import REPORT_FILE, save_preprocessing
 from glow_model_export.quantize import Quantization, quantize_matrices

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow.artifact.manifest import FORMAT_VERSION
-from glow.search import Index, SearchParams
+from glow.index import Index
+from glow.index.vectors import SearchParams
 from glow_index_builder.commands.app import app
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from glow.collection import read_documents
+from glow.index import Mixture
 from glow.nn import CrossConfig, CrossEncoder, TowerConfig, TwoTowers
 from glow.schema import FieldSchema
-from glow.search import Mixture
 from glow.text import Preprocessor, TermCounter, Weighting, WordPieces, field_words, load_preprocessor
 from glow_model_export.package import Source, export_model
 from glow_model_export.rerank_package import RerankSource, export_reranker

@@ -317,8 +317,8 @@ def test_the_base_of_glow_loads_nothing_heavy() -> None:
         ("glow/text/bad.py", "from glow import artifact\n", "bad.py:1: imports glow.artifact, but glow.text"),
         (
             "glow/runtime/bad.py",
-            "import glow.search.dense\n",
-            "bad.py:1: imports glow.search.dense, but glow.runtime",
+            "import glow.index.vectors\n",
+            "bad.py:1: imports glow.index.vectors, but glow.runtime",
         ),
         (
             "service/bad.py",
@@ -343,7 +343,7 @@ def test_the_base_of_glow_loads_nothing_heavy() -> None:
 def test_a_forbidden_import_is_named_with_file_line_and_rule(
     tmp_path: Path, path: str, code: str, message: str
 ) -> None:
-    targets = ("glow", "glow/artifact", "glow/search", "glow/search/dense", "glow/nn", "glow/nn/towers")
+    targets = ("glow", "glow/artifact", "glow/search", "glow/index/vectors", "glow/nn", "glow/nn/towers")
     for name in (*(f"{target}/__init__.py" for target in targets), path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(code if name == path else "")

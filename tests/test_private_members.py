@@ -26,7 +26,7 @@ OURS = (
 USED = {
     ("glow/client/limits.py", "_mounts"): "httpx",
     ("glow/client/limits.py", "_transport"): "httpx",
-    ("glow/search/milvus/connection.py", "_handler"): "pymilvus",
+    ("glow/index/milvus/connection.py", "_handler"): "pymilvus",
     ("service/cache/parser.py", "_AsyncRESP2Parser"): "redis",
     ("service/cache/parser.py", "_parsers"): "redis",
     ("service/cache/parser.py", "_read"): "redis",

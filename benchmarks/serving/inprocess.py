@@ -10,7 +10,8 @@ from pathlib import Path
 from queue import Queue
 
 from glow.artifact import IndexRoot
-from glow.search import Index, SearchParams, set_threads
+from glow.index import Index
+from glow.index.vectors import SearchParams, set_threads
 
 __all__ = ["Loop", "best_loop"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.columns import Columns, TypedColumn, value_ranks
-from glow.search.filters import Expression
+from glow.index import RowMask
+from glow.index.columns import Columns, TypedColumn, value_ranks
+from glow.index.columns.filters import Expression
 from glow.search.retrievers import Ranked
-from glow.search.row_mask import RowMask
 
 __all__ = ["Arrangement", "FilterBoost", "RecencyBoost", "SortKey", "arrange"]
 

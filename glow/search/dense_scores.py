@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.passages import PassageMap
-from glow.search.views import DenseView
+from glow.index import DenseView
+from glow.index.passages import PassageMap
 
 __all__ = ["best_passages", "dense_scorer"]
 

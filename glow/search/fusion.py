@@ -8,8 +8,8 @@ sum of 1 / (k + rank) over the rankings that hold it, rank counted from 1. What 
 from collections.abc import Mapping, Sequence
 from math import fsum
 
+from glow.index import RRF_K
 from glow.records import Hit
-from glow.search.settings import RRF_K
 
 __all__ = ["fuse", "rrf"]
 

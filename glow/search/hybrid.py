@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.ranking import Ranking, best
-from glow.search.settings import Fusion
+from glow.index import Fusion, Ranking, best
 
 __all__ = ["HEAD", "Fused", "Scorer", "fuse_rankings", "uncertainty"]
 

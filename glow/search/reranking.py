@@ -13,13 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index import Fusion, Mixture, StatesView, best
 from glow.records import Document
 from glow.runtime import Reranker, RerankMethod
 from glow.search.dense_scores import best_passages
-from glow.search.ranking import best
 from glow.search.retrievers import Ranked, Retriever, Searchable
-from glow.search.settings import Fusion, Mixture
-from glow.search.views import StatesView
 from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
 
 __all__ = [

@@ -11,15 +11,13 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search.dense import SearchParams
+from glow.index import DenseView, Fusion, ImpactsView, LearnedView, Ranking, RowMask, best
+from glow.index.passages import PassageMap
+from glow.index.spelling import Speller
+from glow.index.vectors import SearchParams
 from glow.search.dense_scores import best_passages, dense_scorer
 from glow.search.hybrid import HEAD, Scorer, fuse_rankings
-from glow.search.passages import PassageMap, search_documents
-from glow.search.ranking import Ranking, best
-from glow.search.row_mask import RowMask
-from glow.search.settings import Fusion
-from glow.search.spelling import Speller
-from glow.search.views import DenseView, ImpactsView, LearnedView
+from glow.search.passage_search import search_documents
 from glow.text import Preprocessor
 
 __all__ = [

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from glow.artifact import QUERY_TOWER
 from glow.errors import ArtifactNotFoundError
 from glow.evaluation import Run
+from glow.index.vectors import build_dense
 from glow.nn import Tower
 from glow.records import Document, Hit, Query
 from glow.runtime import Device, Model
-from glow.search import build_dense
 from glow.text import (
     Preprocessor,
     TermCounter,

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index import DEFAULT_FUSION
+from glow.index.postings import ImpactIndex, build_lexical
 from glow.schema import FieldSchema
-from glow.search import DEFAULT_FUSION, HEAD, ImpactIndex, build_lexical, uncertainty
+from glow.search import HEAD, uncertainty
 from glow.text import WordPieces, lexical_words
 from glow.training.data import Collection, PairBatch, count_terms
 from glow.training.objective import Targets

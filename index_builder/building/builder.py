@@ -16,21 +16,11 @@ from glow.artifact import (
     reranker_files,
 )
 from glow.errors import BuildError, ConfigError
+from glow.index import DENSE_FILE, DOCUMENTS_FILE, MODEL_FOLDER, REPORT_FILE, Index
+from glow.index.milvus import connect
+from glow.index.token_embeddings import StatesHeader
+from glow.index.vectors import IndexKind, choose_kind, require_buildable, require_device, set_threads
 from glow.runtime import Model
-from glow.search import (
-    DENSE_FILE,
-    DOCUMENTS_FILE,
-    MODEL_FOLDER,
-    REPORT_FILE,
-    Index,
-    IndexKind,
-    StatesHeader,
-    choose_kind,
-    connect,
-    require_buildable,
-    require_device,
-    set_threads,
-)
 from glow.text import TermTable, check_analyzer
 from glow_index_builder.building.prepared import Corpus
 from glow_index_builder.building.report import (

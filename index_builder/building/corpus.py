@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glow.errors import RecordError
+from glow.index.stored_fields import DocumentWriter
 from glow.records import Document
-from glow.search import DocumentWriter
 from glow.text import Analyzer, CorpusCounter, Preprocessor, TermTable, field_words
 from glow_index_builder.input import LineReader, RejectLog, Source
 from glow_index_builder.options import BuildOptions

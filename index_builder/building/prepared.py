@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from glow.search import DocumentStore, PassageMap
+from glow.index.passages import PassageMap
+from glow.index.stored_fields import DocumentStore
 from glow.text import TermTable
 from glow_index_builder.building.corpus import CorpusStats
 from glow_index_builder.building.work import Step

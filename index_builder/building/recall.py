@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index import StoredVectors
+from glow.index.stored_fields import DocumentStore
+from glow.index.vectors import VectorRows
 from glow.records import Document
 from glow.runtime import Encoder
-from glow.search import DocumentStore, StoredVectors, VectorRows
 from glow.text import Preprocessor
 
 __all__ = ["RECALL_FLOOR", "Recall", "measure_recall"]

@@ -8,18 +8,12 @@ from typing import Any
 
 from glow import __version__
 from glow.artifact import EXPLAIN_FILES
+from glow.index import MODEL_FOLDER
+from glow.index.columns import ColumnsHeader
+from glow.index.postings import IMPACTS_FOLDER, LEARNED_FILES, LEARNED_FOLDER, ImpactHeader
+from glow.index.token_embeddings import StatesHeader
+from glow.index.vectors import IndexKind, index_bytes
 from glow.runtime import Model
-from glow.search import (
-    IMPACTS_FOLDER,
-    LEARNED_FILES,
-    LEARNED_FOLDER,
-    MODEL_FOLDER,
-    ColumnsHeader,
-    ImpactHeader,
-    IndexKind,
-    StatesHeader,
-    index_bytes,
-)
 from glow.text import TermTable
 from glow_index_builder.building.corpus import CorpusStats
 from glow_index_builder.encoding import Encoded

@@ -12,36 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from glow.artifact import LEARNED_HEAD
+from glow.index import DENSE_FILE, DOCUMENTS_FILE, STEMS_FOLDER, TERMS_FOLDER, open_dense
+from glow.index.columns import Columns, build_columns
+from glow.index.learned_sparse import LEARNED_WORDS_FOLDER, WordScorer, WordSide, build_learned
+from glow.index.passages import PASSAGES_FOLDER, PassageMap
+from glow.index.postings import IMPACTS_FOLDER, LEARNED_FOLDER, PACKED_FROM, build_lexical, pack_lists
+from glow.index.spelling import SPELLING_FOLDER, build_spelling
+from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.index.token_embeddings import STATES_FOLDER, StatesHeader
+from glow.index.vectors import IndexKind, VectorRows, build_dense
 from glow.runtime import Encoder, LearnedHead, Model
-from glow.search import (
-    DENSE_FILE,
-    DOCUMENTS_FILE,
-    IMPACTS_FOLDER,
-    LEARNED_FOLDER,
-    LEARNED_WORDS_FOLDER,
-    PACKED_FROM,
-    PASSAGES_FOLDER,
-    SPELLING_FOLDER,
-    STATES_FOLDER,
-    STEMS_FOLDER,
-    TERMS_FOLDER,
-    Columns,
-    DocumentStore,
-    DocumentWriter,
-    IndexKind,
-    PassageMap,
-    StatesHeader,
-    VectorRows,
-    WordScorer,
-    WordSide,
-    build_columns,
-    build_dense,
-    build_learned,
-    build_lexical,
-    build_spelling,
-    open_dense,
-    pack_lists,
-)
 from glow.text import Analyzer, PassageCutter, TermTable, lexical_words, select_terms
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
 from glow_index_builder.building.prepared import Corpus, Terms

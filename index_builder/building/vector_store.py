@@ -7,18 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search import (
-    STORE_FILE,
-    CollectionWriter,
-    Columns,
-    FilterFields,
-    IndexKind,
-    Insert,
-    PassageMap,
-    StoreHeader,
-    VectorRows,
-    connect,
-)
+from glow.index.columns import Columns
+from glow.index.milvus import STORE_FILE, CollectionWriter, FilterFields, Insert, StoreHeader, connect
+from glow.index.passages import PassageMap
+from glow.index.vectors import IndexKind, VectorRows
 
 __all__ = ["VectorStore"]
 

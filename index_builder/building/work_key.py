@@ -5,8 +5,8 @@ import json
 from collections.abc import Sequence
 
 from glow import __version__
+from glow.index.token_embeddings import StatesHeader
 from glow.runtime import Model
-from glow.search import StatesHeader
 from glow_index_builder.input import Source
 from glow_index_builder.options import BuildOptions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import BuildError, InputError
-from glow.search import Index
+from glow.index import Index
 from glow_index_builder.building import RECALL_FLOOR, BuildResult, build
 from glow_index_builder.commands.gate import gate_words
 from glow_index_builder.input import written_of

@@ -8,8 +8,8 @@ from glow.collection import read_queries
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, command, option, say, write_report
 from glow.errors import ConfigError
 from glow.evaluation import sample_texts
+from glow.index import Index
 from glow.query_log import SkippedLines, read_query_log
-from glow.search import Index
 from glow_index_builder.versions import MOST_QUERIES, Diff, diff_versions, sampled_queries
 
 __all__ = ["DiffOptions", "diff_command"]

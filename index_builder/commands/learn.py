@@ -8,9 +8,9 @@ from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import ConfigError, InputError
 from glow.feedback import read_feedback
+from glow.index import MODEL_FOLDER, Index
 from glow.query_log import SkippedLines, read_query_log
 from glow.schema import FieldSchema
-from glow.search import MODEL_FOLDER, Index
 from glow_index_builder.clicks import (
     FIELD,
     ClickLimits,

@@ -9,8 +9,8 @@ import numpy as np
 
 from glow.artifact import IndexRoot, folder_for
 from glow.errors import MismatchError
+from glow.index.delta import Delta, SegmentSlice, write_delta
 from glow.runtime import Model
-from glow.search import Delta, SegmentSlice, write_delta
 from glow_index_builder.building import stage_seconds
 from glow_index_builder.deltas.input import Changes, read_deletes, read_upserts
 from glow_index_builder.deltas.open_version import OpenVersion

@@ -7,41 +7,25 @@ from typing import Any
 from glow import __version__
 from glow.artifact import QUERY_TOWER, ArtifactWriter, IndexRoot
 from glow.errors import BuildError, ConfigError
-from glow.runtime import Encoder
-from glow.search import (
-    COLUMNS_FOLDER,
-    DENSE_FILE,
-    DOCUMENTS_FILE,
-    IMPACTS_FOLDER,
-    LEARNED_FOLDER,
-    MODEL_FOLDER,
-    PASSAGES_FOLDER,
-    REPORT_FILE,
-    SPELLING_FOLDER,
-    STATES_FOLDER,
-    STORE_FILE,
-    Columns,
-    DenseIndex,
-    DocumentStore,
-    Index,
-    IndexKind,
-    PassageMap,
+from glow.index import DENSE_FILE, DOCUMENTS_FILE, MODEL_FOLDER, REPORT_FILE, Index, StoredVectors, open_dense
+from glow.index.columns import COLUMNS_FOLDER, Columns, build_columns
+from glow.index.delta import (
     SegmentSlice,
     SegmentVectors,
-    StoredVectors,
-    build_columns,
-    build_dense,
-    choose_kind,
     merge_documents,
     merge_impacts,
     merge_passages,
     merge_spelling,
     merge_term_states,
-    open_dense,
-    read_store_header,
-    require_buildable,
-    set_threads,
 )
+from glow.index.milvus import STORE_FILE, read_store_header
+from glow.index.passages import PASSAGES_FOLDER, PassageMap
+from glow.index.postings import IMPACTS_FOLDER, LEARNED_FOLDER
+from glow.index.spelling import SPELLING_FOLDER
+from glow.index.stored_fields import DocumentStore
+from glow.index.token_embeddings import STATES_FOLDER
+from glow.index.vectors import DenseIndex, IndexKind, build_dense, choose_kind, require_buildable, set_threads
+from glow.runtime import Encoder
 from glow_index_builder.building import (
     VectorStore,
     describe_columns,

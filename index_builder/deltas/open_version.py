@@ -9,41 +9,27 @@ from numpy.typing import NDArray
 
 from glow.artifact import RERANKER_FOLDER, IndexRoot, Manifest, learned_hash
 from glow.errors import MismatchError
-from glow.runtime import Model
-from glow.search import (
-    COLUMNS_FOLDER,
-    COLUMNS_HEADER,
-    DELTA_FOLDER,
-    DELTA_HEADER,
+from glow.index import (
     DOCUMENTS_FILE,
-    IMPACTS_FOLDER,
-    IMPACTS_HEADER,
-    LEARNED_WORDS_FOLDER,
     MODEL_FOLDER,
-    ORDER_FILE,
-    PASSAGES_FOLDER,
-    SPELLING_FOLDER,
-    SPELLING_HEADER,
     STEMS_FOLDER,
     TERMS_FOLDER,
-    Delta,
-    DeltaBase,
-    DocumentStore,
     DocumentsView,
-    ImpactIndex,
-    PassageMap,
-    SegmentedDocuments,
     Segments,
-    SegmentSlice,
-    SpellingTable,
     StoredVectors,
-    TermStates,
-    map_array,
     open_dense,
-    open_learned,
     open_states,
-    read_impacts_header,
 )
+from glow.index.columns import COLUMNS_FOLDER, COLUMNS_HEADER, ORDER_FILE
+from glow.index.delta import DELTA_FOLDER, DELTA_HEADER, Delta, DeltaBase, SegmentedDocuments, SegmentSlice
+from glow.index.learned_sparse import LEARNED_WORDS_FOLDER, open_learned
+from glow.index.passages import PASSAGES_FOLDER, PassageMap
+from glow.index.postings import IMPACTS_FOLDER, IMPACTS_HEADER, ImpactIndex, read_impacts_header
+from glow.index.spelling import SPELLING_FOLDER, SPELLING_HEADER, SpellingTable
+from glow.index.stored_fields import DocumentStore
+from glow.index.token_embeddings import TermStates
+from glow.runtime import Model
+from glow.search import map_array
 from glow.text import Preprocessor, TermTable, load_preprocessor
 from glow_index_builder.deltas.segment import Rules
 from glow_index_builder.encoding import (

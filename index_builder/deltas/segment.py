@@ -11,35 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import BuildError, MismatchError
+from glow.index import DOCUMENTS_FILE
+from glow.index.delta import VECTORS_FILE, SegmentSlice, map_vectors
+from glow.index.learned_sparse import LearnedWords, build_learned
+from glow.index.passages import PassageMap, PassagesHeader, build_passages, passages_of
+from glow.index.postings import IMPACTS_FOLDER, LEARNED_FOLDER, Bm25, ImpactHeader, ImpactIndex, build_lexical
+from glow.index.spelling import SPELLING_FOLDER, SpellingTable, build_spelling
+from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.index.token_embeddings import STATES_FOLDER, StatesHeader, StatesWriter, TermStates
 from glow.records import Document
 from glow.runtime import Encoder, preprocess_documents
-from glow.search import (
-    DOCUMENTS_FILE,
-    IMPACTS_FOLDER,
-    LEARNED_FOLDER,
-    SPELLING_FOLDER,
-    STATES_FOLDER,
-    VECTORS_FILE,
-    Bm25,
-    DocumentStore,
-    DocumentWriter,
-    ImpactHeader,
-    ImpactIndex,
-    LearnedWords,
-    PassageMap,
-    PassagesHeader,
-    SegmentSlice,
-    SpellingTable,
-    StatesHeader,
-    StatesWriter,
-    TermStates,
-    build_learned,
-    build_lexical,
-    build_passages,
-    build_spelling,
-    map_vectors,
-    passages_of,
-)
 from glow.text import (
     Analyzer,
     PassageCutter,

@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import GlowError
+from glow.index.learned_sparse import LearnedWords
+from glow.index.passages import PassageMap
+from glow.index.stored_fields import DocumentStore
+from glow.index.token_embeddings import CodedStates
 from glow.records import Document
 from glow.runtime import DEFAULT_BATCH_TOKENS, Device, Encoder, Model, preprocess_documents
-from glow.search import CodedStates, DocumentStore, LearnedWords, PassageMap
 from glow.text import Preprocessor, TermTable, WeightedTokens
 from glow_index_builder.encoding.learned import LearnedEncoder, LearnedJob
 from glow_index_builder.encoding.passages import passages_of_document

@@ -12,9 +12,9 @@ from threadpoolctl import ThreadpoolController
 
 from glow.artifact import LEARNED_HEAD, TERMS_TOWER, learned_hash
 from glow.errors import ConfigError
+from glow.index.learned_sparse import LearnedWords, WordScorer, WordSide, choose_words
 from glow.records import Document
 from glow.runtime import Device, LearnedHead, Model, TermsEncoder
-from glow.search import LearnedWords, WordScorer, WordSide, choose_words
 from glow.text import TermTable, WeightedTokens, batches_by_length, is_lexical, lexical_tokens
 
 __all__ = ["LearnedEncoder", "LearnedJob", "make_word_side", "require_learned"]

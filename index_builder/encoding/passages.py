@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from glow.index.passages import PassageMap, build_passages
+from glow.index.stored_fields import DocumentStore
 from glow.records import Document
-from glow.search import DocumentStore, PassageMap, build_passages
 from glow.text import PassageCutter, PassageOptions, Preprocessor, passage_document
 from glow_index_builder.options import BuildOptions
 

@@ -1,7 +1,7 @@
 """Vectors into a server by Ray's workers: each reads ranges of rows from the shared disk and sends them itself.
 
 So the build's own process is no bottle-neck, and the network's load is that of many machines. Ranges are tried again
-once; the note of how far the import is stays the build's (`glow.search.milvus`), so a killed build goes on as ever.
+once; the note of how far the import is stays the build's (`glow.index.milvus`), so a killed build goes on as ever.
 """
 
 import importlib
@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import StoreError
-from glow.search import IMPORT_ROWS, Columns, FilterFields, PassageMap, VectorRows, connect, insert_rows
+from glow.index.columns import Columns
+from glow.index.milvus import IMPORT_ROWS, FilterFields, connect, insert_rows
+from glow.index.passages import PassageMap
+from glow.index.vectors import VectorRows
 from glow_index_builder.encoding.ray_runner import start_ray
 
 __all__ = ["ImportJob", "RayImport"]

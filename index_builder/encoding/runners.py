@@ -4,7 +4,8 @@ import importlib
 from pathlib import Path
 
 from glow.errors import ConfigError, DependencyError
-from glow.search import Insert, VectorRows
+from glow.index.milvus import Insert
+from glow.index.vectors import VectorRows
 from glow_index_builder.encoding.encode import EncodeJob
 from glow_index_builder.encoding.process_runner import ProcessRunner
 from glow_index_builder.encoding.ray_import import ImportJob, RayImport

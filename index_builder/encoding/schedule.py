@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from glow.errors import BuildError
-from glow.search import LearnedWords, StatesHeader, StatesWriter
+from glow.index.learned_sparse import LearnedWords
+from glow.index.token_embeddings import StatesHeader, StatesWriter
 from glow_index_builder.encoding.runner import Outcome, Runner
 from glow_index_builder.encoding.shards import (
     Shard,

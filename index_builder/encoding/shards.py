@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import file_sha256, sync
-from glow.search import CodedStates, LearnedWords, StateBits
+from glow.index.learned_sparse import LearnedWords
+from glow.index.token_embeddings import CodedStates, StateBits
 from glow_index_builder.memory import peak_memory_bytes
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import Self
 
 from glow.artifact import RERANKER_SHAPE
 from glow.errors import ConfigError
+from glow.index.token_embeddings import CodedStates, StateBits, StatesHeader
 from glow.records import Document
 from glow.runtime import Device, DocumentReader, RerankerShape, reranker_preprocessor
-from glow.search import CodedStates, StateBits, StatesHeader
 from glow.text import TermTable
 
 __all__ = ["StatesEncoder", "StatesJob", "states_header"]

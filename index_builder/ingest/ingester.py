@@ -15,6 +15,8 @@ from typing import Any
 
 from glow.artifact import IndexRoot, RootLock, disk_error
 from glow.errors import BuildError, BusyError, ConfigError, DiskError, GlowError, InputError
+from glow.index import MODEL_FOLDER, Index
+from glow.index.columns.filters import parse_filter, restricts_nothing
 from glow.ingest import (
     APPLIED,
     IngestState,
@@ -28,7 +30,6 @@ from glow.ingest import (
     writers,
 )
 from glow.schema import FieldSchema
-from glow.search import MODEL_FOLDER, Index, parse_filter, restricts_nothing
 from glow_index_builder.deltas import (
     Changes,
     CompactOptions,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from glow.evaluation import DEPTH, VersionSearch, mean_overlap, sample_texts
-from glow.search import Index
+from glow.index import Index
 from glow.text import TermTable, idf_bm25
 
 __all__ = ["Diff", "DocumentsDiff", "IdfDrift", "diff_versions", "sampled_queries"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from glow.commands import all_cores
 from glow.errors import DocumentNotFoundError, InputError
 from glow.evaluation import DEPTH, VersionSearch, compare, mean_overlap, ndcg
-from glow.search import REPORT_FILE, Index
+from glow.index import REPORT_FILE, Index
 from glow_index_builder.versions.gate_options import GateOptions, GateQueries
 
 __all__ = ["Check", "check_version"]

@@ -28,7 +28,7 @@ from glow.artifact import (
     set_aside_abandoned,
 )
 from glow.errors import ArtifactNotFoundError, BusyError
-from glow.search import (
+from glow.index.milvus import (
     STORE_FILE,
     StoreHeader,
     connect,

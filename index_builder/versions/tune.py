@@ -12,16 +12,10 @@ from glow.artifact import MIXTURE_FILE, IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
 from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation import Task, dcg, find_tasks, grades_by_query
+from glow.index import FUSION_FILE, Index
+from glow.index.learned_sparse import LEARNED_WEIGHT_FILE
 from glow.options import StrictModel
-from glow.search import (
-    DEFAULT_CANDIDATES,
-    FUSION_FILE,
-    LEARNED_WEIGHT_FILE,
-    MAX_DEPTH,
-    Index,
-    Reranking,
-    gather_hybrid,
-)
+from glow.search import DEFAULT_CANDIDATES, MAX_DEPTH, Reranking, gather_hybrid
 from glow_index_builder.versions.tune_learned import TunedWeight, tune_learned
 from glow_index_builder.versions.tune_share import TunedShare, tune_share
 from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune

@@ -10,7 +10,9 @@ import numpy as np
 
 from glow.errors import InputError, MismatchError
 from glow.evaluation import Task, dcg, grades_by_query
-from glow.search import DEFAULT_CANDIDATES, Index, LearnedWeight, rank_hybrid, read_query
+from glow.index import Index
+from glow.index.learned_sparse import LearnedWeight
+from glow.search import DEFAULT_CANDIDATES, rank_hybrid, read_query
 from glow_index_builder.versions.tuning import DEPTH, Choice, choose
 
 __all__ = ["WEIGHTS", "TunedWeight", "tune_learned"]

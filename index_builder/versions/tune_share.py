@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from glow.errors import InputError, MismatchError
 from glow.evaluation import Task, dcg, grades_by_query
+from glow.index import Index, Mixture
 from glow.search import (
     DEFAULT_CANDIDATES,
-    Index,
-    Mixture,
     Ranked,
     Reranking,
     mixed,

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.evaluation import compare, dcg
-from glow.search import DEFAULT_FUSION, Fused, Fusion, FusionWeights, Ranking, fuse_rankings
+from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Ranking
+from glow.search import Fused, fuse_rankings
 
 __all__ = [
     "DEPTH",

@@ -18,8 +18,8 @@ import numpy as np
 from glow.artifact import IndexRoot
 from glow.collection import read_qrels, read_queries
 from glow.feedback import Feedback
+from glow.index.version import Index
 from glow.query_log import LoggedQuery
-from glow.search import Index
 from glow_service.search import SearchSession, check_search
 from glow_service.settings import Settings
 

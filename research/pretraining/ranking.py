@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from glow.evaluation import evaluate
+from glow.index.vectors.build import build_dense
+from glow.index.vectors.index import SearchParams
 from glow.nn import Pretrainer, attention_shares
 from glow.records import Document, Hit, Qrel
-from glow.search import SearchParams, build_dense
 from glow.text import WordPieces, batches_by_length
 from glow.training import Collection
 

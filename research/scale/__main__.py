@@ -13,7 +13,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from glow.search import KINDS
+from glow.index.vectors.kinds import KINDS
 from research.scale.kinds import measure
 from research.scale.processes import alone, say
 from research.scale.report import finished, tables

@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 import glow_index_builder.building.steps as steps
 from glow.artifact import IndexRoot
 from glow.collection import read_documents
-from glow.search import DocumentStore, Index, set_threads
+from glow.index.stored_fields.store import DocumentStore
+from glow.index.vectors.index import set_threads
+from glow.index.version import Index
 from glow.text import lexical_words
 from glow_index_builder.building import build
 from glow_index_builder.encoding import EncodeJob

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from benchmarks.machine import machine
 from glow.artifact import IndexRoot
-from glow.search import DenseIndex, RowMask, SearchParams, set_threads
-from glow.search.columns import Columns
+from glow.index.columns.reader import Columns
+from glow.index.row_mask import RowMask
+from glow.index.vectors.index import DenseIndex, SearchParams, set_threads
 from research.scale.processes import say, status_bytes
 from research.scale.vectors import DEPTH, Wanted, blocks, read_real
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import machine
-from glow.search import KINDS, DenseIndex, SearchParams, build_dense, set_threads
-from glow.search.dense.build import BLOCK_VECTORS, HNSW_EF_CONSTRUCTION, MAX_TRAIN_VECTORS
-from glow.search.dense.kinds import list_count
+from glow.index.vectors.build import BLOCK_VECTORS, HNSW_EF_CONSTRUCTION, MAX_TRAIN_VECTORS, build_dense
+from glow.index.vectors.index import DenseIndex, SearchParams, set_threads
+from glow.index.vectors.kinds import KINDS, list_count
 from research.scale.processes import MIB, PeakMemory, alone, say, status_bytes
 from research.scale.report import Record
 from research.scale.vectors import DEPTH, Made

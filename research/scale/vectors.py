@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
-from glow.search import Index, set_threads
-from glow.search.index import DENSE_FILE
+from glow.index.dense_part import DENSE_FILE
+from glow.index.vectors.index import set_threads
+from glow.index.version import Index
 from research.scale.processes import say
 
 __all__ = [

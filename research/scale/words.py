@@ -22,17 +22,20 @@ from numpy.typing import NDArray
 from benchmarks.machine import machine
 from glow.artifact import IndexRoot
 from glow.collection import read_documents, read_queries
-from glow.search import ImpactIndex, Index, pack_lists
-from glow.search.lexical import ImpactHeader, Vocabulary
-from glow.search.lexical.format import (
+from glow.index.postings.format import (
     IMPACTS_FOLDER,
     IMPACTS_HEADER,
     MAXIMA_FILE,
     ROWS_FILE,
     STARTS_FILE,
     VALUES_FILE,
+    ImpactHeader,
 )
-from glow.search.lexical.lists import PlainLists
+from glow.index.postings.impacts import ImpactIndex
+from glow.index.postings.lists import PlainLists
+from glow.index.postings.packed import pack_lists
+from glow.index.postings.vocabulary import Vocabulary
+from glow.index.version import Index
 from glow.text import lexical_words
 from research.scale.processes import alone, say, status_bytes
 

@@ -16,8 +16,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from glow.index import Index
+from glow.index.columns.filters import parse_filter
+from glow.index.stored_fields import not_found
 from glow.options import StrictModel, describe
-from glow.search import Index, not_found, parse_filter
 from glow_service.errors import NotAvailableError
 
 __all__ = ["Tenant", "confined", "read_tenants", "require_visible"]

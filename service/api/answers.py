@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import GlowError, StoreError
+from glow.index import Index
 from glow.query_log import LoggedQuery
-from glow.search import Index, Words
+from glow.search import Words
 from glow_service.api.context import RequestContext
 from glow_service.api.lanes import Reading
 from glow_service.cache import Cache, RedisBudget

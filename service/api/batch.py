@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.errors import GlowError
-from glow.search import Index
+from glow.index import Index
 from glow_service.api.answers import count_late, find, note
 from glow_service.api.batch_checks import AnswerRoom, check_searches
 from glow_service.api.body import read_object

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from glow.errors import GlowError
-from glow.search import Index, count_terms
+from glow.index import Index
+from glow.index.columns.filters import count_terms
 from glow_service.access import Tenant, confined
 from glow_service.api.answers import LONG_FILTER
 from glow_service.api.context import RequestContext

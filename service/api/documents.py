@@ -14,8 +14,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glow.index import Index
+from glow.index.columns.filters import parse_filter, restricts_nothing
 from glow.ingest import Kind, OperationId, parse_operation_id
-from glow.search import Index, parse_filter, restricts_nothing
 from glow_service.access import require_visible
 from glow_service.api.body import read_bytes, read_json, read_object
 from glow_service.api.context import context_of, leaving_cancels

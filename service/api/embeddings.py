@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.errors import QueryError
+from glow.index import Index
 from glow.records import Document
 from glow.runtime import Encoder
-from glow.search import Index
 from glow.text import WeightedTokens
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, leaving_cancels

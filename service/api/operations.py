@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow import __version__
-from glow.search import Field, Index
+from glow.index import Index
+from glow.index.columns import Field
 from glow_service.api.admin import workers_body
 from glow_service.api.context import context_of
 from glow_service.api.problems import PROBLEMS, problem_type

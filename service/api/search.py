@@ -5,7 +5,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glow.search import Index, count_terms
+from glow.index import Index
+from glow.index.columns.filters import count_terms
 from glow_service.access import confined
 from glow_service.api.answers import LONG_FILTER, count_late, find, note
 from glow_service.api.body import read_object

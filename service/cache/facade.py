@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from glow.artifact import Manifest
-from glow.search import Index
+from glow.index import Index
 from glow_service.cache.events import KINDS, Kind, TierEvents
 from glow_service.cache.keys import Keys
 from glow_service.cache.local import LocalCache

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from glow import __version__
-from glow.search import Index
+from glow.index import Index
 
 __all__ = ["Keys"]
 

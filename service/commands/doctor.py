@@ -17,8 +17,9 @@ from glow import __version__
 from glow.artifact import IndexRoot, default_model
 from glow.commands import JsonOptions, all_cores, command, option, say, write_report
 from glow.errors import GlowError
+from glow.index import Index
+from glow.index.vectors import require_device
 from glow.runtime import Device, Model
-from glow.search import Index, require_device
 from glow_service.cache import ping_redis
 
 __all__ = ["DoctorOptions", "Finding", "doctor_command"]

@@ -9,9 +9,11 @@ from rich.console import Console
 
 from glow.artifact import IndexRoot
 from glow.commands import command, option
+from glow.index import Index
+from glow.index.vectors import SearchParams
 from glow.options import StrictModel
 from glow.records import Document
-from glow.search import Index, SearchParams, read_query
+from glow.search import read_query
 from glow.text import Highlighter, Highlighting
 from glow_service.commands.explain_tables import Explained, as_json, as_tables
 from glow_service.search import SearchCall, SearchSession, explain, passage_document, require_explainer

@@ -17,8 +17,8 @@ from glow.artifact import IndexRoot
 from glow.client import GlowClient
 from glow.commands import command, option
 from glow.errors import QueryError
+from glow.index import Index
 from glow.options import StrictModel
-from glow.search import Index
 from glow_service.search import SearchSession, check_search, result_body
 from glow_service.settings import Settings
 

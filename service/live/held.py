@@ -13,7 +13,7 @@ import weakref
 from collections import deque
 from dataclasses import dataclass
 
-from glow.search import Index
+from glow.index import Index
 from glow_service.telemetry import Metrics
 
 __all__ = ["HeldVersions"]

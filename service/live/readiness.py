@@ -4,7 +4,7 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from glow.search import Index
+from glow.index import Index
 from glow_service.errors import NotReadyError
 from glow_service.live.resources import Resources
 from glow_service.live.workers import WorkerGroup

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from glow.artifact import IndexRoot
 from glow.errors import MismatchError
+from glow.index import Index
 from glow.runtime import Device, Encoder, Model
-from glow.search import Index
 from glow_service.errors import DrainingError, NotReadyError
 from glow_service.live.held import HeldVersions
 from glow_service.live.warm_up import PROBE_TEXT, probe_call, warm_up

@@ -17,8 +17,9 @@ from typing import Any
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, GlowError
+from glow.index import Index
+from glow.index.vectors import set_threads
 from glow.runtime import Device
-from glow.search import Index, set_threads
 from glow_service.errors import NotReadyError
 from glow_service.fragment import ResultFragment
 from glow_service.live.resources import Resources

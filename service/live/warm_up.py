@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from glow.errors import QueryError
-from glow.search import Index, Reranking, SearchParams
+from glow.index import Index
+from glow.index.vectors import SearchParams
+from glow.search import Reranking
 from glow.text import Highlighting
 from glow_service.search import HighlightCall, SearchCall, SearchSession
 

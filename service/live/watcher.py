@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from glow.search import set_threads
+from glow.index.vectors import set_threads
 from glow_service.live.resources import Resources
 from glow_service.live.swap import Swap
 from glow_service.live.workers import WorkerGroup

@@ -1,17 +1,9 @@
 """How a request wants its candidates arranged, checked against the metadata of the index."""
 
 from glow.errors import FilterError
-from glow.search import (
-    Arrangement,
-    Columns,
-    FilterBoost,
-    RecencyBoost,
-    SortKey,
-    duration_s,
-    field_of,
-    now_s,
-    parse_filter,
-)
+from glow.index.columns import Columns, duration_s, now_s
+from glow.index.columns.filters import field_of, parse_filter
+from glow.search import Arrangement, FilterBoost, RecencyBoost, SortKey
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.calls import SearchLimits
 from glow_service.search.shapes import BoostBody, SearchBody

@@ -4,19 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from glow.index import Fusion
+from glow.index.columns.filters import Expression, FacetCounts, FacetRequest
+from glow.index.passages import FoundPassage
+from glow.index.vectors import SearchParams
 from glow.records import Document
-from glow.search import (
-    Arrangement,
-    Expression,
-    FacetCounts,
-    FacetRequest,
-    FoundPassage,
-    Fusion,
-    Reranking,
-    Retriever,
-    SearchParams,
-    Typos,
-)
+from glow.search import Arrangement, Reranking, Retriever, Typos
 from glow.text import Highlighting
 from glow_service.search.explanations import Explanations
 

@@ -8,7 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from glow.errors import QueryError
-from glow.search import Columns, Index, Retriever, SearchParams, count_terms
+from glow.index import Index
+from glow.index.columns import Columns
+from glow.index.columns.filters import count_terms
+from glow.index.vectors import SearchParams
+from glow.search import Retriever
 from glow_service.errors import Fault, QueryTooLongError, RequestError
 from glow_service.search.calls import SearchCall, SearchLimits
 from glow_service.search.features import check_features

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from glow.index import Index
 from glow.records import Document
 from glow.runtime import Explainer, Explanation, LeftOut
-from glow.search import AttendedWord, Index
+from glow.search import AttendedWord
 from glow_service.errors import NotAvailableError
 
 __all__ = ["Explanations", "explain", "require_explainer"]

@@ -4,19 +4,11 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from glow.index import Fusion, Index
+from glow.index.columns import Columns
+from glow.index.columns.filters import Expression, FacetRequest, parse_facets, parse_filter
 from glow.options import describe
-from glow.search import (
-    Arrangement,
-    Columns,
-    Expression,
-    FacetRequest,
-    Fusion,
-    Index,
-    Reranking,
-    Retriever,
-    parse_facets,
-    parse_filter,
-)
+from glow.search import Arrangement, Reranking, Retriever
 from glow.text import Highlighting
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.arrangements import check_arrangement

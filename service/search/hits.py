@@ -6,8 +6,11 @@ A page is read a few documents at a time. It stops on the way if that is much wo
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from glow.index import Index
+from glow.index.columns import pick
+from glow.index.passages import FoundPassage
 from glow.records import Document
-from glow.search import FoundPassage, Index, Ranked, pick
+from glow.search import Ranked
 from glow.text import Highlighter, markup
 from glow_service.search.answer_size import AnswerSize
 from glow_service.search.calls import FoundDocument, HighlightCall, SearchCall

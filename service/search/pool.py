@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from glow.search import set_threads
+from glow.index.vectors import set_threads
 from glow_service.search.deadline import Deadline
 
 __all__ = ["SearchPool"]

@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
+from glow.index import Index
+from glow.index.columns.filters import FacetCounts
+from glow.index.learned_sparse import Expansion
+from glow.index.passages import FoundPassage
 from glow.records import Document
 from glow.runtime import Explanation
 from glow.schema import FieldSchema
-from glow.search import Expansion, FacetCounts, FoundPassage, Index
 from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall
 from glow_service.search.explanations import Explanations
 

@@ -12,25 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import QueryError
+from glow.index import Index, RowMask, wanted_until
+from glow.index.columns.filters import Expression, FacetCounts, count_values
 from glow.records import Document
 from glow.search import (
-    Expression,
-    FacetCounts,
-    Index,
     Ranked,
     Reranking,
-    RowMask,
     Words,
     arrange,
     attended_words,
-    count_values,
     rank_dense,
     rank_hybrid,
     rank_lexical,
     read_query,
     rerank,
     score_unit,
-    wanted_until,
 )
 from glow.text import Preprocessor, WeightedTokens, is_punctuation
 from glow_service.search.answer_size import AnswerSize

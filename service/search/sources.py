@@ -6,7 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search import Index, Ranked, RowMask, not_found, rank_dense
+from glow.index import Index, RowMask
+from glow.index.stored_fields import not_found
+from glow.search import Ranked, rank_dense
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.calls import SearchCall, Source
 from glow_service.search.shapes import SearchBody

@@ -17,7 +17,7 @@ from prometheus_client import (
 )
 
 from glow import __version__
-from glow.search import Index
+from glow.index import Index
 from glow_service.telemetry.exposition import CREATED, INDEX_INFO, SHADOW_INFO, exposition
 
 __all__ = ["Metrics"]

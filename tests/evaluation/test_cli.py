@@ -16,7 +16,9 @@ from glow.errors import MismatchError
 from glow.evaluation import read_run
 from glow.evaluation.__main__ import app
 from glow.evaluation.retrieval import corpus_index, open_version
-from glow.search import Index, Reranking, SearchParams
+from glow.index import Index
+from glow.index.vectors import SearchParams
+from glow.search import Reranking
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
 

@@ -12,9 +12,10 @@ from glow.errors import ConfigError, InputError
 from glow.evaluation import DenseOptions, Retriever, RetrieverKind, open_retriever
 from glow.evaluation.retrieval.served import DenseRetriever
 from glow.evaluation.task import Corpus
+from glow.index import Index
+from glow.index.vectors import SearchParams
 from glow.records import Query
 from glow.runtime import Model
-from glow.search import Index, SearchParams
 from glow.text import TermStats
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession

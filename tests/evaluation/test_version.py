@@ -8,8 +8,9 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.evaluation.retrieval.version import VersionSearch
-from glow.search import Index, SearchParams, build_dense
-from glow.search.retrievers import DEFAULT_CANDIDATES
+from glow.index import Index
+from glow.index.vectors import SearchParams, build_dense
+from glow.search import DEFAULT_CANDIDATES
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
 from glow_service.settings import Settings

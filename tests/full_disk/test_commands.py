@@ -11,9 +11,9 @@ import pytest
 
 from glow.artifact import IndexRoot, verify
 from glow.feedback import Feedback
+from glow.index import Index
 from glow.ingest import IngestLog, find_outcome
 from glow.query_log import LoggedQuery
-from glow.search import Index
 from tests.attacks.harness import ROOT
 from tests.full_disk.conftest import MakeDisk
 from tests.made_index import documents, made, write

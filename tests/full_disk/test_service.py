@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 
 from glow.artifact import IndexRoot
+from glow.index import Index
 from glow.ingest import IngestState, read_accepted
-from glow.search import Index
 from tests.attacks.harness import ROOT, serving
 from tests.full_disk.conftest import MakeDisk
 from tests.made_index import documents, made, write

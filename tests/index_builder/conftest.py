@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
-from glow.search import Index
+from glow.index import Index
 from glow_index_builder.commands.app import app
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ import pytest
 from glow.artifact import IndexRoot, model
 from glow.artifact.model import EXPLAIN_FILES, QUERY_SIDE_FILES
 from glow.collection import read_documents
+from glow.index import Index
 from glow.runtime import Model
-from glow.search import Index
 from glow.text import TermTable
 from glow_index_builder.encoding.encode import CPU_BATCH_TOKENS
 
@@ -180,7 +180,7 @@ def test_a_kind_that_was_asked_for_is_built(
 def test_an_index_that_is_compressed_for_memory_says_so(
     build: Run, lines_file: LinesFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, live: Live
 ) -> None:
-    monkeypatch.setattr("glow.search.dense.kinds.FLAT_MAX_VECTORS", 100)
+    monkeypatch.setattr("glow.index.vectors.kinds.FLAT_MAX_VECTORS", 100)
     file = lines_file([{"_id": str(number), "title": f"bees {number}"} for number in range(2700)])
     done = build(file, "--memory-mb", 1, "--json", tmp_path / "r.json")
     assert done.exit_code == 0

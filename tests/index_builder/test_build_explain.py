@@ -11,7 +11,7 @@ import pytest
 from glow.artifact import read_manifest
 from glow.artifact.model import EXPLAIN_FILES
 from glow.errors import MismatchError
-from glow.search import Index
+from glow.index import Index
 
 Run = Callable[..., click.testing.Result]
 

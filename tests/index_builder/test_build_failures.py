@@ -13,7 +13,8 @@ import onnxruntime
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.search import DenseIndex, Index
+from glow.index import Index
+from glow.index.vectors import DenseIndex
 
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.search import Index
+from glow.index import Index
 
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]

@@ -9,8 +9,8 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import BuildError
-from glow.search import Index, IndexKind
-from glow.search.settings import FUSION_FILE, Fusion
+from glow.index import FUSION_FILE, Fusion, Index
+from glow.index.vectors import IndexKind
 from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from glow.index.stored_fields import DocumentStore
 from glow.runtime import Model
-from glow.search import DocumentStore
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
 from glow_index_builder.input.compressed import format_of
 from glow_index_builder.input.rejects import RejectLog

@@ -13,7 +13,7 @@ import click.testing
 import pytest
 
 from glow.artifact import IndexRoot, write_artifact
-from glow.search import Index
+from glow.index import Index
 from glow_index_builder.versions.writer import derive
 
 Run = Callable[..., click.testing.Result]

@@ -8,8 +8,8 @@ import click.testing
 import numpy as np
 import pytest
 
-from glow.search import Index
-from glow.search.columns import value_ranks
+from glow.index import Index
+from glow.index.columns import value_ranks
 
 Run = Callable[..., click.testing.Result]
 BASE = [

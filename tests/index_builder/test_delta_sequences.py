@@ -13,11 +13,13 @@ import pytest
 
 from glow.artifact import IndexRoot, write_artifact
 from glow.errors import DocumentNotFoundError
+from glow.index import Index
+from glow.index.columns import build_columns
+from glow.index.columns.filters import parse_facets, parse_filter
+from glow.index.stored_fields import DocumentStore
+from glow.index.vectors import SearchParams, build_dense
 from glow.records import Document
 from glow.runtime import Model
-from glow.search import DocumentStore, Index, SearchParams, build_columns, build_dense
-from glow.search.filters.facets import parse_facets
-from glow.search.filters.parse import parse_filter
 from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact

@@ -9,9 +9,9 @@ import pytest
 
 import glow_index_builder.encoding.encode as encode
 from glow.collection import read_documents
+from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
 from glow.runtime import Encoder, Model
-from glow.search import DocumentStore, DocumentWriter
 from glow_index_builder.encoding.encode import EncodeError, EncodeJob, ShardEncoder
 from glow_index_builder.encoding.runner import ThreadRunner
 from glow_index_builder.encoding.shards import Shard, plan_shards, read_report

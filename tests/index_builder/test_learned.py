@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from glow.artifact import LEARNED_HEAD, TERMS_TOWER, IndexRoot
 from glow.errors import ArtifactError, ConfigError, GateError, MismatchError
+from glow.index import Index
+from glow.index.learned_sparse import LEARNED_WORDS_FOLDER, LearnedImpacts, WordSide
 from glow.runtime import LearnedHead, Model, TermsEncoder
-from glow.search import LEARNED_WORDS_FOLDER, Index, LearnedImpacts, WordSide
 from glow.text import lexical_tokens
 from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert

@@ -11,8 +11,8 @@ import pytest
 
 from glow.artifact import IndexRoot, read_manifest, write_artifact
 from glow.errors import FormatError, MismatchError
-from glow.search import DEFAULT_FUSION, Fusion, FusionWeights, Index
-from glow.search.lexical.format import PACKED_FILE
+from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Index
+from glow.index.postings import PACKED_FILE
 from glow_index_builder.deltas import CompactOptions, UpsertOptions, compact, upsert
 from glow_index_builder.progress import Stages
 

@@ -18,7 +18,7 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import BuildError, ConfigError, InputError
-from glow.search import Index
+from glow.index import Index
 from glow_index_builder.input import open_sources
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote, write_remote
 from tests.ports import free_port

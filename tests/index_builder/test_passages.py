@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
+from glow.index import Index
 from glow.runtime import Model
-from glow.search import Index
 from glow.text.passages import PassageCutter, PassageOptions
 from glow_index_builder.encoding.encode import CPU_BATCH_TOKENS
 

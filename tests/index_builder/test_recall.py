@@ -7,8 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
+from glow.index import Index
+from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.index.vectors import build_dense
 from glow.records import Document
-from glow.search import DocumentStore, DocumentWriter, Index, build_dense
 from glow_index_builder.building.recall import measure_recall
 
 

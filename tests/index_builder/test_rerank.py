@@ -12,7 +12,8 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, ConfigError, GateError, GlowError, MismatchError
-from glow.search import Index, Reranking, rank_dense, rerank
+from glow.index import Index
+from glow.search import Reranking, rank_dense, rerank
 from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
+from glow.index import Index
+from glow.index.vectors import DenseIndex
 from glow.runtime import Encoder
-from glow.search import DenseIndex, Index
 from glow_index_builder.encoding.encode import ShardEncoder
 from glow_index_builder.encoding.shards import Shard, ShardReport
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from glow.errors import DependencyError
+from glow.index.stored_fields import DocumentWriter
 from glow.records import Document
 from glow.runtime import Model
-from glow.search import DocumentWriter
 from glow_index_builder.encoding.encode import EncodeJob, ShardEncoder
 from glow_index_builder.encoding.learned import LearnedJob, make_word_side
 from glow_index_builder.encoding.process_runner import ProcessRunner

@@ -11,8 +11,10 @@ import pytest
 
 from glow.artifact import IndexRoot, write_artifact
 from glow.errors import MismatchError
-from glow.search import ImpactHeader, Index, rank_lexical, read_query
-from glow.search.delta.reader import join
+from glow.index import Index
+from glow.index.delta import join
+from glow.index.postings import ImpactHeader
+from glow.search import rank_lexical, read_query
 
 Run = Callable[..., click.testing.Result]
 LinesFile = Callable[[list[dict[str, object]]], Path]

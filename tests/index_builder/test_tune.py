@@ -9,7 +9,7 @@ import pytest
 
 import glow_index_builder.versions.tune
 from glow.artifact import IndexRoot, verify
-from glow.search import Fusion, Index
+from glow.index import Fusion, Index
 
 Invoke = Callable[..., Any]
 QUERIES = {

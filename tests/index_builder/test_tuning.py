@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from glow.evaluation.measures.gains import dcg
-from glow.search import DEFAULT_FUSION, Ranking
+from glow.index import DEFAULT_FUSION, Ranking
 from glow_index_builder.versions.tuning import Candidates, ndcg, settings, tune
 
 DOCUMENTS = 40

@@ -12,8 +12,8 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactNotFoundError, BusyError
+from glow.index import Index
 from glow.ingest import INGEST_FOLDER, IngestLog, OperationId, Outcome, find_outcome, read_state
-from glow.search import Index
 from glow_index_builder.building import build
 from glow_index_builder.ingest import Ingester, IngestOptions
 from glow_index_builder.options import BuildOptions

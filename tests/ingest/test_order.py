@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from glow.artifact import IndexRoot
+from glow.index import Index
 from glow.ingest import INGEST_FOLDER, IngestLog, IngestState, LogBusyError, LogClock, read_accepted
-from glow.search import Index
 from tests.attacks.harness import ROOT
 from tests.made_index import documents, made, write
 

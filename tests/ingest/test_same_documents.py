@@ -14,7 +14,7 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import DocumentNotFoundError
-from glow.search import Index
+from glow.index import Index
 from tests.attacks.harness import ROOT, serving
 from tests.made_index import documents, made, write
 

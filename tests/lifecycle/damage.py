@@ -21,8 +21,8 @@ import typer
 
 from glow.artifact import IndexRoot, default_model
 from glow.errors import ArtifactError
+from glow.index import Index
 from glow.runtime import Model
-from glow.search import Index
 
 BLOCK = 512
 

@@ -28,18 +28,10 @@ import typer
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError
-from glow.search import (
-    DocumentStore,
-    Index,
-    Reranking,
-    WordSide,
-    rank_dense,
-    rank_hybrid,
-    rank_lexical,
-    rerank,
-)
-from glow.search.learned import LEARNED_WORDS_FOLDER
-from glow.search.reranking import attended_words
+from glow.index import Index
+from glow.index.learned_sparse import LEARNED_WORDS_FOLDER, WordSide
+from glow.index.stored_fields import DocumentStore
+from glow.search import Reranking, attended_words, rank_dense, rank_hybrid, rank_lexical, rerank
 from tests.attacks.harness import peak_mb
 from tests.search.test_index import remake
 

@@ -10,8 +10,10 @@ from typing import Any
 from typer.testing import CliRunner
 
 from glow.artifact import LEARNED_HEAD, IndexRoot, verify
+from glow.index import Index
+from glow.index.vectors import SearchParams
 from glow.ingest import INGEST_FOLDER, IngestLog
-from glow.search import Index, Reranking, SearchParams, rank_dense, rank_lexical, rerank
+from glow.search import Reranking, rank_dense, rank_lexical, rerank
 from glow_index_builder.commands.app import app
 
 __all__ = ["COMMANDS", "Command", "contents", "make_worlds", "run_command"]

@@ -18,11 +18,11 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from typer.testing import CliRunner
 
 from glow.errors import ArtifactError, MismatchError
+from glow.index import Index
 from glow.nn import minilm_folder
 from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema, FieldSpec
-from glow.search import Index
 from glow.text import TermTable, TokenizerPieces, WordPieces
 from glow.training import read_towers
 from glow.training.config import TrainConfig

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from glow.index.vectors import SearchParams, build_dense
 from glow.nn import (
     CrossThought,
     PairClassifier,
@@ -18,7 +19,6 @@ from glow.nn import (
     attention_shares,
     ranking_loss,
 )
-from glow.search import SearchParams, build_dense
 
 CONFIG = SentenceConfig(
     vocabulary=50, hidden=16, layers=1, heads=2, intermediate=32, specials=3, positions=40, dropout=0.0

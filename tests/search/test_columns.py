@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError, MismatchError
+from glow.index.columns import MAX_FIELDS, MAX_NAME_CHARACTERS, Columns, build_columns, type_of
+from glow.index.columns import build as columns_build
+from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
-from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
-from glow.search.columns import build as columns_build
-from glow.search.columns.format import MAX_FIELDS
-from glow.search.columns.metadata import MAX_NAME_CHARACTERS, type_of
 
 Metadata = dict[str, Any]
 Make = Callable[[Sequence[Metadata]], Columns]

@@ -10,13 +10,11 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, FormatError, IntegrityError, MismatchError
+from glow.index import Index, RowMask, Segments
+from glow.index.delta import Delta, DeltaHeader, SegmentedDense, join, joined_order, read_tombstones
+from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.index.vectors import DenseIndex, build_dense
 from glow.records import Document
-from glow.search import DenseIndex, DocumentStore, DocumentWriter, Index, RowMask, build_dense
-from glow.search.delta.build import joined_order
-from glow.search.delta.format import DeltaHeader, read_tombstones
-from glow.search.delta.reader import Delta, join
-from glow.search.delta.segment_parts import SegmentedDense
-from glow.search.delta.segments import Segments
 from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.options import DeleteOptions, UpsertOptions
 from glow_index_builder.progress import Stages
@@ -150,7 +148,7 @@ def test_vectors_of_both_are_searched_as_one(
 
 
 def _exact() -> object:
-    from glow.search import SearchParams
+    from glow.index.vectors import SearchParams
 
     return SearchParams(exact=True)
 

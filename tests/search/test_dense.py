@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.errors import BuildError, ConfigError, DeviceError, FormatError, QueryError
-from glow.search import (
+from glow.index import RowMask
+from glow.index.vectors import (
     KINDS,
     DenseIndex,
     IndexKind,
-    RowMask,
     SearchParams,
     build_dense,
     index_bytes,

@@ -8,8 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.errors import MismatchError
-from glow.search import KINDS, DenseIndex, IndexKind, RowMask, SearchParams, build_dense, set_threads
-from glow.search.dense import index as dense_module
+from glow.index import RowMask
+from glow.index.vectors import KINDS, DenseIndex, IndexKind, SearchParams, build_dense, set_threads
+from glow.index.vectors import index as dense_module
 
 Vectors = NDArray[np.float32]
 COUNT = 3000

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 from glow.collection import parse_document
-from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
-from glow.search.filters.masks import evaluate
-from glow.search.filters.parse import parse_filter
+from glow.index.columns import Columns, build_columns
+from glow.index.columns.filters import evaluate, parse_filter
+from glow.index.stored_fields import DocumentStore, DocumentWriter
 
 PAGE = Path(__file__).parents[2] / "docs" / "filters.md"
 

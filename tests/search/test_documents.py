@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glow.errors import DocumentNotFoundError, FormatError, RecordError
+from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
-from glow.search import DocumentStore, DocumentWriter
 
 DOCUMENTS = [
     Document("plain", {"title": ("A title",), "text": ("A text",)}, {"year": 2024, "lang": "en"}),

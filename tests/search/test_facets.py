@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glow.errors import FilterError
+from glow.index.columns import Columns, build_columns, field_values, type_of
+from glow.index.columns.filters import FacetCounts, FacetRequest, ValueCount, count_values, parse_facets
+from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
-from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
-from glow.search.columns.metadata import field_values, type_of
-from glow.search.filters.facets import FacetCounts, FacetRequest, ValueCount, count_values, parse_facets
 
 Json = dict[str, Any]
 

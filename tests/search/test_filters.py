@@ -13,12 +13,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glow.errors import FilterError
+from glow.index.columns import Columns, build_columns, field_values, type_of
+from glow.index.columns.filters import (
+    MAX_FAULTS,
+    And,
+    Between,
+    Exists,
+    FilterMasks,
+    Not,
+    OneOf,
+    Or,
+    evaluate,
+    parse_filter,
+)
+from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
-from glow.search import Columns, DocumentStore, DocumentWriter, build_columns
-from glow.search.columns.metadata import field_values, type_of
-from glow.search.filters.masks import FilterMasks, evaluate
-from glow.search.filters.parse import MAX_FAULTS, parse_filter
-from glow.search.filters.terms import And, Between, Exists, Not, OneOf, Or
 
 Json = dict[str, Any]
 FIELDS = ("a", "b", "c.d")

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.errors import DeviceError
-from glow.search import DenseIndex, IndexKind, SearchParams, build_dense
+from glow.index.vectors import DenseIndex, IndexKind, SearchParams, build_dense
 
 Vectors = NDArray[np.float32]
 HAS_GPU = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from glow.errors import ConfigError
-from glow.search import Fused, Fusion, FusionWeights, Ranking, fuse_rankings, rrf
-from glow.search.hybrid import Scorer, uncertainty
+from glow.index import Fusion, FusionWeights, Ranking
+from glow.search import Fused, Scorer, fuse_rankings, rrf, uncertainty
 
 DOCUMENTS = 30
 RRF = Fusion(method="rrf", weights=FusionWeights(dense=1.0, lexical=1.0))

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glow.search.lexical import pack_lists, skipping
-from glow.search.lexical import postings as postings_module
-from glow.search.lexical.build import ImpactWriter
-from glow.search.lexical.impacts import ImpactIndex
-from glow.search.row_mask import RowMask
+from glow.index import RowMask
+from glow.index.postings import ImpactIndex, ImpactWriter, pack_lists, skipping
+from glow.index.postings import sums as postings_module
 
 WORDS = [f"w{number:02}" for number in range(30)]
 DOCUMENTS = 400

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError
-from glow.search.lexical.build import ImpactWriter
-from glow.search.lexical.format import IMPACTS_FILES
-from glow.search.lexical.impacts import ImpactIndex
+from glow.index.postings import IMPACTS_FILES, ImpactIndex, ImpactWriter
 from glow.storage import new_array
 
 WORDS = ["ant", "bee", "cow", "dog", "owl"]

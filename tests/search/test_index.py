@@ -12,8 +12,11 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, DeviceError, FormatError, IntegrityError, MismatchError
+from glow.index import Index
+from glow.index.passages import build_passages
+from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.index.vectors import DenseIndex, build_dense
 from glow.records import Document
-from glow.search import DenseIndex, DocumentStore, DocumentWriter, Index, build_dense, build_passages
 from glow.text import TermTable
 from glow.text.passages import PassageCutter
 

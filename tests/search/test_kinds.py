@@ -2,8 +2,7 @@
 
 import pytest
 
-from glow.search import choose_kind
-from glow.search.dense.kinds import FLAT_MAX_VECTORS, code_count, list_count
+from glow.index.vectors import FLAT_MAX_VECTORS, choose_kind, code_count, list_count
 
 
 def test_a_small_corpus_is_searched_exactly_and_a_large_one_by_a_graph() -> None:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError
-from glow.search import ImpactIndex
-from glow.search.lexical import (
+from glow.index.postings import (
     CAUSES_FILE,
     CODES_FILE,
     IMPACTS_HEADER,
     LEARNED_FILES,
     VALUES_FILE,
+    ImpactIndex,
     ImpactWriter,
     pack_codes,
 )

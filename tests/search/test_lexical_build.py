@@ -7,8 +7,7 @@ import bm25s
 import numpy as np
 import pytest
 
-from glow.search.lexical.bm25 import Bm25, build_lexical
-from glow.search.lexical.impacts import ImpactIndex
+from glow.index.postings import Bm25, ImpactIndex, build_lexical
 from glow.text import TermCounter, TermTable
 
 DOCUMENTS = ["bees dance , bees hum", "the ants walk and the bees dance", "owls", "", "ants ants ants hum"]

@@ -8,7 +8,8 @@ import pytest
 
 from glow.artifact.manifest import FORMAT_VERSION
 from glow.errors import FormatError
-from glow.search import Index, SearchParams
+from glow.index import Index
+from glow.index.vectors import SearchParams
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
 

@@ -11,12 +11,24 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glow.errors import FormatError
-from glow.search import ImpactIndex, LearnedImpacts
-from glow.search.lexical import ImpactWriter, pack_codes, pack_lists, packing
-from glow.search.lexical.format import IMPACTS_HEADER, PACKED_FILE, PLACES_FILE, WIDTHS_FILE
-from glow.search.lexical.packing import PackedPostings, pack_postings, packed_sizes, width_of
-from glow.search.lexical.posting_list import PackedList
-from glow.search.row_mask import RowMask
+from glow.index import RowMask
+from glow.index.learned_sparse import LearnedImpacts
+from glow.index.postings import (
+    IMPACTS_HEADER,
+    PACKED_FILE,
+    PLACES_FILE,
+    WIDTHS_FILE,
+    ImpactIndex,
+    ImpactWriter,
+    PackedList,
+    PackedPostings,
+    pack_codes,
+    pack_lists,
+    pack_postings,
+    packed_sizes,
+    packing,
+    width_of,
+)
 
 Rows = NDArray[np.uint32]
 VOCABULARY = [f"w{number:03}" for number in range(60)]

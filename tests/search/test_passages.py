@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glow.errors import FormatError
+from glow.index.passages import ARRAYS, PassageMap, PassagesHeader, build_passages, passages_of
 from glow.records import Document
 from glow.runtime import Model
-from glow.search import PassageMap, build_passages, passages_of
-from glow.search.passages.map import ARRAYS, PassagesHeader
 from glow.text.passages import PassageCutter, PassageOptions
 
 SENTENCE = "Honey bees find their way home by the sun and by the lay of the land. "

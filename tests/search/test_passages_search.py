@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glow.search import DenseIndex, PassageMap, SearchParams, build_dense
-from glow.search.dense.index import GPU_MAX_HITS
-from glow.search.passages.map import PassagesHeader
-from glow.search.passages.search import search_documents
-from glow.search.row_mask import RowMask
+from glow.index import RowMask
+from glow.index.passages import PassageMap, PassagesHeader
+from glow.index.vectors import GPU_MAX_HITS, DenseIndex, SearchParams, build_dense
+from glow.search import search_documents
 
 Vectors = NDArray[np.float32]
 COUNTS = st.lists(st.integers(1, 4), min_size=1, max_size=12)

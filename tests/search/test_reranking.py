@@ -8,10 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
+from glow.index import Fusion, Index, Mixture
 from glow.runtime import RerankMethod
 from glow.search import (
-    Index,
-    Mixture,
     Ranked,
     Reranking,
     attended_words,
@@ -21,7 +20,6 @@ from glow.search import (
     rerank,
     score_unit,
 )
-from glow.search.settings import Fusion
 
 TEXT = "how do bees find the way home by the sun"
 

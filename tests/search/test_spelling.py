@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.errors import FormatError
-from glow.search import Speller, SpellingTable, build_spelling
-from glow.search.spelling.edits import forms, is_one_edit
+from glow.index.spelling import Speller, SpellingTable, build_spelling, forms, is_one_edit
 from glow.text import TermTable, WordPieces, slip
 
 WORDS = {

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glow.errors import FormatError, MismatchError
-from glow.search.states import (
+from glow.index.token_embeddings import (
+    LEAST,
     STATES_FILES,
     StateBits,
     StatesHeader,
@@ -19,7 +20,6 @@ from glow.search.states import (
     encode_states,
     write_states,
 )
-from glow.search.states.codes import LEAST
 
 HEADER = StatesHeader(
     model="a" * 64, split=5, size=7, bits=8, position_start=32, document_tokens=12, documents=0, tokens=0

@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 import Stemmer
 
-from glow.search import (
-    IMPACTS_FOLDER,
-    SPELLING_FOLDER,
-    Bm25,
-    ImpactIndex,
-    SpellingTable,
-    build_lexical,
-    build_spelling,
-)
+from glow.index.postings import IMPACTS_FOLDER, Bm25, ImpactIndex, build_lexical
+from glow.index.spelling import SPELLING_FOLDER, SpellingTable, build_spelling
 from glow.text import Analyzer, CorpusCounter, TermTable, is_lexical
 
 STEMS = (

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.search.lexical.vocabulary import Vocabulary
+from glow.index.postings import Vocabulary
 
 
 @given(words=st.sets(st.text(min_size=1, max_size=80)), other=st.text(max_size=80))

@@ -20,7 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from glow.artifact import IndexRoot
-from glow.search import Index
+from glow.index import Index
 from glow_service.app import create_app
 from glow_service.settings import Settings
 from tests.ports import free_port

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from glow.search import Index
+from glow.index import Index
 
 TODAY = datetime.now(UTC)
 DOCUMENTS = [

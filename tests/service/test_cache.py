@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from glow.errors import ConfigError
-from glow.search import Index
+from glow.index import Index
 from glow_service.cache import EVENTS, Cache, check_redis_url
 from glow_service.errors import OverloadedError
 from glow_service.telemetry.metrics import Metrics

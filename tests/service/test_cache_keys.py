@@ -5,19 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.search import (
-    Arrangement,
-    FilterBoost,
-    Fusion,
-    FusionWeights,
-    Index,
-    RecencyBoost,
-    Reranking,
-    SearchParams,
-    SortKey,
-)
-from glow.search.filters.facets import FacetRequest
-from glow.search.filters.terms import And, Exists, Or
+from glow.index import Fusion, FusionWeights, Index
+from glow.index.columns.filters import And, Exists, FacetRequest, Or
+from glow.index.vectors import SearchParams
+from glow.search import Arrangement, FilterBoost, RecencyBoost, Reranking, SortKey
 from glow.text.highlight import Highlighting
 from glow_service.cache import Keys
 from glow_service.search.calls import ExplainCall, HighlightCall, SearchCall

@@ -11,9 +11,9 @@ import httpx
 import numpy as np
 import pytest
 
+from glow.index import Index
 from glow.records import Document
 from glow.runtime import Model
-from glow.search import Index
 from glow_service.api.schemas import EmbeddingsResult, ModelsResult
 
 TEXTS = ["how do bees find the way home", "salmon"]

@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glow.index import Index
 from glow.query_log import read_query_log
-from glow.search import Index
 from glow_service.api.schemas import SearchResult
 
 ROOT = Path(__file__).parent.parent.parent

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glow.artifact import IndexRoot
-from glow.search import Index
+from glow.index import Index
 from glow_index_builder.building import build
 from glow_index_builder.deltas import DeleteOptions, UpsertOptions, delete, upsert
 from glow_index_builder.options import BuildOptions

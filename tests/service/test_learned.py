@@ -11,7 +11,8 @@ from fastapi import FastAPI
 
 from glow.artifact import IndexRoot
 from glow.client import GlowClient
-from glow.search import Index, rank_hybrid, rank_lexical
+from glow.index import Index
+from glow.search import rank_hybrid, rank_lexical
 from glow_service.api.schemas import SearchResult
 from glow_service.app import create_app
 from glow_service.settings import Settings

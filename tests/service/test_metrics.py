@@ -19,7 +19,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
 from glow import __version__
-from glow.search import Index
+from glow.index import Index
 from glow_service.telemetry.exposition import FOLDER_VARIABLE, metrics_folder
 from glow_service.telemetry.metrics import Metrics
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from glow import __version__
-from glow.search import Index
+from glow.index import Index
 from tests.until import until
 
 

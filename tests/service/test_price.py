@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from glow.search import Reranking, SearchParams
+from glow.index.vectors import SearchParams
+from glow.search import Reranking
 from glow.text import Highlighting
 from glow_service.access.rate_limit import RateLimiter
 from glow_service.api.context import new_context

@@ -15,8 +15,9 @@ from fastapi import FastAPI
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
+from glow.index import Index
 from glow.runtime import QueryStates, Reranker, RerankMethod
-from glow.search import Index, Reranking, rank_hybrid, rerank
+from glow.search import Reranking, rank_hybrid, rerank
 from glow_service.api.schemas import SearchResult
 from glow_service.app import create_app
 from glow_service.search.checks import check_search

@@ -6,7 +6,8 @@ import httpx
 import numpy as np
 import pytest
 
-from glow.search import Index, pick
+from glow.index import Index
+from glow.index.columns import pick
 from glow_service.api.schemas import DocumentBody, SearchResult
 
 TEXT = "Honey bees find the way home by the sun, by landmarks and by the smell of their hive."

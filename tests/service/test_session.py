@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 import glow_service.search.session
-from glow.search import Index, SearchParams
+from glow.index import Index
+from glow.index.vectors import SearchParams
 from glow_service.errors import DeadlineError
 from glow_service.search.calls import ExplainCall, SearchCall
 from glow_service.search.deadline import Deadline

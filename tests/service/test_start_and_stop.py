@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from glow.artifact import IndexRoot
 from glow.artifact.model import QUERY_TOWER
 from glow.errors import ArtifactError, IntegrityError, MismatchError
-from glow.search import Index
+from glow.index import Index
 from glow_service.app import create_app
 from glow_service.live.resources import Resources
 from glow_service.settings import Settings

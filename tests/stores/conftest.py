@@ -8,19 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from glow.index import DenseView
+from glow.index.columns import Columns, build_columns
+from glow.index.milvus import CollectionWriter, FilterFields, MilvusVectors, StoreAccess, StoreHeader, connect
+from glow.index.stored_fields import DocumentStore, DocumentWriter
+from glow.index.vectors import IndexKind, build_dense
 from glow.records import Document
-from glow.search import IndexKind, build_columns, build_dense
-from glow.search.columns import Columns
-from glow.search.documents import DocumentStore, DocumentWriter
-from glow.search.milvus import (
-    CollectionWriter,
-    FilterFields,
-    MilvusVectors,
-    StoreAccess,
-    StoreHeader,
-    connect,
-)
-from glow.search.views import DenseView
 from tests.stores.server import Milvus
 
 COUNT, DIMENSIONS = 1_500, 32

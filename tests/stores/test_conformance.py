@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from glow.errors import FilterError, MismatchError, QueryError
-from glow.search import IndexKind, RowMask, SearchParams
-from glow.search.columns import Columns
-from glow.search.filters import And, FilterMasks, Not, OneOf, evaluate, parse_filter
-from glow.search.milvus import FilterFields, MilvusVectors, StoreHeader, connect, drop_collection
+from glow.index import RowMask
+from glow.index.columns import Columns
+from glow.index.columns.filters import And, FilterMasks, Not, OneOf, evaluate, parse_filter
+from glow.index.milvus import FilterFields, MilvusVectors, StoreHeader, connect, drop_collection
+from glow.index.vectors import IndexKind, SearchParams
 from tests.search.test_filters import FILTERS, Json
 from tests.stores.conftest import COUNT, MODEL, PATIENT, TERMS, Made, Vectors
 

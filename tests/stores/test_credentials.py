@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from glow.errors import ConfigError
-from glow.search.milvus import StoreAccess, connect
+from glow.index.milvus import StoreAccess, connect
 from tests.stores.server import Milvus
 
 

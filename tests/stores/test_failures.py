@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from glow.errors import ConfigError, StoreError
-from glow.search import wanted_until
-from glow.search.milvus import (
+from glow.index import wanted_until
+from glow.index.milvus import (
     CollectionWriter,
     MilvusVectors,
     StoreAccess,
@@ -124,7 +124,7 @@ def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_o
 KILLED = """
 import sys, numpy as np
 from pathlib import Path
-from glow.search.milvus import CollectionWriter, connect, write
+from glow.index.milvus import CollectionWriter, connect, write
 write.BATCH_ROWS, write.IMPORT_ROWS = 25, 100
 vectors = np.load(sys.argv[2])
 def told(rows):

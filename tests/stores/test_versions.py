@@ -18,8 +18,9 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ConfigError, MismatchError, StoreError
-from glow.search import STORE_FILE, Index, RowMask, connect, rank_dense, rank_hybrid, read_store_header
-from glow.search.milvus import StoreAccess
+from glow.index import Index, RowMask
+from glow.index.milvus import STORE_FILE, StoreAccess, connect, read_store_header
+from glow.search import rank_dense, rank_hybrid
 from glow_index_builder.building import build
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
 from glow_index_builder.encoding.ray_import import ImportJob, RayImport

@@ -21,8 +21,9 @@ from glow.evaluation.judgements import read_judgements
 from glow.evaluation.measures import check_measures, evaluate, measure_names
 from glow.evaluation.report import Report, report_table, reports_json
 from glow.evaluation.runs import read_run, write_run
+from glow.index import RRF_K
 from glow.options import StrictModel
-from glow.search import RRF_K, fuse
+from glow.search import fuse
 
 __all__ = ["fuse_command", "measure_command"]
 

@@ -15,24 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.evaluation.task import Corpus
+from glow.index import DEFAULT_FUSION, DenseView, Fusion, ImpactsView, LearnedView
+from glow.index.passages import PassageMap
+from glow.index.postings import IMPACTS_FOLDER, ImpactIndex, build_lexical
+from glow.index.spelling import SPELLING_FOLDER, Speller, SpellingTable, build_spelling
+from glow.index.vectors import build_dense
 from glow.records import Document
 from glow.runtime import Device, Model, encode_documents
-from glow.search import (
-    DEFAULT_FUSION,
-    IMPACTS_FOLDER,
-    SPELLING_FOLDER,
-    DenseView,
-    Fusion,
-    ImpactIndex,
-    ImpactsView,
-    LearnedView,
-    PassageMap,
-    Speller,
-    SpellingTable,
-    build_dense,
-    build_lexical,
-    build_spelling,
-)
 from glow.text import (
     DEFAULT_ANALYZER,
     Analyzer,

@@ -11,11 +11,11 @@ from glow.errors import MismatchError
 from glow.evaluation.retrieval.corpus_index import CorpusIndex, DenseOptions, Progress
 from glow.evaluation.runs import Run
 from glow.evaluation.task import Corpus
+from glow.index import Index
 from glow.records import Hit, Query
 from glow.runtime import Device, Encoder, Model
 from glow.search import (
     DEFAULT_CANDIDATES,
-    Index,
     Ranked,
     Reranking,
     Retriever,

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index import Index
+from glow.index.vectors import SearchParams
 from glow.search import (
     DEFAULT_CANDIDATES,
-    Index,
     Reranking,
-    SearchParams,
     rank_dense,
     rank_hybrid,
     rank_lexical,

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glow.index.postings import ImpactIndex, build_lexical
 from glow.nn import Tower
 from glow.records import Document
 from glow.runtime import Encoder
-from glow.search import ImpactIndex, build_lexical
 from glow.text import (
     DEFAULT_ANALYZER,
     Analyzer,

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from glow.evaluation import Run, evaluate
+from glow.index.token_embeddings import StateBits, decode_states, encode_states
 from glow.nn import CrossEncoder, Side
 from glow.records import Hit, Qrel
-from glow.search import StateBits, decode_states, encode_states
 from glow.text import WeightedTokens, batches_by_length, pad
 from glow.training.rerank.candidates import Candidates, Texts
 
@@ -70,7 +70,7 @@ def score_candidates(
         candidates: of the collection's queries.
         pad_id: id of [PAD].
         precision: `bf16` autocast, or `fp32`.
-        bits: of a stored number, as `glow.search.states` would keep it; None: as it is. Needs a compressor.
+        bits: of a stored number, as `glow.index.token_embeddings` would keep it; None: as it is. Needs a compressor.
     """
     device = model.head.weight.device
     model.eval()

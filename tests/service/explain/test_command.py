@@ -11,8 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot, read_manifest
+from glow.index import Index
+from glow.index.vectors import SearchParams
 from glow.records import Document
-from glow.search import Index, SearchParams
 from glow.text.highlight import Highlighter
 from glow_service.commands.explain import explain_command
 from glow_service.commands.explain_tables import Explained, as_tables

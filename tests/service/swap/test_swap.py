@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from glow.search import Index
+from glow.index import Index
 
 Serve = Callable[..., AbstractContextManager[Any]]
 Until = Callable[..., None]

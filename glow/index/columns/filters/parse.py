@@ -1,0 +1,297 @@
+"""The filter language: JSON in a request to a checked expression over an index's columns. docs/filters.md has it whole."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from math import isfinite
+from typing import Any, NoReturn
+
+from glow.errors import Fault, FilterError
+from glow.index.columns.dates import span_of
+from glow.index.columns.filters.terms import Between, Exists, Expression, OneOf, all_of, any_of, negated
+from glow.index.columns.metadata import Scalar, ValueType, type_of
+from glow.index.columns.reader import Columns, Field
+
+__all__ = ["MAX_DEPTH", "MAX_TERMS", "count_terms", "field_of", "known_fields", "parse_filter"]
+
+MAX_DEPTH = 16
+MAX_TERMS = 1_000
+MAX_FAULTS = 20
+SHOWN_FIELDS = 30
+SHOWN_CHARACTERS = 80
+# What documents can hold.
+MAX_WHOLE = 2**63 - 1
+BOUNDS = ("gt", "gte", "lt", "lte")
+CONDITIONS = ("eq", "in", "exists", *BOUNDS)
+_PLURALS: Mapping[ValueType, str] = {
+    "string": "strings",
+    "number": "numbers",
+    "boolean": "booleans",
+    "date": "dates",
+}
+
+
+def count_terms(value: Any) -> int:
+    """Conditions, groups and values of a filter as it came, whether or not it is one; much cheaper than to check it.
+
+    Args:
+        value: JSON values.
+    """
+    terms, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            terms += 1
+            waiting += [each for each in item.values() if isinstance(each, dict | list)]
+        else:
+            nested = (
+                [each for each in item if isinstance(each, dict | list)] if isinstance(item, list) else []
+            )
+            terms += len(item) - len(nested) if isinstance(item, list) else 1
+            waiting += nested
+    return terms
+
+
+def parse_filter(
+    value: Any,
+    columns: Columns,
+    max_terms: int = MAX_TERMS,
+    max_depth: int = MAX_DEPTH,
+    pointer: str = "/filter",
+) -> Expression:
+    """Checks a filter against what the index holds.
+
+    Args:
+        value: the filter as JSON values.
+        columns: the index's metadata.
+        max_terms: most conditions, groups and values in all, >= 1.
+        max_depth: most levels of groups, >= 1.
+        pointer: JSON pointer to the filter, for faults.
+
+    Raises:
+        FilterError: if it is no filter, or none for this index; every fault has its place.
+    """
+    parser = _Parser(columns, max_terms, max_depth)
+    try:
+        expression = parser.node(value, pointer, 1)
+    except _Stop as stop:
+        raise FilterError(stop.faults) from None
+    if parser.faults or expression is None:
+        raise FilterError(parser.faults)
+    return expression
+
+
+def field_of(columns: Columns, name: Any, pointer: str) -> Field:
+    """The field of a name in a request.
+
+    Raises:
+        FilterError: if no string, unknown, or left out of the columns; the message has the known fields.
+    """
+    if not isinstance(name, str):
+        raise FilterError([Fault(pointer, f"expected the name of a field, found {_shown(name)}")])
+    field = columns.fields.get(name)
+    if field is None:
+        reason = columns.left_out.get(name)
+        problem = f"field {_shown(name)} has no column: {reason}" if reason else f"no field {_shown(name)}"
+        raise FilterError([Fault(pointer, f"{problem}; {known_fields(columns)}")])
+    return field
+
+
+def known_fields(columns: Columns) -> str:
+    """What can be filtered by, for people: `known: lang (strings), year (numbers)`."""
+    if not columns.fields:
+        return "no document of this index has metadata"
+    named = (f"{_clipped(name)} ({types_of(field)})" for name, field in columns.fields.items())
+    more = len(columns.fields) - SHOWN_FIELDS
+    return "known: " + ", ".join(islice(named, SHOWN_FIELDS)) + (f" and {more} more" if more > 0 else "")
+
+
+def types_of(field: Field) -> str:
+    """The types of a field's values: `numbers, strings`; dates are not told as strings again."""
+    return ", ".join(_PLURALS[kind] for kind in field.parts if kind != "string" or "date" not in field.parts)
+
+
+class _Stop(Exception):
+    """Ends the reading of a filter at once, with what was found until then."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+class _Parser:
+    """One filter on its way; collects what is wrong and goes on, up to a bound."""
+
+    def __init__(self, columns: Columns, max_terms: int, max_depth: int) -> None:
+        self.faults: list[Fault] = []
+        self._columns = columns
+        self._max_terms = max_terms
+        self._max_depth = max_depth
+        self._terms = 0
+
+    def node(self, value: Any, pointer: str, depth: int) -> Expression | None:
+        """A group or a condition; None where it is faulty."""
+        if depth > self._max_depth:
+            self._stop(pointer, f"nested deeper than {self._max_depth} levels")
+        self._count(1, pointer)
+        try:
+            return self._group(value, pointer, depth)
+        except FilterError as error:
+            self.faults += error.faults
+            if len(self.faults) >= MAX_FAULTS:
+                raise _Stop(self.faults) from error
+            return None
+
+    def _group(self, value: Any, pointer: str, depth: int) -> Expression | None:
+        if not isinstance(value, dict):
+            raise _refused(pointer, f"expected an object, found {_shown(value)}")
+        groups = [key for key in ("and", "or", "not") if key in value]
+        if not groups:
+            return self._condition(value, pointer)
+        if len(value) != 1:
+            raise _refused(pointer, f"{groups[0]!r} stands alone, found {_keys(value)}")
+        (key, inner), at = *value.items(), f"{pointer}/{groups[0]}"
+        if key == "not":
+            term = self.node(inner, at, depth + 1)
+            return negated(term) if term else None
+        if not isinstance(inner, list):
+            raise _refused(at, f"expected a list of filters, found {_shown(inner)}")
+        terms = [self.node(item, f"{at}/{place}", depth + 1) for place, item in enumerate(inner)]
+        whole = [term for term in terms if term]
+        return all_of(whole) if key == "and" else any_of(whole)
+
+    def _condition(self, value: Mapping[str, Any], pointer: str) -> Expression:
+        if "field" not in value:
+            raise _refused(pointer, f"expected 'and', 'or', 'not' or 'field', found {_keys(value)}")
+        field = field_of(self._columns, value["field"], f"{pointer}/field")
+        names = [key for key in value if key != "field"]
+        unknown = [key for key in names if key not in CONDITIONS]
+        if unknown or not names:
+            shown = _shown(unknown[0]) if unknown else "none"
+            raise _refused(pointer, f"expected a condition ({', '.join(CONDITIONS)}), found {shown}")
+        if names[0] in BOUNDS and all(name in BOUNDS for name in names):
+            return self._range(field, value, names, pointer)
+        if len(names) != 1:
+            raise _refused(pointer, f"one condition at a time, found {_keys(value)}; use 'and'")
+        at = f"{pointer}/{names[0]}"
+        if names[0] == "in":
+            return self._in(field, value["in"], at)
+        if names[0] == "eq":
+            return self._equal(field, value["eq"], at)
+        if not isinstance(value["exists"], bool):
+            raise _refused(at, f"expected true or false, found {_shown(value['exists'])}")
+        return Exists(field.name) if value["exists"] else negated(Exists(field.name))
+
+    def _in(self, field: Field, values: Any, pointer: str) -> Expression:
+        if not isinstance(values, list):
+            raise _refused(pointer, f"expected a list of values, found {_shown(values)}")
+        self._count(len(values), pointer)
+        return any_of(self._equal(field, value, f"{pointer}/{place}") for place, value in enumerate(values))
+
+    def _equal(self, field: Field, value: Any, pointer: str) -> Expression:
+        scalar = self._scalar(field, value, pointer)
+        span = span_of(scalar) if isinstance(scalar, str) and "date" in field.parts else None
+        if span is None:
+            return OneOf(field.name, _known_type(scalar), (scalar,))
+        return Between(field.name, "date", span.first, span.last, True, True)
+
+    def _range(
+        self, field: Field, value: Mapping[str, Any], names: Sequence[str], pointer: str
+    ) -> Expression:
+        lows, highs = ([name for name in names if name in pair] for pair in (BOUNDS[:2], BOUNDS[2:]))
+        if len(lows) > 1 or len(highs) > 1:
+            raise _refused(pointer, f"one lower and one upper bound at most, found {', '.join(names)}")
+        bounds = {name: self._scalar(field, value[name], f"{pointer}/{name}") for name in names}
+        if "date" in field.parts and any(isinstance(bound, str) for bound in bounds.values()):
+            return self._dates(field, bounds, lows, highs, pointer)
+        types = {_known_type(bound) for bound in bounds.values()}
+        if types == {"boolean"}:
+            raise _refused(pointer, "true and false have no order; use 'eq'")
+        if len(types) > 1:
+            raise _refused(pointer, "both bounds must be of one type, strings or numbers")
+        low, high = (bounds[found[0]] if found else None for found in (lows, highs))
+        return Between(field.name, types.pop(), low, high, lows == ["gte"], highs == ["lte"])
+
+    def _dates(
+        self, field: Field, bounds: Mapping[str, Scalar], lows: list[str], highs: list[str], pointer: str
+    ) -> Expression:
+        """A range of instants; a day as a bound is all of it, so `lte` ends with its last moment."""
+        spans = {name: span_of(bound) if isinstance(bound, str) else None for name, bound in bounds.items()}
+        for name, span in spans.items():
+            if span is None:
+                raise _refused(
+                    f"{pointer}/{name}",
+                    f"field {_shown(field.name)} holds dates, found {_shown(bounds[name])}; expected one such as "
+                    "'2024-05-01', '2024-05-01T10:00:00Z' or 'now-7d'",
+                )
+        found = {name: span for name, span in spans.items() if span is not None}
+        low = next((found[name].first if name == "gte" else found[name].last for name in lows), None)
+        high = next((found[name].last if name == "lte" else found[name].first for name in highs), None)
+        return Between(field.name, "date", low, high, lows == ["gte"], highs == ["lte"])
+
+    def _scalar(self, field: Field, value: Any, pointer: str) -> Scalar:
+        kind = type_of(value)
+        if kind is None:
+            hint = "; {'exists': false} asks for documents without" if value is None else ""
+            raise _refused(pointer, f"expected a single value, found {_shown(value)}{hint}")
+        if kind not in field.parts:
+            known = known_fields(self._columns)
+            raise _refused(
+                pointer, f"field {_shown(field.name)} holds {types_of(field)}, found {_shown(value)}; {known}"
+            )
+        if kind == "number" and (not isfinite(value) if isinstance(value, float) else abs(value) > MAX_WHOLE):
+            raise _refused(pointer, "expected a finite number of at most 64 bits")
+        if kind == "string" and not _has_utf8(value):
+            raise _refused(pointer, "a lone surrogate is no text")
+        # 2024.0 is 2024: one number has one form.
+        is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= MAX_WHOLE
+        scalar: Scalar = int(value) if is_whole else value
+        return scalar
+
+    def _count(self, terms: int, pointer: str) -> None:
+        self._terms += terms
+        if self._terms > self._max_terms:
+            self._stop(pointer, f"more than {self._max_terms} conditions, groups and values")
+
+    def _stop(self, pointer: str, detail: str) -> NoReturn:
+        raise _Stop([*self.faults, Fault(pointer, detail)])
+
+
+def _refused(pointer: str, detail: str) -> FilterError:
+    return FilterError([Fault(pointer, detail)])
+
+
+def _known_type(value: Scalar) -> ValueType:
+    if isinstance(value, str):
+        return "string"
+    return "boolean" if isinstance(value, bool) else "number"
+
+
+def _has_utf8(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _clipped(name: str) -> str:
+    short = name[:SHOWN_CHARACTERS]
+    return short if short.isprintable() else ascii(short)
+
+
+def _keys(value: Mapping[str, Any]) -> str:
+    return ", ".join(_shown(key) for key in islice(value, 4)) or "nothing"
+
+
+def _shown(value: Any) -> str:
+    """A value for a message, bounded; Python's form of it, which shows what a terminal would not."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_WHOLE:
+        return "a number of more than 64 bits"  # thousands of digits take their time
+    names = {None: "null", True: "true", False: "false"}
+    if value is None or isinstance(value, bool):
+        return names[value]
+    return f"{value[:SHOWN_CHARACTERS]!a}" if isinstance(value, str) else repr(value)

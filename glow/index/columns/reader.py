@@ -1,0 +1,247 @@
+"""Metadata as typed columns: for every field, which documents hold which values; memory-mapped.
+
+Each part of a field (its strings, its numbers, its booleans) has a sorted dictionary of d different values. A code is a
+value's place in it, counted from 1; 0 is no value. Sorted codes make a range of values a range of codes.
+
+n   documents    d   different values    m   values of all documents
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from glow.errors import FormatError, MismatchError
+from glow.index.columns.format import (
+    COLUMNS_FOLDER,
+    COLUMNS_HEADER,
+    ORDER_FILE,
+    VALUES_FILE,
+    ArrayName,
+    ColumnsHeader,
+    PartHeader,
+)
+from glow.index.columns.metadata import Scalar, ValueType
+from glow.storage import SortedStrings, map_array, map_bytes, read_header
+
+__all__ = ["Columns", "Field", "NumberValues", "StringValues", "TypedColumn"]
+
+# Whole numbers beyond have no place in another's JSON.
+MAX_WHOLE = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class StringValues:
+    """Strings in code point order."""
+
+    strings: SortedStrings
+
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    def value(self, place: int) -> str:
+        """The value at a place, 0 to d - 1."""
+        return self.strings.value(place)
+
+    def key(self, place: int) -> bytes:
+        """What the order is of: UTF-8 sorts as code points do."""
+        return self.strings.key(place)
+
+    def key_of(self, value: Scalar) -> bytes:
+        """The key of a string that may not be there."""
+        return str(value).encode()
+
+    def place(self, value: Scalar, after: bool) -> int:
+        """How many values come before a string that may not be there, or up to and with it where `after`."""
+        return self.strings.place(self.key_of(value), after=after)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberValues:
+    """Numbers in order: the nearest float64 [d], and what is left to an exact whole number, int64 [d] or None."""
+
+    near: NDArray[np.float64]
+    rest: NDArray[np.int64] | None
+    is_boolean: bool = False
+
+    def __len__(self) -> int:
+        return len(self.near)
+
+    def value(self, place: int) -> Scalar:
+        """The value at a place, 0 to d - 1; a whole number has no fraction."""
+        key = self.key(place)
+        return bool(key) if self.is_boolean else key
+
+    def key(self, place: int) -> int | float:
+        """The exact number; Python compares whole and other numbers exactly."""
+        near = float(self.near[place])
+        whole = int(near) + (int(self.rest[place]) if self.rest is not None else 0)
+        return whole if near.is_integer() and abs(whole) < MAX_WHOLE else near
+
+    def key_of(self, value: Scalar) -> int | float:
+        """The key of a number or boolean that may not be there."""
+        return value if isinstance(value, int | float) else float(value)
+
+    def place(self, value: Scalar, after: bool) -> int:
+        """How many values come before a number that may not be there, or up to and with it where `after`."""
+        key = self.key_of(value)
+        # Rounding keeps the order, so only numbers with the same nearest float64 need an exact comparison.
+        first, last = (int(self.near.searchsorted(float(key), side)) for side in ("left", "right"))
+        search = bisect_right if after else bisect_left
+        return search(range(len(self)), key, first, last, key=self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedColumn:
+    """The values of one type in one field.
+
+    Attributes:
+        type: of the values.
+        codes: unsigned [n] of single values; [m] where documents hold lists.
+        offsets: int64 [n + 1]: document i holds codes[offsets[i]:offsets[i + 1]]; None for single values.
+        values: the dictionary.
+        documents: documents with a value.
+    """
+
+    type: ValueType
+    codes: NDArray[np.unsignedinteger]
+    offsets: NDArray[np.int64] | None
+    values: StringValues | NumberValues
+    documents: int
+
+    def find(self, value: Scalar) -> int:
+        """The code of a value, 0 where no document holds it."""
+        place = self.values.place(value, after=False)
+        is_there = place < len(self.values) and self.values.key(place) == self.values.key_of(value)
+        return place + 1 if is_there else 0
+
+    def between(
+        self,
+        low: Scalar | None,
+        high: Scalar | None,
+        includes_low: bool = True,
+        includes_high: bool = True,
+    ) -> range:
+        """The codes of the values from `low` to `high`; None is no bound."""
+        first, last = 0, len(self.values)
+        if low is not None:
+            first = self.values.place(low, after=not includes_low)
+        if high is not None:
+            last = self.values.place(high, after=includes_high)
+        return range(first + 1, last + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field by its dotted path: documents that have it, and its values, each type apart."""
+
+    name: str
+    documents: int
+    parts: Mapping[ValueType, TypedColumn]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of an index version; immutable, so safe to read from many threads.
+
+    Attributes:
+        documents: n.
+        fields: by name, sorted.
+        left_out: field -> why it has no column.
+        order: uint32 [n], the rank of each document's id in code point order.
+    """
+
+    documents: int
+    fields: Mapping[str, Field]
+    left_out: Mapping[str, str]
+    order: NDArray[np.uint32]
+
+    @property
+    def segments(self) -> "tuple[tuple[int, Columns], ...]":
+        """The first row of each segment and its columns, in the order of rows."""
+        return ((0, self),)
+
+    @classmethod
+    def open(cls, folder: Path, documents: int, verified: Collection[str] | None = None) -> "Columns":
+        """Opens `columns/` of an index version.
+
+        Args:
+            folder: the version's folder.
+            documents: n.
+            verified: paths in the version whose checksums were compared; None takes every file.
+
+        Raises:
+            FormatError: if a file is missing, damaged or of another format version; it is named.
+            MismatchError: if columns of another number of documents, or a file that was not verified.
+        """
+        header = read_header(folder / COLUMNS_FOLDER / COLUMNS_HEADER, ColumnsHeader)
+        if header.documents != documents:
+            raise MismatchError(
+                f"{COLUMNS_FOLDER}/ describes {header.documents} documents, the index has {documents}; "
+                "rebuild the index"
+            )
+        target = folder / COLUMNS_FOLDER
+        for name in (VALUES_FILE, ORDER_FILE):
+            if verified is not None and f"{COLUMNS_FOLDER}/{name}" not in verified:
+                raise MismatchError(f"the manifest lacks {COLUMNS_FOLDER}/{name}; rebuild the index")
+        data = map_bytes(target / VALUES_FILE)
+        fields = {
+            field.name: Field(
+                field.name,
+                field.documents,
+                {part.type: _open_part(data, part, documents) for part in field.parts},
+            )
+            for field in header.fields
+        }
+        order = map_array(target / ORDER_FILE, np.uint32, documents)
+        return cls(documents, fields, header.left_out, order)
+
+
+def _open_part(data: NDArray[np.uint8], header: PartHeader, documents: int) -> TypedColumn:
+    length = header.values if header.has_lists else documents
+    codes = _array(data, header, "codes", np.min_scalar_type(header.distinct), length)
+    if length and int(codes.max()) > header.distinct:
+        raise _damaged("codes go beyond their dictionary")
+    offsets = _ascending(data, header, "offsets", documents, length) if header.has_lists else None
+    values: StringValues | NumberValues
+    if header.type == "string":
+        text = header.arrays.get("text")
+        size = text.size_bytes if text else 0
+        ends = _ascending(data, header, "ends", header.distinct, size)
+        values = StringValues(SortedStrings(_array(data, header, "text", np.uint8, size).data, ends))
+    else:
+        near = _array(data, header, "near", np.float64, header.distinct)
+        if not np.isfinite(near).all() or (near[:-1] > near[1:]).any():
+            raise _damaged("numbers are not sorted or not finite")
+        has_rest = "rest" in header.arrays
+        rest = _array(data, header, "rest", np.int64, header.distinct) if has_rest else None
+        values = NumberValues(near, rest, header.type == "boolean")
+    return TypedColumn(header.type, codes, offsets, values, header.documents)
+
+
+def _array(
+    data: NDArray[np.uint8], header: PartHeader, name: ArrayName, kind: DTypeLike, length: int
+) -> NDArray[Any]:
+    place = header.arrays.get(name)
+    wanted = np.dtype(kind).itemsize * length
+    if place is None or place.size_bytes != wanted or place.start + wanted > len(data):
+        raise _damaged(f"array {name!r} is not where and as long as {COLUMNS_HEADER} says")
+    return data[place.start : place.start + wanted].view(kind)
+
+
+def _ascending(
+    data: NDArray[np.uint8], header: PartHeader, name: ArrayName, count: int, end: int
+) -> NDArray[np.int64]:
+    """Offsets from 0 to `end` that never fall, int64 [count + 1]."""
+    offsets = _array(data, header, name, np.int64, count + 1)
+    if int(offsets[0]) or int(offsets[-1]) != end or (offsets[:-1] > offsets[1:]).any():
+        raise _damaged(f"array {name!r} holds no offsets")
+    return offsets
+
+
+def _damaged(what: str) -> FormatError:
+    return FormatError(f"{COLUMNS_FOLDER}/{VALUES_FILE} is damaged: {what}; rebuild the index")

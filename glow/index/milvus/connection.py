@@ -1,0 +1,218 @@
+"""The connection to a Milvus server: where it is, what failed in our words, and who finds out whether it is back.
+
+An address is `milvus://HOST:PORT[/DATABASE]`, `milvus+tls://…`, or `milvus:///PATH.db` for Milvus Lite, which needs no server.
+"""
+
+import importlib
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from glow.errors import ConfigError, DependencyError, GlowError, StoreError
+from glow.index.time_limit import time_left_s
+
+__all__ = ["Connection", "StoreAccess", "connect", "require_pymilvus"]
+
+T = TypeVar("T")
+_ADDRESS = re.compile(r"milvus(\+tls)?://([^/@\s]*)(/[^\s]*)?")
+TOKEN_VARIABLE, TIMEOUT_VARIABLE = "GLOW_STORE_TOKEN", "GLOW_STORE_TIMEOUT_MS"
+DEFAULT_TIMEOUT_S = 2.0
+SEARCH_SHARE = 0.8
+"""Fraction of a search's remaining time that one call may take: without vectors, words can still answer in time."""
+BUILD_S = 600.0
+"""How long one call may take that no search waits for."""
+LOAD_S, INDEX_S = 3_600.0, 86_400.0
+"""How long a server may take to load a collection, and to index one, however large."""
+GRPC_OPTIONS = {
+    "grpc.max_receive_message_length": 64 << 20,
+    # A channel that is made anew would get the connection of the one before, which may be the one that trickles.
+    "grpc.use_local_subchannel_pool": 1,
+}
+REFUSED = ("auth check", "unauthenticated", "permissiondenied", "permission deny")
+GONE = ("can't find collection", "collection not found", "not exist")
+"""What servers of several versions say; their numbers differ more than their words."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAccess:
+    """How to reach a server, which no artifact says.
+
+    Attributes:
+        token: `USER:PASSWORD` or a token; empty for none.
+        timeout_s: of a search.
+    """
+
+    token: str = field(default="", repr=False)
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+    @classmethod
+    def of_environment(cls) -> "StoreAccess":
+        """From `GLOW_STORE_TOKEN` and `GLOW_STORE_TIMEOUT_MS`.
+
+        Raises:
+            ConfigError: if the time is no number above 0.
+        """
+        text = os.environ.get(TIMEOUT_VARIABLE, "")
+        try:
+            timeout_s = float(text) / 1_000 if text else DEFAULT_TIMEOUT_S
+        except ValueError:
+            timeout_s = 0.0
+        if not timeout_s > 0:
+            raise ConfigError(f"{TIMEOUT_VARIABLE} is {text!r}, expected milliseconds above 0")
+        return cls(os.environ.get(TOKEN_VARIABLE, ""), timeout_s)
+
+
+def require_pymilvus() -> Any:
+    """The package.
+
+    Raises:
+        DependencyError: if it is not installed.
+    """
+    try:
+        return importlib.import_module("pymilvus")
+    except ImportError as error:
+        raise DependencyError(
+            "vectors in Milvus need the package pymilvus: install the extra `milvus` (pip install 'glow-retrieval[milvus]')"
+        ) from error
+
+
+class Connection:
+    """A client of one server; safe to use from many threads.
+
+    Args:
+        address: as the module says.
+        access: credentials and time.
+
+    Raises:
+        ConfigError: if the address is none, or the server refuses the credentials.
+        StoreError: if there is no server.
+        DependencyError: if pymilvus is not installed.
+    """
+
+    def __init__(self, address: str, access: StoreAccess) -> None:
+        found = _ADDRESS.fullmatch(address)
+        if found is None:
+            raise ConfigError(
+                f"--store {address!r} is no address: expected milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db for a file"
+            )
+        tls, host, path = found[1], found[2], found[3] or ""
+        if not host and not path.endswith(".db"):
+            raise ConfigError(f"--store {address!r} names no host, nor a file that ends in .db")
+        self.address, self.access = address, access
+        self._uri = f"http{'s' if tls else ''}://{host}" if host else path
+        self._database = path.strip("/") if host else ""
+        self._has_failed = False
+        self._is_probed = False
+        self._lock = threading.Lock()
+        self._client = self._call(self._open, is_search=False)
+
+    def _open(self) -> Any:
+        options = {"token": self.access.token} if self.access.token else {}
+        if self._database:
+            options["db_name"] = self._database
+        return require_pymilvus().MilvusClient(
+            uri=self._uri, timeout=max(self.access.timeout_s, 5.0), grpc_options=GRPC_OPTIONS, **options
+        )
+
+    def run(self, call: Callable[[Any, float], T], within_s: float | None = None) -> T:
+        """Calls the client; what fails is told in our errors.
+
+        After a failure one call at a time finds out whether the server answers again; the others do not wait for it.
+
+        Args:
+            call: gets the client, and the seconds that it may take.
+            within_s: those seconds; None: as long as a search may wait, and no longer than this one is wanted.
+
+        Raises:
+            StoreError: if the server is gone, slow or refuses, failed a moment ago, or has not the collection.
+            ConfigError: if it refuses the credentials, or has no such database.
+        """
+        limit_s = within_s or min(self.access.timeout_s, SEARCH_SHARE * time_left_s())
+        until, is_probe = time.monotonic() + limit_s, self._begin()
+        try:
+            if is_probe:
+                self._call(lambda: self._reconnect(limit_s), is_search=True)
+            found = self._call(
+                lambda: call(self._client, max(until - time.monotonic(), 0.001)), is_search=True
+            )
+        except StoreError as error:
+            # Of a search that has hardly any time left, no other one is to suffer.
+            if not error.is_gone and limit_s >= self.access.timeout_s / 2:
+                self._has_failed = True
+            raise
+        finally:
+            if is_probe:
+                self._is_probed = False
+        self._has_failed = False
+        return found
+
+    def _begin(self) -> bool:
+        """Whether the call that begins is to find out if the server answers again.
+
+        Raises:
+            StoreError: if another one does that now.
+        """
+        with self._lock:
+            if not self._has_failed:
+                return False
+            if self._is_probed:
+                raise StoreError(
+                    f"{self.address} failed a moment ago; another search finds out whether it answers again"
+                )
+            self._is_probed = True
+            return True
+
+    def _reconnect(self, within_s: float) -> None:
+        """Leaves a connection on which late bytes may stand before every response."""
+        handler = getattr(self._client, "_handler", None)
+        if self._uri.startswith("http"):  # a file has no network
+            reconnect = getattr(handler, "reconnect", None)
+            if reconnect is not None:
+                reconnect(timeout=within_s)
+
+    def _call(self, call: Callable[[], T], *, is_search: bool) -> T:
+        pymilvus, grpc = require_pymilvus(), importlib.import_module("grpc")
+        try:
+            return call()
+        except (pymilvus.MilvusException, grpc.RpcError, OSError) as error:
+            raise self._told(error, is_open=is_search) from error
+
+    def _told(self, error: Any, *, is_open: bool) -> GlowError:
+        """What the client says, in our words."""
+        text = " ".join(str(getattr(error, "message", None) or error).split())[:300]
+        lower = text.lower()
+        # What an old server says of wrong credentials is lost on the way: then the port tells who is there. Once
+        # credentials were good, it is a server that listens and does not answer yet.
+        is_there = "illegal connection params" in lower and not is_open and self._listens()
+        if is_there or any(word in lower for word in REFUSED):
+            return ConfigError(
+                f"{self.address} refuses the credentials: {text}; set {TOKEN_VARIABLE} to USER:PASSWORD"
+            )
+        if "database" in lower and "not found" in lower:
+            return ConfigError(f"{self.address} has no such database: {text}")
+        if any(word in lower for word in GONE):
+            return StoreError(
+                f"{self.address}: the collection is not there: {text}; where Milvus does not just start, publish another "
+                "version, or build again",
+                is_gone=True,
+            )
+        return StoreError(f"{self.address} does not answer: {text}; see that Milvus runs and can be reached")
+
+    def _listens(self) -> bool:
+        parts = urlsplit(self._uri)
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 19530), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+
+def connect(address: str, access: StoreAccess | None = None) -> Connection:
+    """A connection; arguments and errors as for `Connection`, access from the environment unless given."""
+    return Connection(address, access or StoreAccess.of_environment())

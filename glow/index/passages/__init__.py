@@ -1,0 +1,26 @@
+"""Long documents in passages: which rows belong to which document, and a search that returns documents."""
+
+from glow.index.passages.build import build_passages, passages_of
+from glow.index.passages.map import (
+    ARRAYS,
+    PASSAGES_FILES,
+    PASSAGES_FOLDER,
+    PASSAGES_HEADER,
+    Folded,
+    FoundPassage,
+    PassageMap,
+    PassagesHeader,
+)
+
+__all__ = [
+    "ARRAYS",
+    "PASSAGES_FILES",
+    "PASSAGES_FOLDER",
+    "PASSAGES_HEADER",
+    "Folded",
+    "FoundPassage",
+    "PassageMap",
+    "PassagesHeader",
+    "build_passages",
+    "passages_of",
+]

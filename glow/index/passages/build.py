@@ -1,0 +1,91 @@
+"""Writing the map of passages of an index version, in memory that does not grow with the corpus."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from glow.errors import BuildError
+from glow.index.passages.map import ARRAYS, PASSAGES_FOLDER, PASSAGES_HEADER, PassageMap, PassagesHeader
+from glow.records import Document
+from glow.text import PassageCutter, passage_document
+
+__all__ = ["build_passages", "passages_of"]
+
+RAW_SUFFIX = ".u32"
+MAX_ROWS = 2**32 - 1
+
+
+def build_passages(
+    documents: Iterable[Document],
+    cutter: PassageCutter,
+    folder: Path,
+    advance: Callable[[int], None] = lambda count: None,
+) -> PassageMap:
+    """Cuts documents and writes where.
+
+    Args:
+        documents: in row order.
+        cutter: cuts them.
+        folder: of the version; `passages/` is made in it.
+        advance: told the documents done.
+
+    Returns:
+        The map, opened from its files.
+
+    Raises:
+        BuildError: if more passages, or longer bodies, than 32 bits can count.
+    """
+    target = folder / PASSAGES_FOLDER
+    target.mkdir()
+    count = rows = left_out = 0
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((target / (name + RAW_SUFFIX)).open("wb")) for name in ARRAYS}
+        for document in documents:
+            cut = cutter.cut(document)
+            spans = np.array(cut.spans, np.int64)
+            if rows + len(spans) > MAX_ROWS or spans[-1, 1] > MAX_ROWS:
+                raise BuildError(
+                    f"document row {count}: passages exceed what 32 bits count; split the corpus"
+                )
+            values = (np.full(len(spans), count), spans[:, 0], spans[:, 1], np.array([rows]))
+            for name, value in zip(ARRAYS, values, strict=True):
+                files[name].write(value.astype(np.uint32).tobytes())
+            rows += len(spans)
+            count += 1
+            left_out += cut.left_out
+            advance(1)
+        files["first"].write(np.array([rows], np.uint32).tobytes())
+    for name in ARRAYS:
+        _to_npy(target / (name + RAW_SUFFIX), target / f"{name}.npy")
+    header = PassagesHeader(
+        field=cutter.field,
+        overlap=cutter.options.overlap,
+        limit=cutter.options.limit,
+        documents=count,
+        passages=rows,
+        left_out=left_out,
+    )
+    header.save(target / PASSAGES_HEADER)
+    return PassageMap.open(target)
+
+
+def passages_of(documents: Iterable[Document], passages: PassageMap) -> Iterator[Document]:
+    """Yields every passage as a document, in row order.
+
+    Args:
+        documents: all documents in row order, read as they are needed.
+        passages: where they are cut.
+    """
+    field = passages.header.field
+    for row, document in enumerate(documents):
+        for place in range(int(passages.first[row]), int(passages.first[row + 1])):
+            yield passage_document(document, field, int(passages.starts[place]), int(passages.ends[place]))
+
+
+def _to_npy(raw: Path, path: Path) -> None:
+    """Gives plain numbers the header that says what they are."""
+    size = raw.stat().st_size
+    np.save(path, np.memmap(raw, np.uint32, "r") if size else np.empty(0, np.uint32), allow_pickle=False)
+    raw.unlink()

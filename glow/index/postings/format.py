@@ -1,0 +1,95 @@
+"""Files of an inverted index, and its header.
+
+Everything is little-endian: a JSON header, a vocabulary (`glow.index.postings.vocabulary`), and arrays in NumPy's own format,
+read without pickle.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from glow.index.postings.vocabulary import VOCABULARY_FILES
+from glow.options import StrictModel
+from glow.storage import read_header
+from glow.text import AnalyzerName
+
+__all__ = [
+    "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LARGEST_IMPACT", "LEARNED_FILES", "LEARNED_FOLDER",
+    "MAXIMA_FILE", "MINIMA_FILE", "PACKED_FILE", "PLACES_FILE", "ROWS_FILE", "STARTS_FILE", "VALUES_FILE", "WIDTHS_FILE", "ImpactHeader",
+    "Layout", "read_impacts_header",
+]  # fmt: skip
+
+FORMAT_VERSION: Literal[1] = 1
+IMPACTS_FOLDER = "impacts"
+IMPACTS_HEADER = "impacts.json"
+STARTS_FILE, MAXIMA_FILE, ROWS_FILE, VALUES_FILE = "starts.npy", "maxima.npy", "rows.npy", "impacts.npy"
+CODES_FILE, CAUSES_FILE = "codes.npy", "causes.npy"
+MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FILE = "minima.npy", "widths.npy", "places.npy", "postings.npy"
+_SHARED_FILES = (IMPACTS_HEADER, *VOCABULARY_FILES, STARTS_FILE, MAXIMA_FILE)
+IMPACTS_FILES = (*_SHARED_FILES, ROWS_FILE, VALUES_FILE)
+PACKED_FILES = (*_SHARED_FILES, MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FILE)
+LEARNED_FOLDER = "learned"
+LEARNED_FILES = (*_SHARED_FILES, ROWS_FILE, CODES_FILE, CAUSES_FILE)
+"""Learned impacts are codes of 8 bits, and each says which word of the document it comes from."""
+LARGEST_IMPACT = 1e30
+"""The largest that an impact may be, so that the sum of a query's is finite in float32."""
+
+
+Layout = Literal["plain", "packed"]
+
+
+class ImpactHeader(StrictModel):
+    """`impacts.json`.
+
+    Attributes:
+        format: version of the lay-out.
+        kind: where the impacts come from.
+        analyzer: made terms of words; an index of an older GLOW has no such entry, and words as they are.
+        layout: `plain` arrays, or lists `packed` in a third of the bytes, their impacts in 8 bits.
+        documents, words, postings: n, v and p.
+        parameters: what made the impacts: for BM25 k1, b and the average length; for learned ones `unit`, the impact of
+            code 1, and `budget`, the most words of a document.
+    """
+
+    format: Literal[1] = FORMAT_VERSION
+    kind: Literal["bm25", "learned"]
+    analyzer: AnalyzerName = "plain"
+    layout: Layout = "plain"
+    documents: int = Field(ge=0, le=2**32 - 1)
+    words: int = Field(ge=0)
+    postings: int = Field(ge=0)
+    parameters: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kind == "learned" and (self.unit <= 0.0 or not {"unit", "budget"} <= self.parameters.keys()):
+            raise ValueError("learned impacts need the parameters unit, above 0, and budget")
+        if self.unit > LARGEST_IMPACT:
+            raise ValueError(
+                f"the parameter unit is above {LARGEST_IMPACT:.0e}: sums of it would not be finite"
+            )
+        if self.kind == "learned" and self.layout == "packed":
+            raise ValueError("learned impacts are not packed")
+        return self
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of the index."""
+        if self.kind == "learned":
+            return LEARNED_FILES
+        return PACKED_FILES if self.layout == "packed" else IMPACTS_FILES
+
+    @property
+    def unit(self) -> float:
+        """Impact of code 1 where impacts are learned; 1 where they are numbers as they are."""
+        return self.parameters.get("unit", 1.0)
+
+
+def read_impacts_header(folder: Path) -> ImpactHeader:
+    """Reads the header.
+
+    Raises:
+        FormatError: if it is missing, or of another format.
+    """
+    return read_header(folder / IMPACTS_HEADER, ImpactHeader)

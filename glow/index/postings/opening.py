@@ -1,0 +1,116 @@
+"""The lists of an index mapped and checked: what does not fit is told at opening, by its file's name.
+
+p   postings        v   words
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import FormatError
+from glow.index.postings.format import (
+    CAUSES_FILE,
+    CODES_FILE,
+    IMPACTS_HEADER,
+    LARGEST_IMPACT,
+    MAXIMA_FILE,
+    MINIMA_FILE,
+    PACKED_FILE,
+    PLACES_FILE,
+    ROWS_FILE,
+    STARTS_FILE,
+    VALUES_FILE,
+    WIDTHS_FILE,
+    ImpactHeader,
+)
+from glow.index.postings.lists import Lists, PackedLists, PlainLists
+from glow.index.postings.packing import packed_sizes
+from glow.storage import map_array
+
+__all__ = ["read_lists"]
+
+CHECKED_AT_ONCE = 1 << 22
+WIDEST = 32
+
+
+def read_lists(folder: Path, header: ImpactHeader, words: int) -> Lists:
+    """Maps the lists and checks them.
+
+    Of plain ones every value is checked: a row beyond the documents must not fail at some later query. Packed ones are checked
+    where they are decoded, here only that each has the bytes that it must have.
+
+    Args:
+        folder: of the index.
+        header: what the arrays must fit.
+        words: words of the vocabulary.
+
+    Raises:
+        FormatError: if a file is missing or does not fit; it is named.
+    """
+    if words != header.words:
+        raise _damaged(
+            folder, IMPACTS_HEADER, f"it counts {header.words} words, the vocabulary holds {words}"
+        )
+    starts = map_array(folder / STARTS_FILE, np.int64, header.words + 1)
+    maxima = map_array(folder / MAXIMA_FILE, np.float32, header.words)
+    if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():
+        raise _damaged(folder, STARTS_FILE, f"it does not cut {header.postings} postings into words")
+    if not _positive(maxima):
+        raise _damaged(folder, MAXIMA_FILE, "it holds an impact that is not finite and above 0")
+    read = _read_packed if header.layout == "packed" else _read_plain
+    return read(folder, header, starts, maxima)
+
+
+def _read_plain(
+    folder: Path, header: ImpactHeader, starts: NDArray[np.int64], maxima: NDArray[np.float32]
+) -> PlainLists:
+    is_learned = header.kind == "learned"
+    lists = PlainLists(
+        starts,
+        maxima,
+        map_array(folder / ROWS_FILE, np.uint32, header.postings),
+        map_array(folder / CODES_FILE, np.uint8, header.postings)
+        if is_learned
+        else map_array(folder / VALUES_FILE, np.float32, header.postings),
+        map_array(folder / CAUSES_FILE, np.uint8, header.postings) if is_learned else None,
+        header.unit,
+    )
+    for start in range(0, header.postings, CHECKED_AT_ONCE):
+        block = slice(start, start + CHECKED_AT_ONCE)
+        if (lists.rows[block] >= header.documents).any():
+            raise _damaged(folder, ROWS_FILE, f"it names a row beyond the {header.documents} documents")
+        if not _positive(lists.impacts[block]):
+            raise _damaged(
+                folder,
+                CODES_FILE if is_learned else VALUES_FILE,
+                "it holds an impact that is not finite and above 0",
+            )
+    return lists
+
+
+def _read_packed(
+    folder: Path, header: ImpactHeader, starts: NDArray[np.int64], maxima: NDArray[np.float32]
+) -> PackedLists:
+    minima = map_array(folder / MINIMA_FILE, np.float32, header.words)
+    if not _positive(minima) or (minima > maxima).any():
+        raise _damaged(
+            folder, MINIMA_FILE, "it holds an impact that is not above 0, or above the word's largest"
+        )
+    widths = map_array(folder / WIDTHS_FILE, np.uint8, header.words)
+    places = map_array(folder / PLACES_FILE, np.int64, header.words + 1)
+    if (widths > WIDEST).any():
+        raise _damaged(folder, WIDTHS_FILE, f"it holds a width beyond {WIDEST} bits")
+    sizes, _ = packed_sizes(np.diff(starts), widths, header.documents)
+    if places[0] != 0 or (np.diff(places) != sizes).any():
+        raise _damaged(folder, PLACES_FILE, "its lists have not the bytes that their postings take")
+    data = map_array(folder / PACKED_FILE, np.uint8, int(places[-1]))
+    return PackedLists(starts, maxima, minima, widths, places, data, header.documents)
+
+
+def _positive(impacts: NDArray[np.float32] | NDArray[np.uint8]) -> bool:
+    return bool(((impacts > 0) & (impacts <= LARGEST_IMPACT)).all())
+
+
+def _damaged(folder: Path, name: str, what: str) -> FormatError:
+    return FormatError(f"{folder.name}/{name} is damaged: {what}; rebuild the index")

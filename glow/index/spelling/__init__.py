@@ -1,0 +1,20 @@
+"""Slips of the keyboard in queries: which words an index knows, and what was meant by those that it does not."""
+
+from glow.index.spelling.build import build_spelling, merge_tables
+from glow.index.spelling.edits import forms, is_one_edit
+from glow.index.spelling.format import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER
+from glow.index.spelling.speller import Correction, Speller
+from glow.index.spelling.table import SpellingTable
+
+__all__ = [
+    "SPELLING_FILES",
+    "SPELLING_FOLDER",
+    "SPELLING_HEADER",
+    "Correction",
+    "Speller",
+    "SpellingTable",
+    "build_spelling",
+    "forms",
+    "is_one_edit",
+    "merge_tables",
+]

@@ -1,0 +1,93 @@
+"""Writing a spelling table."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from glow.index.postings import IMPACTS_FOLDER, ImpactIndex
+from glow.index.spelling.edits import forms, key_of
+from glow.index.spelling.format import (
+    DFS_FILE,
+    KEYS_FILE,
+    OFFSETS_FILE,
+    PLACES_FILE,
+    SPELLING_FOLDER,
+    SPELLING_HEADER,
+    WORDS_FILE,
+    SpellingHeader,
+)
+from glow.index.spelling.table import SpellingTable
+from glow.storage import SortedStrings
+
+__all__ = ["LONGEST_WORD", "SHORTEST_WORD", "build_spelling", "is_spelled", "merge_tables"]
+
+SHORTEST_WORD, LONGEST_WORD = 4, 24
+"""Letters: shorter words are one edit from too many others, longer ones are rarely language."""
+
+
+def is_spelled(word: str) -> bool:
+    """Whether a word is one that people may misspell: letters alone, neither few nor very many."""
+    return SHORTEST_WORD <= len(word) <= LONGEST_WORD and word.isalpha()
+
+
+def build_spelling(folder: Path, words: Iterable[tuple[str, int]]) -> SpellingHeader:
+    """Writes the spelling table of a collection.
+
+    Args:
+        folder: made if need be.
+        words: each word once, in the order of its UTF-8 bytes, with its document frequency; those that nobody misspells are
+            left out.
+
+    Returns:
+        What was written.
+
+    Raises:
+        OSError: if the disk is full or cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    kept: list[bytes] = []
+    dfs, keys, places = array("I"), array("I"), array("I")
+    for word, df in words:
+        if not is_spelled(word):
+            continue
+        for form in forms(word):
+            keys.append(key_of(form))
+            places.append(len(kept))
+        kept.append(word.encode())
+        dfs.append(df)
+    SortedStrings.pack(kept).save(folder / WORDS_FILE, folder / OFFSETS_FILE)
+    all_keys = np.array(keys, np.uint32)
+    order = np.argsort(all_keys, kind="stable")
+    np.save(folder / KEYS_FILE, all_keys[order], allow_pickle=False)
+    np.save(folder / PLACES_FILE, np.array(places, np.uint32)[order], allow_pickle=False)
+    np.save(folder / DFS_FILE, np.array(dfs, np.uint32), allow_pickle=False)
+    header = SpellingHeader(words=len(kept), forms=len(keys))
+    header.save(folder / SPELLING_HEADER)
+    return header
+
+
+def merge_tables(folder: Path, tables: Iterable[SpellingTable]) -> None:
+    """Writes `spelling/` beside `impacts/` that were merged.
+
+    Words that are terms are counted there. Where the index holds stems, the words of the tables that it still holds a form of stay, with
+    the sums of their document frequencies: one that only documents had which are gone may stay as well, until the next build.
+
+    Args:
+        folder: of a version or a delta.
+        tables: of what was merged.
+
+    Raises:
+        OSError: if the disk is full or cannot be written.
+    """
+    impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
+    if impacts.analyzer.name == "plain":
+        build_spelling(folder / SPELLING_FOLDER, impacts.word_counts())
+        return
+    counts: Counter[str] = Counter()
+    for table in tables:
+        counts.update(dict(table.items()))
+    held = ((word, counts[word]) for word in sorted(counts, key=str.encode) if impacts.holds(word))
+    build_spelling(folder / SPELLING_FOLDER, held)

@@ -1,0 +1,134 @@
+"""Building a dense index from vectors."""
+
+from typing import Any, Protocol
+
+import faiss as _faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index.vectors.index import DenseIndex, to_gpu
+from glow.index.vectors.kinds import (
+    HNSW_LINKS,
+    PQ_BITS,
+    PQ_BLOCK_VECTORS,
+    TRAIN_VECTORS_PER_LIST,
+    IndexKind,
+    code_count,
+    list_count,
+    require_buildable,
+)
+
+__all__ = ["VectorRows", "build_dense"]
+
+faiss: Any = _faiss  # its type stubs lack much of what it has
+
+HNSW_EF_CONSTRUCTION = 200
+MAX_TRAIN_VECTORS = 262_144
+BLOCK_VECTORS = 4_096
+"""Vectors that are held beside the index in the making: 6 MB of 384 dimensions."""
+
+
+class VectorRows(Protocol):
+    """Vectors that are read block by block: an array, or what reads them from files."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(count, D)."""
+        ...
+
+    def __getitem__(self, wanted: Any, /) -> NDArray[np.float32]:
+        """Rows of a slice without step, float32 [m, D], or of row numbers, int64 [...], float32 [..., D]."""
+        ...
+
+
+def build_dense(
+    vectors: VectorRows, kind: IndexKind, device: str = "cpu", like: DenseIndex | None = None
+) -> DenseIndex:
+    """Builds an index over vectors; row i is vector i.
+
+    Args:
+        vectors: float32 [count, D], L2-normalised; read in blocks, so they need not fit into memory twice.
+        kind: one of `KINDS`.
+        device: `cpu`, or `cuda` to build on the GPU (`save` writes the CPU form).
+        like: an index that the vectors were read from. Of `ivf-pq` it gives the ranges of its 8 bits, so that they are stored
+            again as they were.
+
+    Raises:
+        ConfigError: if unknown kind, or too few vectors for a kind that must be trained.
+        DeviceError: if there is no GPU, or `hnsw` or `ivf-pq` is asked for on one.
+    """
+    count, dimensions = vectors.shape
+    require_buildable(kind, count)
+    index = _empty(kind, count, dimensions)
+    if device == "cuda":
+        index = to_gpu(index, kind)
+    if not index.is_trained:
+        _train(index, kind, _sample(vectors, count), like)
+    if device == "cpu":
+        _reserve(index, kind, count)
+    for start in range(0, count, BLOCK_VECTORS):  # a memory-mapped array is read block by block
+        index.add(np.ascontiguousarray(vectors[start : start + BLOCK_VECTORS], np.float32))
+    return DenseIndex(index, kind, device)
+
+
+def _empty(kind: IndexKind, count: int, dimensions: int) -> Any:
+    metric = faiss.METRIC_INNER_PRODUCT
+    if kind == "flat":
+        return faiss.IndexFlatIP(dimensions)
+    if kind == "hnsw":
+        index = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, metric)
+        index.hnsw.efConstruction = HNSW_EF_CONSTRUCTION
+        return index
+    lists = list_count(count)
+    quantizer = faiss.IndexFlatIP(dimensions)
+    if kind == "ivf-flat":
+        index = faiss.IndexIVFFlat(quantizer, dimensions, lists, metric)
+    else:
+        index = faiss.IndexIVFPQFastScan(
+            quantizer, dimensions, lists, code_count(dimensions), PQ_BITS, metric, PQ_BLOCK_VECTORS
+        )
+        index.pq.cp.min_points_per_centroid = 1  # small corpora are fine, a warning on stderr is not
+    index.cp.min_points_per_centroid = 1
+    index.own_fields = True
+    quantizer.this.disown()
+    if kind == "ivf-flat":
+        return index
+    # Python keeps the parts alive as long as it keeps what refers to them.
+    return faiss.IndexRefine(
+        index, faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_8bit, metric)
+    )
+
+
+def _train(index: Any, kind: IndexKind, sample: NDArray[np.float32], like: DenseIndex | None) -> None:
+    """Trains lists and codes; the ranges of the 8 bits are those of `like`, or hold every number of the sample."""
+    if kind != "ivf-pq":
+        index.train(sample)
+        return
+    base, stored = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
+    base.train(sample)
+    ranges = None if like is None else like.ranges
+    if ranges is None:
+        stored.train(sample)
+    else:
+        faiss.copy_array_to_vector(ranges, stored.sq.trained)
+        stored.is_trained = True
+    index.is_trained = True
+
+
+def _reserve(index: Any, kind: IndexKind, count: int) -> None:
+    """Takes the memory of all vectors once: an array that grows holds the old one and the new at the same time."""
+    storage = {"hnsw": "storage", "ivf-pq": "refine_index"}
+    if kind != "ivf-flat":
+        part = faiss.downcast_index(getattr(index, storage[kind])) if kind in storage else index
+        part.codes.resize(count * int(part.code_size))
+        part.codes.resize(0)
+    if kind == "hnsw":
+        index.hnsw.neighbors.resize(int(count * (2 * HNSW_LINKS + 4)))  # with a few links of higher levels
+        index.hnsw.neighbors.resize(0)
+
+
+def _sample(vectors: VectorRows, count: int) -> NDArray[np.float32]:
+    """The vectors that train lists and codes: a seeded sample, in order."""
+    wanted = min(count, MAX_TRAIN_VECTORS, max(list_count(count) * TRAIN_VECTORS_PER_LIST, 1 << 14))
+    rows = np.sort(np.random.default_rng(0).choice(count, wanted, replace=False))
+    return np.ascontiguousarray(vectors[rows], np.float32)

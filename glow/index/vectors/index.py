@@ -1,0 +1,395 @@
+"""The dense index: FAISS over L2-normalised vectors, inner product = cosine.
+
+n   queries     k   hits a query    D   dimensions
+"""
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss as _faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import BuildError, DeviceError, FormatError, QueryError
+from glow.index.row_mask import RowMask
+from glow.index.vectors.cosines import products
+from glow.index.vectors.filter import (
+    bitmap_of,
+    require_fit,
+    rows_of,
+    should_scan,
+    should_scan_codes,
+    widened_ef,
+    widened_probes,
+)
+from glow.index.vectors.kinds import IndexKind
+
+__all__ = [
+    "DenseIndex", "SearchParams", "VectorReader", "require_device", "set_threads", "to_gpu",
+]  # fmt: skip
+
+faiss: Any = _faiss  # its type stubs lack much of what it has
+
+# docs/results/dense-index.md has the measurements behind these figures.
+HNSW_EF_SEARCH = 96
+DEFAULT_NPROBE = 64
+RESCORED, RESCORED_OF_MANY, MANY_VECTORS = 10, 20, 4_000_000
+"""Vectors that `ivf-pq` scores again for each hit, of so many vectors twice as many: docs/results/scale.md."""
+MIN_READ_LIMIT_BYTES = 2 << 30
+WRITE_BYTES = 1 << 20
+# FAISS's own limits on a GPU.
+GPU_MAX_HITS = 2048
+GPU_MAX_PROBES = 2048
+VectorReader = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Rows int64 [m] -> vectors float32 [m, D]."""
+_SIGNATURE = re.compile(r"^Error in .*? at \S+:\d+: (Error: )?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParams:
+    """How thoroughly to search; None takes the index's default.
+
+    Attributes:
+        ef_search: candidates that `hnsw` keeps, 1 to 10,000.
+        nprobe: lists that `ivf-*` looks into, 1 to 65,536.
+        exact: compare with every vector as it is stored, whatever the kind; of `ivf-pq`, in 8 bits.
+    """
+
+    ef_search: int | None = None
+    nprobe: int | None = None
+    exact: bool = False
+
+
+class DenseIndex:
+    """A FAISS index of one kind on one device; safe to search from many threads.
+
+    Args:
+        index: the FAISS index.
+        kind: which of `KINDS` it is.
+        device: `cpu` or `cuda`.
+    """
+
+    def __init__(self, index: Any, kind: IndexKind, device: str = "cpu") -> None:
+        self._index = index
+        self.kind = kind
+        self.device = device
+        self.dimensions = int(index.d)
+        # What a search by rows reads: of `ivf-pq` the vectors in 8 bits, of `hnsw` those under the graph.
+        part = {"hnsw": "storage", "ivf-pq": "refine_index"}.get(kind)
+        self._stored: Any = index if part is None else faiss.downcast_index(getattr(index, part))
+        self._lists: Any = faiss.downcast_index(index.base_index) if kind == "ivf-pq" else index
+        self._rescored = RESCORED if int(index.ntotal) < MANY_VECTORS else RESCORED_OF_MANY
+        if self._maps_rows:
+            index.make_direct_map()  # where each row lies: 8 bytes of memory a row, 10 ms for a million
+        # FAISS allows one search at a time on a GPU's resources, and any number on the CPU.
+        self._turn: Any = threading.Lock() if device == "cuda" else nullcontext()
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Finds the k nearest vectors of each query.
+
+        Args:
+            vectors: float32 [n, D], L2-normalised.
+            k: hits a query, >= 1; fewer come where the index holds fewer, or fewer are allowed.
+            params: how thoroughly; with few allowed rows, an approximate search is widened or becomes exact.
+            allowed: rows that may be found; None allows all.
+            order: for each row the rank that breaks ties, smaller first; None takes the row itself.
+
+        Returns:
+            scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, allowed vectors);
+            ties go to the smaller rank, in an approximate search among those it met. Where it met fewer than k',
+            row -1 and score -inf fill up.
+
+        Raises:
+            QueryError: if a filter was asked of an index on a GPU.
+            MismatchError: if the mask has another number of rows.
+        """
+        if allowed is not None:
+            require_fit(allowed, len(self), self.device)
+        k = min(k, len(self) if allowed is None else allowed.count)
+        if k == 0:
+            return np.empty((len(vectors), 0), np.float32), np.empty((len(vectors), 0), np.int64)
+        scores, rows = self._find(vectors, k, params or SearchParams(), allowed)
+        if self.has_vectors:
+            scores = self._scored_again(vectors, scores, rows)
+        if (scores[:, :-1] > scores[:, 1:]).all():
+            return scores[:, :k], rows[:, :k]  # FAISS sorts, and nothing ties
+        ranks = rows if order is None else order[rows]
+        best = np.lexsort((ranks, -scores), axis=-1)[:, :k]
+        return np.take_along_axis(scores, best, -1), np.take_along_axis(rows, best, -1)
+
+    def _find(
+        self, vectors: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """At least k hits a query by score, those that tie in any order."""
+        if self._is_scan(params, k, allowed):
+            return self._search_exactly(vectors, k, params, allowed)
+        index, options = self._plan(params, k, allowed)
+        scores, rows = self._run(index, options, vectors, k)
+        if allowed is not None and self.kind == "hnsw" and (rows < 0).any():
+            return self._search_exactly(vectors, k, params, allowed)  # the graph led past too many
+        return np.where(rows < 0, np.float32(-np.inf), scores), rows
+
+    def _scored_again(
+        self, vectors: NDArray[np.float32], scores: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """The scores of `score`: those of FAISS differ in their last bit by how, and among which rows, it searched."""
+        again = scores.copy()
+        for vector, its_scores, its_rows in zip(vectors, again, rows, strict=True):
+            met = its_rows >= 0
+            its_scores[met] = self.score(vector, its_rows[met])
+        return again
+
+    def _is_scan(self, params: SearchParams, k: int, allowed: RowMask | None) -> bool:
+        """Whether to compare with every vector that is allowed."""
+        if params.exact or self.kind == "flat":
+            return True
+        if allowed is None or self.kind == "ivf-flat":
+            return False
+        if self.kind == "ivf-pq":
+            return should_scan_codes(
+                allowed.count, len(self), params.nprobe or DEFAULT_NPROBE, int(self._lists.nlist)
+            )
+        return should_scan(allowed.count, len(self), max(params.ef_search or HNSW_EF_SEARCH, k))
+
+    def _search_exactly(
+        self, vectors: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """At least k hits a query, and with the last of them every other of the same score.
+
+        FAISS keeps any of several rows that tie for the last place. Without this, pages of one query could
+        overlap, and documents with the same text would come and go.
+        """
+        index, options = self._exact_plan(params, k, allowed)
+        most = len(self) if allowed is None else allowed.count
+        most = min(most, GPU_MAX_HITS) if self.device == "cuda" else most
+        fetched = min(k + 1, most)
+        while True:
+            scores, rows = self._run(index, options, vectors, fetched)
+            if fetched == most or not (scores[:, k - 1] == scores[:, -1]).any():
+                return scores, rows
+            fetched = min(max(2 * fetched, 64), most)
+
+    def _run(
+        self, index: Any, options: Any, vectors: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        with self._turn:
+            result: tuple[NDArray[np.float32], NDArray[np.int64]] = index.search(vectors, k, params=options)
+        return result
+
+    def _exact_plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
+        """As `_plan`, to compare with every vector that is allowed."""
+        if self.kind == "ivf-flat":
+            return self._plan(params, k, allowed)
+        if allowed is None:
+            return self._stored, None
+        # Only of whole vectors does FAISS visit the rows of a list alone.
+        return self._stored, faiss.SearchParameters(
+            sel=bitmap_of(allowed)
+        ) if self.kind == "ivf-pq" else rows_of(allowed)
+
+    def _plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
+        """Which FAISS object to search, with which FAISS parameters."""
+        selector = {} if allowed is None else {"sel": bitmap_of(allowed)}
+        if self.kind == "hnsw":
+            ef = params.ef_search or HNSW_EF_SEARCH
+            if allowed is not None:
+                ef = widened_ef(max(ef, k), allowed.count, len(self))
+            return self._index, faiss.SearchParametersHNSW(efSearch=ef, **selector)
+        probes = faiss.SearchParametersIVF(nprobe=self._probes(params, allowed), **selector)
+        if self.kind == "ivf-flat":
+            return self._index, probes
+        return self._index, faiss.IndexRefineSearchParameters(
+            k_factor=self._rescored, base_index_params=probes
+        )
+
+    def _probes(self, params: SearchParams, allowed: RowMask | None) -> int:
+        lists = int(self._lists.nlist)
+        probes = params.nprobe or DEFAULT_NPROBE
+        if allowed is not None:
+            probes = widened_probes(probes, allowed.count, len(self))
+        wanted = lists if params.exact else min(probes, lists)
+        if self.device == "cuda" and wanted > GPU_MAX_PROBES:
+            raise QueryError(
+                f"this index has {lists} lists, and a GPU looks into at most {GPU_MAX_PROBES}; "
+                "ask for a smaller nprobe, not for exact"
+            )
+        return wanted
+
+    @property
+    def _maps_rows(self) -> bool:
+        """Whether FAISS needs a map to find a row's vector."""
+        return self.kind == "ivf-flat" and self.device == "cpu"
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether vectors can be read by row: on the CPU."""
+        return self.device == "cpu"
+
+    @property
+    def ranges(self) -> NDArray[np.float32] | None:
+        """Least number and width of each dimension that 8 bits divide, float32 [2·D]; None but for `ivf-pq`."""
+        if self.kind != "ivf-pq":
+            return None
+        ranges: NDArray[np.float32] = faiss.vector_to_array(self._stored.sq.trained)
+        return ranges
+
+    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The true scores of given rows, to the bit those of `search`.
+
+        Args:
+            vector: float32 [D], of one query, L2-normalised.
+            rows: int64 [m], each in 0 to n - 1.
+
+        Returns:
+            float32 [m] in [-1, 1]; that of a row does not depend on the others.
+
+        Raises:
+            QueryError: if it is not `has_vectors`.
+        """
+        if not self.has_vectors:
+            raise QueryError(f"an index on {self.device} cannot score given documents")
+        return products(self.vectors(rows), vector)
+
+    def reader(self) -> VectorReader:
+        """A function that reads stored vectors: rows int64 [m] -> float32 [m, D].
+
+        Those of `ivf-pq` are decoded, each number to half a step of its 8 bits.
+
+        Raises:
+            QueryError: if it is on a GPU.
+        """
+        if self.device != "cpu":
+            raise QueryError("an index on a GPU cannot be read back; open it on the CPU")
+        return self._read
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of rows, float32 [m, D]; only where `has_vectors`."""
+        return self._read(rows) if len(rows) else np.empty((0, self.dimensions), np.float32)
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        vectors: NDArray[np.float32] = self._stored.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        return vectors
+
+    def save(self, path: Path) -> None:
+        """Writes the index in CPU form, whatever device it is on; not while it is searched.
+
+        Raises:
+            BuildError: if it cannot be written, for example because the disk is full.
+        """
+        index = faiss.index_gpu_to_cpu(self._index) if self.device == "cuda" else self._index
+        if self._maps_rows:
+            index.set_direct_map_type(faiss.DirectMap.NoMap)  # it is made anew wherever the file is opened
+        try:
+            # FAISS's own writer only prints when closing the file fails, as it does on a full disk.
+            with path.open("wb") as file:
+                faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, WRITE_BYTES))
+        except OSError as error:
+            raise BuildError(f"cannot write {path.name}: {error.strerror}; the index is not built") from error
+        finally:
+            if self._maps_rows:
+                index.make_direct_map()
+
+    @classmethod
+    def load(cls, path: Path, device: str = "cpu") -> "DenseIndex":
+        """Opens an index file whose checksum was verified before; on the CPU its vectors are memory-mapped.
+
+        Raises:
+            FormatError: if FAISS cannot read it, or it is of no kind that we write.
+            DeviceError: if no GPU, or a kind that cannot run on one.
+        """
+        # A damaged size field must not allocate without bound.
+        faiss.set_deserialization_vector_byte_limit(max(path.stat().st_size, MIN_READ_LIMIT_BYTES))
+        try:
+            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise FormatError(f"FAISS cannot read {path.name}: {_reason(error)}") from error
+        kind = _kind_of(index)
+        if device == "cuda":
+            return cls(to_gpu(index, kind), kind, "cuda")
+        return cls(index, kind)
+
+
+def require_device(kind: str, device: str) -> None:
+    """Refuses a device that is not there or cannot hold a kind, before any long work.
+
+    Args:
+        kind: one of `KINDS`, or `auto`.
+        device: `cpu` or `cuda`.
+
+    Raises:
+        DeviceError: if this FAISS sees no GPU, or the kind is `hnsw` or `ivf-pq` on one.
+    """
+    if device == "cpu":
+        return
+    devices = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    if devices < 1:
+        raise DeviceError(
+            "device 'cuda' was asked for, and this faiss sees no GPU; exchange the packages as docs/install.md (GPU) "
+            "says, or use --device cpu"
+        )
+    if kind in ("hnsw", "ivf-pq"):
+        raise DeviceError(f"an {kind} index cannot run on a GPU; choose flat or ivf-flat")
+
+
+def set_threads(threads: int) -> None:
+    """Sets how many threads FAISS uses in this process to build and search, >= 1."""
+    faiss.omp_set_num_threads(threads)
+
+
+def to_gpu(index: Any, kind: IndexKind) -> Any:
+    """A FAISS index's copy on the first GPU.
+
+    Raises:
+        DeviceError: as `require_device`.
+    """
+    require_device(kind, "cuda")
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+
+
+def _kind_of(index: Any) -> IndexKind:
+    kinds: Sequence[tuple[str, IndexKind]] = (
+        ("IndexHNSWFlat", "hnsw"),
+        ("IndexIVFFlat", "ivf-flat"),
+        ("IndexFlat", "flat"),
+    )
+    if index.metric_type == faiss.METRIC_INNER_PRODUCT:
+        if isinstance(index, faiss.IndexRefine) and _is_compressed(index):
+            return "ivf-pq"
+        for name, kind in kinds:
+            if isinstance(index, getattr(faiss, name)):
+                return kind
+    raise FormatError(
+        f"the index file holds a {type(index).__name__} of metric {index.metric_type}, "
+        "which this GLOW does not write; rebuild the index"
+    )
+
+
+def _is_compressed(index: Any) -> bool:
+    """Whether an index that scores again is one of ours: codes of 4 bits in lists, and vectors in 8 bits."""
+    base, stored = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
+    return (
+        isinstance(base, faiss.IndexIVFPQFastScan)
+        and isinstance(stored, faiss.IndexScalarQuantizer)
+        and stored.sq.qtype == faiss.ScalarQuantizer.QT_8bit
+        and index.ntotal == base.ntotal == stored.ntotal
+    )
+
+
+def _reason(error: RuntimeError) -> str:
+    """What FAISS says is wrong, without the C++ signature in front."""
+    return " ".join(_SIGNATURE.sub("", str(error)).split())
