@@ -159,7 +159,7 @@ def _rule_broken(own: str, target: str) -> str:
 
 
 def past_faces(modules: dict[str, Module]) -> list[str]:
-    """Every import of a module inside a folder from outside it, where the folder's `__init__.py` should be asked.
+    """Every import of a module from outside its package, where the package's `__init__.py` should be asked.
 
     Commands are reached through the table of verbs, whose text names their modules; the old entry points name them, too.
     """
@@ -175,14 +175,12 @@ def past_faces(modules: dict[str, Module]) -> list[str]:
 
 
 def _face_passed(importer: str, target: str, modules: dict[str, Module]) -> str:
-    """The outermost folder that holds the target and not the importer; "" where the target is that folder's face."""
-    parts = target.split(".")
-    for length in range(1, len(parts)):
-        folder = ".".join(parts[:length])
-        is_inside = importer == folder or importer.startswith(f"{folder}.")
-        if folder != "glow" and not is_inside and folder in modules and modules[folder].is_package:
-            return folder
-    return ""
+    """The package that holds the target and not the importer; "" for a package itself, at any depth."""
+    package = target.rpartition(".")[0]
+    is_inside = importer == package or importer.startswith(f"{package}.")
+    if target not in modules or modules[target].is_package or package in ("", "glow") or is_inside:
+        return ""
+    return package
 
 
 def folder_of(name: str) -> str:

@@ -29,7 +29,7 @@ from glow.index.spelling import SPELLING_FOLDER, SPELLING_HEADER, SpellingTable
 from glow.index.stored_fields import DocumentStore
 from glow.index.token_embeddings import TermStates
 from glow.runtime import Model
-from glow.search import map_array
+from glow.storage import map_array
 from glow.text import Preprocessor, TermTable, load_preprocessor
 from glow_index_builder.deltas.segment import Rules
 from glow_index_builder.encoding import (
