@@ -75,8 +75,9 @@ LIES: dict[str, Lie] = {
     "one bit": lambda redis, key, values: redis.set(key, values[key][:-1] + bytes([values[key][-1] ^ 1])),
     "another search's": lambda redis, key, values: redis.set(key, _others(key, values)),
     "a number": lambda redis, key, _: redis.set(key, 7),
-    "a list": lambda redis, key, _: (redis.delete(key), redis.rpush(key, "x")),
-    "a hash": lambda redis, key, _: (redis.delete(key), redis.hset(key, "x", "y")),
+    # At once: a value that the service writes late may come between two commands.
+    "a list": lambda redis, key, _: redis.pipeline().delete(key).rpush(key, "x").execute(),
+    "a hash": lambda redis, key, _: redis.pipeline().delete(key).hset(key, "x", "y").execute(),
     "too large": lambda redis, key, values: redis.set(key, values[key] + bytes(MAX_VALUE_BYTES)),
     "sealed, no numbers": _sealed(lambda vector: vector * np.nan),
     "sealed, without bound": _sealed(lambda vector: vector / 0.0),
