@@ -376,6 +376,22 @@ def test_an_import_past_a_face_and_a_ring_of_folders_are_found(tmp_path: Path) -
     assert set(ring_of_folders(modules)) == {"glow_service.live", "glow_service.search"}
 
 
+def test_a_package_is_imported_at_any_depth_and_a_module_behind_it_is_not(tmp_path: Path) -> None:
+    files = {
+        "glow/index/__init__.py": "",
+        "glow/index/columns/__init__.py": "",
+        "glow/index/columns/reader.py": "from glow.index.rows import x\n",
+        "glow/index/rows.py": "",
+        "service/__init__.py": "from glow.index.columns import Columns\nfrom glow.index.columns.reader import Columns\n",
+    }
+    for name, code in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(code)
+    assert past_faces(read_modules(tmp_path)) == [
+        "service/__init__.py:2: imports glow.index.columns.reader, past the face of glow.index.columns"
+    ]
+
+
 def test_a_ring_of_imports_is_found(tmp_path: Path) -> None:
     files = {
         "__init__": "",

@@ -1,4 +1,4 @@
-"""What an index is made of: its components, each a package that holds all that is known of it."""
+"""What an index is made of: vectors, postings, columns and the rest, a package each, and a version of it, open."""
 
 from glow.index.dense_part import DENSE_FILE, StoredVectors, open_dense
 from glow.index.parts import DOCUMENTS_FILE, MODEL_FOLDER, REPORT_FILE, STEMS_FOLDER, TERMS_FOLDER

@@ -1,7 +1,8 @@
 """Removing old versions, and what killed commands left behind.
 
-SegmentSlice are the live version, the pinned ones, and those that a rollback left, until something new is published, always; then, up to a number, those that were live before, newest first, since a
-rollback goes there; then the others, newest first. A version that was never live and is younger than an hour stays as well:
+These stay always: the live version, the pinned ones, and those that a rollback left, until something new is published. Then, up
+to a number, those that were live before stay, newest first, since a rollback goes there; then the others, newest first.
+A version that was never live and is younger than an hour stays as well:
 the build that made it may be about to publish it. A version is taken away by one rename, and only then removed file by file.
 """
 

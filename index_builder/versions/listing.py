@@ -16,7 +16,7 @@ class VersionRow:
 
     Attributes:
         version: its name.
-        state: `live`; `before`: live before, a rollback goes to the first of these; `damaged`: no readable manifest; or "".
+        state: `live`; `before`: live before, a rollback goes to the first of these; `damaged`: no manifest that this release reads; or "".
         pinned: whether it is never removed.
         documents: how many it holds; None where it does not say.
         size_bytes: of its files, those that it shares with other versions included.

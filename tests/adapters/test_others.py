@@ -81,16 +81,16 @@ def test_an_agent_searches_reads_and_counts(service: str) -> None:
 
 def test_a_slow_service_and_a_call_that_cannot_be_are_told_to_the_agent(service: str) -> None:
     async def test(peer: SlowPeer) -> None:
-        with GlowClient(peer.url, timeout_s=2.0) as client:
+        with GlowClient(peer.url, timeout_s=1.0) as client:
             async with Client(make_server(client)) as agent:
                 refused = await agent.call_tool("get_document", {"id": "a/../b"})
                 assert refused.is_error and "without parts '.' and '..'" in refused.content[0].text
                 with peer.slow():
                     started = time.monotonic()
-                    calls = [agent.call_tool("search", {"query": f"bees {number}"}) for number in range(8)]
+                    calls = [agent.call_tool("search", {"query": f"bees {number}"}) for number in range(4)]
                     for late in await asyncio.gather(*calls):
                         assert late.is_error and "in time" in late.content[0].text
-                    assert time.monotonic() - started < 8  # one after another they take 16 s
+                    assert time.monotonic() - started < 2.5
                 found = await agent.call_tool("search", {"query": "how do bees find home", "top_k": 1})
                 assert found.structured_content["hits"][0]["id"] == "bees"
 

@@ -14,8 +14,7 @@ from tests.slow_peer import SlowPeer
 from tests.until import until
 
 WITHIN_S = 0.5
-SLACK_S = 3.0
-"""For a busy machine; what trickles would take half a minute, and what hangs never ends."""
+SLACK_S = 1.0
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def peer(stub: Any) -> Iterator[SlowPeer]:
 
 @pytest.mark.parametrize("mode", ["trickle", "hang"])
 def test_a_try_ends_as_a_whole(peer: SlowPeer, call: Any, mode: Any) -> None:
-    hasty = {"timeout_s": WITHIN_S, "retry": RetryPolicy(attempts=10)}
+    hasty = {"timeout_s": WITHIN_S, "retry": RetryPolicy(attempts=3)}
     with peer.slow(mode):
         started = time.monotonic()
         with pytest.raises(NoAnswerInTimeError, match="timeout_s"):
@@ -40,7 +39,7 @@ def test_a_try_ends_as_a_whole(peer: SlowPeer, call: Any, mode: Any) -> None:
 def test_a_kept_connection_that_turns_slow_ends_in_time_beside_one_that_is_not(
     peer: SlowPeer, stub: Any
 ) -> None:
-    with GlowClient(peer.url, timeout_s=2.0) as slow, GlowClient(stub.url, timeout_s=5) as other:
+    with GlowClient(peer.url, timeout_s=WITHIN_S) as slow, GlowClient(stub.url, timeout_s=5) as other:
         assert slow.search("bees").hits
         found: list[type[BaseException] | None] = []
 
@@ -56,10 +55,10 @@ def test_a_kept_connection_that_turns_slow_ends_in_time_beside_one_that_is_not(
             started = time.monotonic()
             for thread in threads:
                 thread.start()
-            assert other.search("bees").hits and time.monotonic() - started < 1.5
+            assert other.search("bees").hits and time.monotonic() - started < 0.5
             for thread in threads:
                 thread.join()
-            assert time.monotonic() - started < 2.0 + SLACK_S
+            assert time.monotonic() - started < WITHIN_S + SLACK_S
         assert found == [NoAnswerInTimeError] * 8
         assert slow.search("bees").hits
 

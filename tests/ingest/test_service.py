@@ -322,7 +322,7 @@ def test_many_who_wait_hold_up_nobody(toy_model: Path, tmp_path: Path) -> None:
     with serving(root.path, *flags, "--workers", "1") as service:
         for _ in range(10):
             assert httpx.post(f"{service.url}/documents", json=large, headers=WRITE).status_code == 202
-        quiet = min(_p99(service.url) for _ in range(3))
+        quiet = _p99(service.url)
         limits = httpx.Limits(max_connections=100)
         over = threading.Event()
 
@@ -354,8 +354,7 @@ def test_many_who_wait_hold_up_nobody(toy_model: Path, tmp_path: Path) -> None:
                 f"{service.url}/documents?wait=visible", json={"_id": "m", "text": "x"}, headers=WRITE
             )
             assert (refused.status_code, _log_bytes(root)) == (429, before)  # nothing was written
-            # What holds searches up does so each time, and others who want the cores do not.
-            with_waiters = min(_p99(service.url) for _ in range(3))
+            with_waiters = _p99(service.url)
             over.set()
             service.process.kill()
             assert {each.result() for each in writes} == {0}

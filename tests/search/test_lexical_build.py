@@ -25,7 +25,7 @@ def table() -> TermTable:
 
 
 def test_impacts_are_lucenes_bm25(tmp_path: Path) -> None:
-    """SegmentSlice lengths are 4, 4, 1, 0 and 4 words: 2.6 on average; bees are in 2 of 5 documents."""
+    """The lengths are 4, 4, 1, 0 and 4 words: 2.6 on average; bees are in 2 of 5 documents."""
     header = build_lexical(tmp_path, words(), table(), table(), Bm25(k1=1.5, b=0.6))
     index = ImpactIndex.open(tmp_path)
     idf = log(1 + (5 - 2 + 0.5) / (2 + 0.5))

@@ -86,7 +86,7 @@ def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve: Se
         until(lambda: service.plain.admission.taken == 2)
         started = time.perf_counter()
         refused = search(client)
-        assert time.perf_counter() - started < 5  # it waits for nobody; a deadline is 20 s away
+        assert time.perf_counter() - started < 0.5
         assert refused.status_code == 429
         assert refused.json()["code"] == "overloaded"
         assert int(refused.headers["retry-after"]) >= 1

@@ -167,7 +167,7 @@ def test_a_job_whose_deadline_passes_in_the_queue_is_told_at_once_and_never_enco
         await batcher.run(tower, tokens, vector_of, in_an_hour())
         return took
 
-    assert 0.04 < run(work) < 20
+    assert 0.04 < run(work) < 2
     assert [len(batch) for batch in tower.batches] == [1, 1]
 
 
@@ -246,4 +246,4 @@ def test_a_batch_waits_for_those_on_their_way_and_no_longer_than_it_may(
         await batcher.run(tower, tokens, vector_of, in_an_hour())  # the second never comes
         return time.perf_counter() - started
 
-    assert 0.25 < run(work) < 20
+    assert 0.25 < run(work) < 2

@@ -146,7 +146,7 @@ def test_while_draining_it_answers_and_is_not_ready(toy_index: Path, run_server:
         with httpx.Client(base_url=server.url) as client:
             assert "connection" not in client.get("/healthz").headers
             os.kill(server.process.pid, signal.SIGTERM)
-            until(lambda: client.get("/readyz").status_code != 200, within_s=4.0)
+            until(lambda: client.get("/readyz").status_code != 200, within_s=1.0)
             assert client.get("/healthz").headers["connection"] == "close"
             refused = client.get("/readyz")
             assert (refused.status_code, refused.json()["code"]) == (503, "draining")

@@ -99,7 +99,7 @@ def test_every_read_of_a_server_that_sends_slowly_ends_in_time(
                     started = time.monotonic()
                     with pytest.raises(StoreError, match="does not answer"):
                         read()
-                    assert time.monotonic() - started < HASTY.timeout_s + 4.0
+                    assert time.monotonic() - started < HASTY.timeout_s + 0.7
                 assert view.search(queries, 5)[1].tolist() == expected  # at once
 
 
@@ -117,7 +117,7 @@ def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_o
             started = time.monotonic()
             with wanted_until(time.perf_counter() + 0.3), pytest.raises(StoreError, match="does not answer"):
                 view.search(queries, 5)
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 0.5
             assert not view._connection._has_failed
 
 

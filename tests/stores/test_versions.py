@@ -231,11 +231,11 @@ def test_a_server_that_sends_slowly_is_late_and_nothing_else(
                         body = answer.result().json()
                         found[kind] = found[kind] | {body.get("code") or tuple(body["degraded"])}
                 assert found == {"dense": {"store_unavailable"}, "hybrid": {("dense",)}, "lexical": {()}}
-                assert time.monotonic() - started < 5  # one of them waits for the server
+                assert time.monotonic() - started < 2.5  # one of them waits for the server
                 started = time.monotonic()
                 unready = httpx.get(f"{service.url}/readyz", timeout=10)
                 assert (unready.status_code, "search" in unready.json()["detail"]) == (503, True)
-                assert time.monotonic() - started < 4.5
+                assert time.monotonic() - started < 3.0
             again = search(service.url, "hybrid", 0)
             assert (again.status_code, again.json()["degraded"], again.json()["hits"]) == (200, [], right)
             time.sleep(0.6)  # an answer of /readyz counts for half a second
@@ -246,7 +246,7 @@ def test_a_server_that_sends_slowly_is_late_and_nothing_else(
                     each.status_code
                     for each in pool.map(lambda n: search(service.url, "dense", n), range(40))
                 ]
-            assert set(statuses) == {200} and time.monotonic() - started < 20
+            assert set(statuses) == {200} and time.monotonic() - started < 4.0
             assert peer.connections <= 4
 
 

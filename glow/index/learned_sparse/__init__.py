@@ -1,4 +1,4 @@
-"""Learned impacts: the words a document counts for, also those that it does not hold."""
+"""Learned impacts: the words that a document counts for, even if it lacks them."""
 
 from glow.index.learned_sparse.build import build_learned
 from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts, LearnedWords, WordScorer

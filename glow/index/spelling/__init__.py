@@ -1,4 +1,4 @@
-"""Slips of the keyboard in queries: which words an index knows, and what was meant by those that it does not."""
+"""Typos in queries: which words an index knows, and what an unknown word may mean."""
 
 from glow.index.spelling.build import build_spelling, merge_tables
 from glow.index.spelling.edits import forms, is_one_edit

@@ -59,7 +59,7 @@ def test_a_hanging_redis_costs_a_few_budgets_once(server: RedisServer, connected
                 assert seconds < TIMEOUT_S + SLACK_S
                 slow += seconds > TIMEOUT_S / 2
             total = time.monotonic() - started
-            assert slow <= FAILURES_TO_OPEN + 10  # others want the core, too
+            assert slow <= FAILURES_TO_OPEN + 1
             assert total < TIMEOUT_S * FAILURES_TO_OPEN + 2 * SLACK_S
             assert counts(metrics)["timeout"] == FAILURES_TO_OPEN
             assert counts(metrics)["skipped"] == 200 - FAILURES_TO_OPEN
@@ -91,24 +91,24 @@ def test_a_redis_that_answers_late_costs_the_budget_and_is_used_again_when_it_is
 
 def test_many_searches_at_once_at_a_hanging_redis_wait_one_budget_together(server: RedisServer) -> None:
     async def test() -> None:
-        async with open_cache(server.url, redis_timeout_ms=200) as (cache, metrics):
+        async with open_cache(server.url) as (cache, metrics):
             server.send(signal.SIGSTOP)
             found = await asyncio.gather(*(timed_get(cache, b"%d" % number) for number in range(128)))
-            assert max(seconds for _, seconds in found) < 0.2 + SLACK_S  # one after another: 3 s
+            assert max(seconds for _, seconds in found) < TIMEOUT_S + SLACK_S
             assert counts(metrics) == {"timeout": 128}
-            assert (await timed_get(cache))[1] < 0.2 / 2
+            assert (await timed_get(cache))[1] < TIMEOUT_S / 2
 
     run(test())
 
 
 def test_no_search_pays_for_finding_out_whether_redis_is_back(server: RedisServer) -> None:
     async def test() -> None:
-        async with open_cache(server.url, redis_timeout_ms=800) as (cache, _):
+        async with open_cache(server.url, redis_timeout_ms=400) as (cache, _):
             server.send(signal.SIGSTOP)
             await asyncio.gather(*(cache.get("page", KEY) for _ in range(FAILURES_TO_OPEN)))
             until_s = time.monotonic() + 2.0  # several pauses and probes
             while time.monotonic() < until_s:
-                assert (await timed_get(cache))[1] < 0.6
+                assert (await timed_get(cache))[1] < 0.2
                 await asyncio.sleep(0.01)
 
     run(test())
@@ -161,13 +161,13 @@ def test_cancelled_searches_cost_no_connection_for_good(server: RedisServer) -> 
 
 def test_a_search_spends_its_budget_once_for_all_its_calls(server: RedisServer) -> None:
     async def test() -> None:
-        async with open_cache(server.url, redis_timeout_ms=500) as (cache, metrics):
+        async with open_cache(server.url, redis_timeout_ms=200) as (cache, metrics):
             server.send(signal.SIGSTOP)
             budget = cache.budget()
             started = time.monotonic()
             for key in (b"a", b"b", b"c"):
                 assert await cache.get("page", key, budget) is None
-            assert time.monotonic() - started < 0.5 + SLACK_S / 2
+            assert time.monotonic() - started < 0.2 + SLACK_S / 2
             assert counts(metrics) == {"timeout": 1, "skipped": 2}
 
     run(test())

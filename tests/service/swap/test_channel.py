@@ -67,7 +67,7 @@ def test_reload_reaches_replicas_that_do_not_watch(
     with serve(**settings) as asked, serve(**settings) as other:
         versions.publish("a2")
         start_redis(port)
-        until(lambda: asked.live == other.live == "a2")  # whoever begins to hear looks once
+        until(lambda: asked.live == other.live == "a2")  # each looks once when it begins to listen
         versions.publish("b1")
         time.sleep(0.3)
         assert asked.live == other.live == "a2"

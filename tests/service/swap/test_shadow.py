@@ -84,7 +84,7 @@ def test_a_full_line_drops_and_a_share_is_a_share(
         started = time.perf_counter()
         for request_id in ids:
             shadow.offer(request_id, {"query": "honey bees"}, result)
-        assert time.perf_counter() - started < 5  # nobody waits for the one that is compared
+        assert time.perf_counter() - started < 0.5  # nobody waits for the one that is compared
         gate.set()
         until(lambda: count(served, "compared") >= MAX_WAITING)
         until(shadow._waiting.empty)
