@@ -1,0 +1,71 @@
+"""Indexes hold and answer what they did when the goldens were recorded (`python -m tests.goldens.record`).
+
+With `GLOW_GOLDENS_EXACT=FILE` everything is compared to the byte and the last digit with that file, which is written
+if it is not there yet: record it before a change, on the same machine.
+"""
+
+import json
+import os
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.goldens.compare import Tolerance, differences, exact, nearly
+from tests.goldens.corpora import CORPORA
+from tests.goldens.portable import load, portable
+from tests.goldens.whole import whole
+
+FOLDER = Path(__file__).parent
+EXACT = "GLOW_GOLDENS_EXACT"
+SHOWN = 40
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Json:
+    """Everything about every corpus."""
+    return whole(tmp_path_factory.mktemp("goldens"))
+
+
+def check(wanted: Json, found: Json, tolerance: Tolerance, name: str) -> None:
+    lines = list(differences(wanted, found, tolerance, name))
+    assert not lines, "\n".join([f"{len(lines)} differences", *islice(lines, SHOWN)])
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_an_index_holds_and_answers_what_it_did(name: str, found: Json) -> None:
+    check(load(FOLDER / f"{name}.json"), portable(found[name]), nearly, name)
+
+
+def test_a_difference_is_named_and_nearly_equal_hits_may_change_places() -> None:
+    place = "plain/built/answers/dense home/hits"
+    wanted = {"a": 0.9, "b": 0.50001, "c": 0.5, "d": 0.4}
+
+    def named(found: Json) -> list[str]:
+        return list(differences(wanted, found, nearly, place))
+
+    assert named({"a": 0.90002, "c": 0.5, "b": 0.5, "d": 0.4}) == []
+    assert named({"a": 0.9, "b": 0.50001, "c": 0.5, "e": 0.40001}) == []
+    assert named({"b": 0.9, "a": 0.5, "c": 0.5, "d": 0.4}) == [
+        f"{place}: at rank {rank}, {change}, and their scores differ"
+        for rank, change in ((1, "a became b"), (2, "b became a"))
+    ]
+    assert named({"a": 0.9, "b": 0.5002, "c": 0.5, "d": 0.4}) == [
+        f"{place}: at rank 2, b with 0.50001 became b with 0.5002"
+    ]
+    assert list(differences({"x": 1, "y": 2}, {"y": 2, "x": 1}, exact, "")) == [": members in another order"]
+    assert list(differences({"x": [1]}, {"y": 1.0}, exact, "p")) == ["p/x: is gone", "p/y: is new"]
+
+
+@pytest.mark.skipif(EXACT not in os.environ, reason=f"{EXACT} names no file")
+def test_to_the_byte_and_the_last_digit(found: Json) -> None:
+    path = Path(os.environ[EXACT])
+    if not path.exists():
+        path.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    wanted = json.loads(path.read_bytes())
+    assert list(wanted) == list(found)
+    for name in CORPORA:
+        check(wanted[name], found[name], exact, name)
