@@ -63,11 +63,12 @@ test: $(VENV)/.dev ## run the tests and name what was left out (JOBS=2 processes
 	@echo "  containers (tests/deploy/compose_up.py, where a container engine answers)"
 	@echo "  benchmarks (make bench)"
 
-check: $(VENV)/.dev ## lint, format, types, import table, docs
+check: $(VENV)/.dev ## lint, format, types, import table, docs, counts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py
+	$(BIN)/python -m scripts.counts
 
 fmt: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .

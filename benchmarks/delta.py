@@ -30,13 +30,15 @@ from numpy.typing import NDArray
 
 from benchmarks.report import emit_json
 from glow.artifact import IndexRoot, default_model
-from glow.index import DenseView, DocumentsView, ImpactsView, Index
-from glow.index.passages import PASSAGES_FOLDER, PassageMap
-from glow.index.vectors import SearchParams, build_dense
+from glow.index import Index
+from glow.index.columns import COLUMNS
+from glow.index.passages import PASSAGES, PassageMap
+from glow.index.postings import POSTINGS, ImpactsView
+from glow.index.stored_fields import STORED_FIELDS, DocumentsView
+from glow.index.vectors import VECTORS, DenseView, SearchParams
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import search_documents
-from glow_index_builder.deltas.change import BATCH_TOKENS
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.segment import write_segment
 
@@ -71,7 +73,7 @@ def main(
         encode = ["--model", str(model or default_model()), "--threads", str(threads)]
         with _service(copy.path, folder) as client:
             report: dict[str, Any] = {
-                "documents": OpenVersion.open(copy).base.count,
+                "documents": OpenVersion.open(copy).base.rows.documents,
                 "upsert": _timed(
                     ["upsert", "--input", str(folder / "new.jsonl"), *common, *encode],
                     folder,
@@ -210,22 +212,22 @@ def _opened(root: IndexRoot) -> Index:
 
 
 def _parts(index: Index) -> Searched:
-    return Searched(index.dense, index.documents, index.impacts, index.passages, index.order)
+    view = index.view
+    return Searched(index[VECTORS], index[STORED_FIELDS], view.get(POSTINGS), view.get(PASSAGES), index.order)
 
 
 def _rebuilt(root: IndexRoot, index: Index, model: Path, threads: int, folder: Path) -> Searched:
     """All documents of an index made anew with its term table and average length."""
-    encoder = Model.open(model).encoder("document", "cpu", 1, BATCH_TOKENS)
-    kept = write_segment(
-        index.documents.scan(), OpenVersion.open(root).rules, encoder, folder, lambda count: None, threads
+    made = write_segment(
+        index[STORED_FIELDS].scan(),
+        OpenVersion.open(root),
+        Model.open(model),
+        folder,
+        lambda count: None,
+        threads,
     )
-    assert kept.vectors is not None
-    order = kept.documents.id_ranks()
-    passages = None
-    if kept.passages is not None:
-        passages = PassageMap.open(folder / PASSAGES_FOLDER, order)
-    vectors = kept.vectors(np.arange(len(kept.vector_rows)))
-    return Searched(build_dense(vectors, "flat"), kept.documents, kept.impacts, passages, order)
+    order = made[COLUMNS].order
+    return Searched(made[VECTORS], made[STORED_FIELDS], made.get(POSTINGS), made.get(PASSAGES), order)
 
 
 def _answers(searched: Searched, index: Index, queries: list[str]) -> Answers:

@@ -18,6 +18,7 @@ from glow.artifact import IndexRoot
 from glow.evaluation import compare, evaluate, find_tasks
 from glow.evaluation.measures.evaluation import grades_by_query
 from glow.index import Fusion, FusionWeights, Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Hit
 from glow.search import DEFAULT_CANDIDATES
 from glow_index_builder.versions.tune import QUERIES_AT_ONCE, candidates_of, judged_rows
@@ -41,7 +42,7 @@ def main(
     task = find_tasks(data, [split])[0]
     grades = grades_by_query(task.qrels)
     rows = judged_rows(opened, {document for judged in grades.values() for document in judged})
-    ids = [document.id for document in opened.documents.scan()]
+    ids = [document.id for document in opened[STORED_FIELDS].scan()]
     runs: dict[str, dict[str, list[Hit]]] = {name: {} for name in ("dense", "lexical", "rrf", "hybrid")}
 
     def keep(name: str, query: str, found: NDArray[np.int64]) -> None:

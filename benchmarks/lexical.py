@@ -20,7 +20,8 @@ from benchmarks.report import emit_json
 from glow.artifact import IndexRoot
 from glow.evaluation import find_tasks
 from glow.index import Index
-from glow.index.postings import IMPACTS_FOLDER, ImpactIndex
+from glow.index.postings import IMPACTS_FOLDER, POSTINGS, ImpactIndex
+from glow.index.stored_fields import STORED_FIELDS
 from glow.text import is_lexical, lexical_words
 from glow.text.bm25 import idf_lucene
 
@@ -35,7 +36,7 @@ def reference(index: Index, impacts: ImpactIndex) -> Any:
     own, parameters = index.preprocessor, impacts.header.parameters
     documents = [
         [word for word in lexical_words(document, own.schema, own.pieces) if is_lexical(word)]
-        for document in index.documents.scan()
+        for document in index[STORED_FIELDS].scan()
     ]
     peer = bm25s.BM25(k1=parameters["k1"], b=parameters["b"], method="lucene")
     peer.index(documents, show_progress=False)
@@ -79,7 +80,7 @@ def main(
     root = IndexRoot(index)
     folder = root.folder(root.current())
     opened = Index.open(folder)
-    impacts = opened.impacts
+    impacts = opened[POSTINGS]
     if impacts is None:
         raise typer.BadParameter("this index holds no lexical index")
     asked = find_tasks(data, [split])[0].queries

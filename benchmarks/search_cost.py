@@ -21,7 +21,8 @@ from benchmarks.machine import machine
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
 from glow.index import Index
-from glow.index.vectors import SearchParams, set_threads
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS, SearchParams, set_threads
 from glow.text.highlight import Highlighting
 from glow_service.search.calls import HighlightCall, SearchCall
 from glow_service.search.session import SearchSession
@@ -51,7 +52,7 @@ def main(
             times[name][place] = time.thread_time() - started
     typer.echo(", ".join(f"{name} {value}" for name, value in machine().items()))
     typer.echo(
-        f"\n{data.name}: {index.documents.count:,} documents ({index.dense.kind}), {queries:,} queries\n"
+        f"\n{data.name}: {index[STORED_FIELDS].count:,} documents ({index[VECTORS].kind}), {queries:,} queries\n"
     )
     typer.echo("| search | CPU p50 ms | CPU p99 ms | beside dense, 95 % |\n| --- | --- | --- | --- |")
     base = times["dense"][WARM:]
@@ -71,7 +72,7 @@ def _kinds(index: Index) -> dict[str, Callable[[str], object]]:
         "hybrid": replace(plain, retriever="hybrid"),
         "dense with highlights": replace(plain, highlight=highlight),
     }
-    bare = replace(index, explainer=None)
+    bare = replace(index, models=replace(index.models, explainer=None))
 
     def ask(over: Index, call: SearchCall) -> Callable[[str], object]:
         return lambda text: SearchSession(over, replace(call, text=text)).run()

@@ -33,6 +33,7 @@ from benchmarks.serving.workload import Request as Asked
 from benchmarks.serving.workload import call, query_texts, search_request
 from glow.artifact import IndexRoot
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow_service.settings import Settings
 
 MOST_SLOWER, MOST_GROWTH = 3.0, 1.1
@@ -136,7 +137,7 @@ def _point(root: Path, name: str) -> None:
 
 
 def _ids(folder: Path) -> frozenset[str]:
-    return frozenset(document.id for document in Index.open(folder).documents.scan())
+    return frozenset(document.id for document in Index.open(folder)[STORED_FIELDS].scan())
 
 
 @contextmanager

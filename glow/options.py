@@ -4,13 +4,13 @@ import hashlib
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glow.errors import ConfigError
 
-__all__ = ["ForeignModel", "StrictModel", "describe", "load_foreign"]
+__all__ = ["ForeignModel", "StrictModel", "describe", "load_foreign", "option"]
 
 T = TypeVar("T")
 MAX_FOREIGN_BYTES = 1 << 22
@@ -75,6 +75,31 @@ class ForeignModel(StrictModel):
             ConfigError: as `load_foreign`.
         """
         return load_foreign(path, cls.model_validate_json)
+
+
+def option(
+    default: Any,
+    description: str,
+    *,
+    flag: str = "",
+    unit: str = "",
+    metavar: str = "",
+    is_argument: bool = False,
+    **limits: Any,
+) -> Any:
+    """A field of an options model of a command: what flags and their documentation are made from (`glow.commands`).
+
+    Args:
+        default: `...` where the option must be given.
+        description: one sentence, for help and documentation.
+        flag: where it differs from the field's name.
+        unit: of the value.
+        metavar: what stands for the value in the help.
+        is_argument: given by its place instead of a flag.
+        **limits: as for pydantic's `Field`: `ge`, `le` and their like.
+    """
+    extra: dict[str, Any] = {"flag": flag, "unit": unit, "metavar": metavar, "is_argument": is_argument}
+    return Field(default, description=description, json_schema_extra=extra, **limits)
 
 
 def load_foreign(path: Path, parse: Callable[[bytes], T]) -> T:

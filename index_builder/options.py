@@ -2,35 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import field_validator
+from pydantic import create_model, field_validator
 
 from glow.artifact import default_model
 from glow.collection import MAX_DOCUMENT_BYTES
-from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
+from glow.commands import IndexRootOptions, JsonOptions, all_cores, option, rows_of
 from glow.errors import ConfigError
-from glow.index.vectors import IndexKind
+from glow.index import COMPONENTS
+from glow.options import StrictModel
 from glow.runtime import Device
-from glow.text import DEFAULT_ANALYZER, AnalyzerName, TermStats
+from glow.text import TermStats
 from glow_index_builder.versions import GateLimits, GateOptions, parse_gate
 
-__all__ = ["BuildOptions", "parse_rename", "rename_of"]
+__all__ = ["BuildOptions", "CommonOptions", "parse_rename", "rename_of"]
 
 _MAKES_NO_DIFFERENCE = {
-    "model",
-    "rerank",
-    "output",
     "publish",
     "workers",
     "runner",
     "ray_address",
     "resume",
     "gate",
-    "json_file",
     *GateLimits.model_fields,
 }
-"""Options that change nothing of what comes out; neither manifest nor report needs them."""
+"""Options that change nothing of what comes out; neither manifest nor report needs them, nor folders, whose content has a hash."""
+_ORDER = (
+    "source", "model", "publish", "index", "device", "threads", "rename", "term_stats", "max_words", "max_line_bytes",
+    "max_reject_share", "memory_mb", "passages", "passage_field", "passage_overlap", "max_passages", "lexical", "impacts",
+    "analyzer", "store", "rerank", "rerank_bits", "learned", "learned_budget", "learned_words",
+)  # fmt: skip
+"""Options as people look for them in the help; those that are not here stand after these."""
 
 
 def rename_of(value: Any) -> Any:
@@ -38,13 +41,12 @@ def rename_of(value: Any) -> Any:
     return parse_rename(value) if isinstance(value, list | tuple) else value
 
 
-class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
-    """What to build and how."""
+class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
+    """What to build and how, but for what is one component's own."""
 
     source: str = option(..., "A file, a folder of them, or - for standard input.", flag="--input")
     model: Path | None = option(None, "Model folder; default: what models/DEFAULT names.", metavar="DIR")
     publish: bool = option(True, "Make the new version the live one.")
-    index: IndexKind | Literal["auto"] = option("auto", "Kind of dense index; auto suits the size.")
     device: Device = option("cpu", "Where to encode and build.")
     threads: int | None = option(None, "Threads that encode and that FAISS uses; default: all cores.", ge=1)
     rename: Mapping[str, str] = option(
@@ -54,36 +56,6 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
     max_words: int = option(2_000_000, "Most words in the term table.", ge=1)
     max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line that is read, without its end.", ge=1)
     max_reject_share: float = option(0.2, "Share of bad lines that fails the build.", ge=0.0, le=1.0)
-    memory_mb: int = option(4096, "MiB the served index may take, for auto.", ge=1)
-    passages: bool = option(False, "Cut long documents into passages, with a vector for each.")
-    passage_field: str | None = option(None, "Field that is cut; default: the model's body.")
-    passage_overlap: int = option(0, "Sentences that neighbours share.", ge=0)
-    max_passages: int = option(128, "Most passages of a document.", ge=1)
-    lexical: bool = option(True, "Index the words too, for lexical and hybrid search.")
-    impacts: Literal["auto", "plain", "packed"] = option(
-        "auto",
-        "How words are stored: plain, or packed in a third of the bytes and 8 bits an impact; auto packs from 4,000,000 documents on.",
-    )
-    analyzer: AnalyzerName = option(
-        DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
-    )
-    store: str | None = option(
-        None,
-        "Keep the vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db without a server.",
-        metavar="ADDRESS",
-    )
-    rerank: Path | None = option(
-        None,
-        "Re-ranker folder: read every document by it beforehand, for searches with `rerank`.",
-        metavar="DIR",
-    )
-    rerank_bits: Literal[16, 8, 4] = option(4, "Bits of each number that is stored for the re-ranker.")
-    learned: bool = option(
-        False,
-        "Make learned impacts: documents also count for words that they do not hold. Needs a model with a head.",
-    )
-    learned_budget: int = option(100, "Most words of a document in them.", ge=1, le=10_000)
-    learned_words: int = option(10_000, "Words that they are made for, the likeliest in queries.", ge=1)
     explain: bool = option(True, "Copy what explanations of hits need from the model.")
     shard_documents: int = option(256, "Documents that are encoded, and kept, as one piece.", ge=1)
     workers: int = option(1, "Processes that encode; 1: this one.", ge=1)
@@ -133,8 +105,41 @@ class BuildOptions(GateLimits, JsonOptions, IndexRootOptions):
 
     def parameters(self) -> dict[str, Any]:
         """The options that decide what comes out, as JSON values for manifest and report."""
-        values = self.model_dump(exclude=_MAKES_NO_DIFFERENCE)
-        return {**values, "threads": self.thread_count, "rename": dict(self.rename)}
+        rows = rows_of(type(self))
+        folders = {row.name for row in rows if Path in (row.annotation, *get_args(row.annotation))}
+        values = self.model_dump(exclude=folders | _MAKES_NO_DIFFERENCE)
+        values |= {"threads": self.thread_count, "rename": dict(self.rename)}
+        return {row.name: values[row.name] for row in rows if row.name in values}
+
+
+_OWN = dict.fromkeys(component.options for component in COMPONENTS if component.options.model_fields)
+"""The options of each component that has any."""
+
+
+def _fields() -> dict[str, tuple[Any, Any]]:
+    """Name -> type and field of the options of a build in the order of the help, which otherwise each class would decide."""
+    own = [name for name in CommonOptions.__annotations__ if name in CommonOptions.model_fields]
+    models: list[type[StrictModel]] = [CommonOptions, *_OWN]
+    fields = {name: field for model in models for name, field in model.model_fields.items()}
+    names = dict.fromkeys([*_ORDER, *(name for each in _OWN for name in each.model_fields), *own])
+    return {name: (fields[name].annotation, fields[name]) for name in names}
+
+
+if TYPE_CHECKING:
+
+    class BuildOptions(CommonOptions):
+        """What to build and how: with the options of every component."""
+
+        def __init__(self, **values: Any) -> None: ...
+
+else:
+    BuildOptions = create_model(
+        "BuildOptions",
+        __doc__="What to build and how: with the options of every component.",
+        __module__=__name__,
+        __base__=(CommonOptions, *_OWN),
+        **_fields(),
+    )
 
 
 def parse_rename(pairs: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from queue import Queue
 
 from glow.artifact import IndexRoot
 from glow.index import Index
-from glow.index.vectors import SearchParams, set_threads
+from glow.index.vectors import VECTORS, SearchParams, set_threads
 
 __all__ = ["Loop", "best_loop"]
 
@@ -113,6 +113,6 @@ def _loop(index: Index, texts: list[str], candidates: int, end: float, again: bo
             if time.perf_counter() >= end:
                 return done
             vectors = index.encoder.run([index.preprocessor.query(text)])
-            index.dense.search(vectors, candidates, params)
+            index[VECTORS].search(vectors, candidates, params)
             done += 1
     return done

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import annotated_types
 import typer
-from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from glow.errors import ConfigError
+from glow.options import option
 
 __all__ = [
     "OptionRow", "describe_faults", "option", "parameters_of", "plain", "read_options", "rows_of",
@@ -58,31 +59,6 @@ class OptionRow:
     def is_list(self) -> bool:
         """Whether it may be given several times."""
         return get_origin(self.annotation) is tuple
-
-
-def option(
-    default: Any,
-    description: str,
-    *,
-    flag: str = "",
-    unit: str = "",
-    metavar: str = "",
-    is_argument: bool = False,
-    **limits: Any,
-) -> Any:
-    """A field of an options model.
-
-    Args:
-        default: `...` where the option must be given.
-        description: one sentence, for help and documentation.
-        flag: where it differs from the field's name.
-        unit: of the value.
-        metavar: what stands for the value in the help.
-        is_argument: given by its place instead of a flag.
-        **limits: as for pydantic's `Field`: `ge`, `le` and their like.
-    """
-    extra: dict[str, Any] = {"flag": flag, "unit": unit, "metavar": metavar, "is_argument": is_argument}
-    return Field(default, description=description, json_schema_extra=extra, **limits)
 
 
 def rows_of(model: type[BaseModel], env_prefix: str = "") -> tuple[OptionRow, ...]:

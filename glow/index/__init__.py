@@ -1,10 +1,25 @@
-"""What an index is made of: vectors, postings, columns and the rest, a package each, and a version of it, open."""
+"""What an index is made of: a package for each component, what is done with all of them, and a version of it, open."""
 
-from glow.index.dense_part import DENSE_FILE, StoredVectors, open_dense
-from glow.index.parts import DOCUMENTS_FILE, MODEL_FOLDER, REPORT_FILE, STEMS_FOLDER, TERMS_FOLDER
+from glow.index.component import (
+    Asked,
+    Component,
+    ComponentOptions,
+    Corpus,
+    Explained,
+    ImportRows,
+    RangeTask,
+    RowComponent,
+    Rules,
+)
+from glow.index.components import COMPONENTS
+from glow.index.delta import DeltaHeader, DeltaRows, joined_order, read_tombstones, write_delta_rows
+from glow.index.encoding import Encoded, EncodeJob, Records, RowEncoder, Texts, VectorRows
+from glow.index.models import MODEL_FOLDER, TERMS_FOLDER
+from glow.index.opening import Delta, closed_base, files_of, open_delta
 from glow.index.ranking import Ranking, best
-from glow.index.reranker_parts import open_states
 from glow.index.row_mask import RowMask
+from glow.index.searchable import Searchable
+from glow.index.segment import DELTA, BaseAndDelta, Key, MergeSource, Rows, Segment, View
 from glow.index.segments import Segments
 from glow.index.settings import (
     DEFAULT_FUSION,
@@ -16,35 +31,74 @@ from glow.index.settings import (
     Mixture,
 )
 from glow.index.time_limit import wanted_until
-from glow.index.version import Index
-from glow.index.views import DenseView, DocumentsView, ImpactsView, LearnedView, StatesView
+from glow.index.version import REPORT_FILE, Index
+from glow.index.walk import (
+    AnyComponent,
+    asked_rules,
+    held_rules,
+    is_made_anew,
+    join_segments,
+    merge_segments,
+    open_segment,
+    view_of,
+)
 
 __all__ = [
+    "COMPONENTS",
     "DEFAULT_FUSION",
     "DEFAULT_MIXTURE",
-    "DENSE_FILE",
-    "DOCUMENTS_FILE",
+    "DELTA",
     "FUSION_FILE",
     "MODEL_FOLDER",
     "REPORT_FILE",
     "RRF_K",
-    "STEMS_FOLDER",
     "TERMS_FOLDER",
-    "DenseView",
-    "DocumentsView",
+    "AnyComponent",
+    "Asked",
+    "BaseAndDelta",
+    "Component",
+    "ComponentOptions",
+    "Corpus",
+    "Delta",
+    "DeltaHeader",
+    "DeltaRows",
+    "EncodeJob",
+    "Encoded",
+    "Explained",
     "Fusion",
     "FusionWeights",
-    "ImpactsView",
+    "ImportRows",
     "Index",
-    "LearnedView",
+    "Key",
+    "MergeSource",
     "Mixture",
+    "RangeTask",
     "Ranking",
+    "Records",
+    "RowComponent",
+    "RowEncoder",
     "RowMask",
+    "Rows",
+    "Rules",
+    "Searchable",
+    "Segment",
     "Segments",
-    "StatesView",
-    "StoredVectors",
+    "Texts",
+    "VectorRows",
+    "View",
+    "asked_rules",
     "best",
-    "open_dense",
-    "open_states",
+    "closed_base",
+    "files_of",
+    "held_rules",
+    "is_made_anew",
+    "join_segments",
+    "joined_order",
+    "merge_segments",
+    "open_delta",
+    "open_segment",
+    "read_tombstones",
+    "view_of",
     "wanted_until",
+    "write_delta_rows",
 ]

@@ -1,94 +1,69 @@
 """An index version, open: everything that a search needs, verified to belong together."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import Manifest, verify
 from glow.errors import MismatchError
-from glow.index.columns import Columns
-from glow.index.columns.filters import FilterMasks
-from glow.index.delta import DELTA_HEADER, Delta, DeltaHeader, join, read_delta_header, view_of
-from glow.index.dense_part import DENSE_FILE
-from glow.index.learned_sparse import open_learned_weight
-from glow.index.parts import (
-    DOCUMENTS_FILE,
-    MODEL_FOLDER,
-    REPORT_FILE,
-    STEMS_FOLDER,
-    TERMS_FOLDER,
-    Rows,
-    VersionParts,
-    model_parent,
-    open_parts,
-)
-from glow.index.passages import PassageMap
+from glow.index.columns import COLUMNS
+from glow.index.component import Explained
+from glow.index.models import Models, model_parent, open_models
+from glow.index.opening import Delta, closed_base, files_of, open_delta
+from glow.index.postings import POSTINGS
+from glow.index.segment import Key, Segment, View
 from glow.index.settings import DEFAULT_FUSION, DEFAULT_MIXTURE, Fusion, Mixture, load_fusion, load_mixture
-from glow.index.spelling import Speller
-from glow.index.views import DenseView, DocumentsView, ImpactsView, LearnedView, StatesView
+from glow.index.spelling import SPELLING, Speller
+from glow.index.vectors import VECTORS
+from glow.index.walk import (
+    causes_of_refusal,
+    counts_of,
+    explain_hit,
+    info_of,
+    join_segments,
+    open_segment,
+    parts_of,
+    view_of,
+)
 from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.text import Analyzer, Preprocessor
 
-__all__ = [
-    "DENSE_FILE",
-    "DOCUMENTS_FILE",
-    "MODEL_FOLDER",
-    "REPORT_FILE",
-    "STEMS_FOLDER",
-    "TERMS_FOLDER",
-    "Index",
-]
+__all__ = ["REPORT_FILE", "Index"]
 
-
+REPORT_FILE = "report.json"
 PLAIN = Analyzer()
+R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Index:
     """One version of an index, immutable and safe to search from many threads.
 
-    Where the version has a delta, the parts are those of base and delta together (`glow.index.segments`).
+    `index[VECTORS]` is a component's reader; of a version with a delta it answers for base and delta together.
 
     Attributes:
         manifest: what the version says of itself; `manifest.name` is the version.
-        preprocessor: with the index's own term table.
-        encoder: the query tower.
-        dense: the vectors.
-        documents: fields and metadata.
-        columns: metadata to filter and count by; None in a version of an older GLOW.
-        impacts: the lexical index; None in a version that was built without.
+        models: that it holds.
+        base: the files outside the delta as they were opened, for `open` of a version that shares some.
+        delta: what changed since the base; None if nothing did.
+        view: the components as searches see them.
         fusion: how a hybrid search fuses, unless a request says otherwise.
-        passages: which document each row of `dense` is a part of; None: row i is document i.
-        explainer: says why, opened when it is first asked; None in a version without explain graphs.
-        masks: which rows a filter allows; None where `columns` is.
-        parts: the files outside the delta as they were opened, for `open` of a version that shares some.
-        delta: what changed since the base; None where nothing did.
+        mixture: how much a re-ranker's score counts.
         speller: knows the index' words and corrects those of queries; None in a version that was built without words.
-        reranker, states: what reads hits again, and what it made of documents beforehand; None in a version that was built without.
-        mixture: how much its score counts.
-        learned: learned impacts with those of `impacts`; None in a version that was built without.
     """
 
     manifest: Manifest
-    preprocessor: Preprocessor
-    encoder: Encoder
-    dense: DenseView
-    documents: DocumentsView
-    columns: Columns | None = None
-    impacts: ImpactsView | None = None
+    models: Models
+    base: Segment
+    delta: Delta | None
+    view: View
     fusion: Fusion = DEFAULT_FUSION
-    passages: PassageMap | None = None
-    explainer: Explainer | None = None
-    masks: FilterMasks | None = None
-    parts: VersionParts | None = None
-    delta: Delta | None = None
-    speller: Speller | None = None
-    reranker: Reranker | None = None
-    states: StatesView | None = None
     mixture: Mixture = DEFAULT_MIXTURE
-    learned: LearnedView | None = None
+    speller: Speller | None = None
 
     @classmethod
     def open(
@@ -104,41 +79,60 @@ class Index:
                 (hard links) is taken from it, neither read nor opened again, and shared from then on.
 
         Raises:
-            ArtifactError: if missing or damaged (the file is named), or parts that do not belong together.
+            ArtifactError: if missing or damaged (the file is named), or components that do not belong together.
             DeviceError: if the device is not there, or the version has a delta and the device is a GPU.
         """
-        old = like.parts if like is not None else None
-        manifest = verify(folder, "index", old.known if old is not None else None)
-        header = read_delta_header(folder) if DELTA_HEADER in manifest.files else None
-        base = open_parts(folder, manifest, _rows(manifest, header), device, threads, old)
-        delta = Delta.open(folder, manifest.files) if header is not None else None
-        weight = open_learned_weight(folder, manifest)
-        view = view_of(base, weight) if delta is None else join(manifest.name, base, delta, weight)
-        if view.documents.count != manifest.counts.get("documents"):
+        manifest = verify(folder, "index", dict(like.models.files.values()) if like is not None else None)
+        files = files_of(folder, manifest)
+        models = open_models(folder, manifest, files, device, threads, like.models if like else None)
+        shared = like.base if like is not None and like.models.place == models.place else None
+        delta = open_delta(folder, manifest, files)
+        base = open_segment(closed_base(folder, manifest, files, delta, device), shared)
+        if base[VECTORS].dimensions != models.encoder.dimensions:
             raise MismatchError(
-                f"index {manifest.name}: {view.documents.count} documents of base and delta, "
-                f"{manifest.counts.get('documents')} in the manifest; roll back to its base"
+                f"index {manifest.name}: vectors of {base[VECTORS].dimensions} dimensions, "
+                f"a query tower of {models.encoder.dimensions}; rebuild the index"
             )
-        return cls(
-            manifest,
-            base.preprocessor,
-            base.encoder,
-            view.dense,
-            view.documents,
-            view.columns,
-            view.impacts,
-            load_fusion(folder, manifest),
-            view.passages,
-            base.explainer,
-            view.masks,
-            base,
-            delta,
-            _open_speller(base, delta, view.impacts),
-            base.reranker,
-            view.states,
-            load_mixture(folder, manifest),
-            view.learned,
-        )
+        if delta is None:
+            view = view_of(base)
+        else:
+            view = join_segments(base, delta.segment, delta.rows.tombstones, delta.rows.order)
+        _check_counts(manifest, view, "rebuild the index" if delta is None else "roll back to its base")
+        fusion, mixture = load_fusion(folder, manifest), load_mixture(folder, manifest)
+        return cls(manifest, models, base, delta, view, fusion, mixture, _speller(models, view))
+
+    def holds(self, component: Key[Any, Any]) -> bool:
+        """Whether the version has a component."""
+        return self.view.holds(component)
+
+    def __getitem__(self, component: Key[Any, R]) -> R:
+        """A component's reader.
+
+        Raises:
+            MismatchError: if the version has no such component.
+        """
+        return self.view[component]
+
+    def with_reader(self, component: Key[Any, R], reader: R) -> "Index":
+        """The same index with another reader of a component."""
+        readers = {**self.view.readers, component.name: reader}
+        return replace(self, view=replace(self.view, readers=readers))
+
+    def refusal(self, request: str) -> str:
+        """Why a request of a component, such as a retriever, cannot be served, and how to build an index that can; "" if it can."""
+        return causes_of_refusal(self.view).get(request, "")
+
+    def info(self) -> Mapping[str, Any]:
+        """The components' members of `/info`."""
+        return info_of(self.view)
+
+    def parts(self) -> list[str]:
+        """What the version holds beside vectors and documents, as `/info` names it."""
+        return parts_of(self.view)
+
+    def explain(self, retriever: str, words: Sequence[str], hit: Explained) -> Mapping[str, Any]:
+        """The components' members of the explanation of a hit that a retriever found, for the words of a query."""
+        return explain_hit(self.view, retriever, words, hit)
 
     @property
     def version(self) -> str:
@@ -146,14 +140,34 @@ class Index:
         return self.manifest.name
 
     @property
-    def analyzer(self) -> Analyzer:
-        """Makes the terms of its lexical index; in an index without words they stay as they are."""
-        return PLAIN if self.impacts is None else self.impacts.analyzer
+    def preprocessor(self) -> Preprocessor:
+        """With the index's own term table."""
+        return self.models.preprocessor
 
     @property
-    def order(self) -> NDArray[np.uint32] | None:
-        """The rank of each row's id in code point order, which breaks ties; None in a version of an older GLOW."""
-        return self.columns.order if self.columns else None
+    def encoder(self) -> Encoder:
+        """The query tower."""
+        return self.models.encoder
+
+    @property
+    def explainer(self) -> Explainer | None:
+        """Says why; None in a version without explain graphs."""
+        return self.models.explainer
+
+    @property
+    def reranker(self) -> Reranker | None:
+        """Reads hits again; None in a version that was built without."""
+        return self.models.reranker
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """Makes the terms of its lexical index; in an index without words they stay as they are."""
+        return self[POSTINGS].analyzer if self.holds(POSTINGS) else PLAIN
+
+    @property
+    def order(self) -> NDArray[np.uint32]:
+        """The rank of each row's id in code point order, which breaks ties."""
+        return self[COLUMNS].columns.order
 
     @property
     def model(self) -> str:
@@ -162,17 +176,19 @@ class Index:
         return f"{name}@sha256:{self.manifest.hashes.get('model', '')[:8]}"
 
 
-def _rows(manifest: Manifest, header: DeltaHeader | None) -> Rows:
-    """Rows of the files outside the delta."""
-    if header is None:
-        return Rows(manifest.counts.get("documents"), manifest.counts.get("passages"))
-    has_passages = "passages" in manifest.counts
-    return Rows(header.base_documents, header.base_vectors if has_passages else None)
+def _check_counts(manifest: Manifest, view: View, remedy: str) -> None:
+    """What components count is what the manifest says."""
+    for name, count in counts_of(view).items():
+        expected = manifest.counts.get(name, count)
+        if count != expected:
+            raise MismatchError(
+                f"index {manifest.name}: {count} {name}, {expected} {name} in the manifest; {remedy}"
+            )
 
 
-def _open_speller(base: VersionParts, delta: Delta | None, impacts: ImpactsView | None) -> Speller | None:
-    preprocessor = base.preprocessor
-    if base.spelling is None or preprocessor.weighting.unit != "word":
+def _speller(models: Models, view: View) -> Speller | None:
+    tables = view.get(SPELLING)
+    if tables is None or models.preprocessor.weighting.unit != "word":
         return None
-    tables = [base.spelling, *([delta.spelling] if delta is not None and delta.spelling is not None else [])]
-    return Speller(preprocessor.pieces, preprocessor.terms, tables, impacts)
+    preprocessor = models.preprocessor
+    return Speller(preprocessor.pieces, preprocessor.terms, list(tables), view.get(POSTINGS))

@@ -16,9 +16,9 @@ from glow.search.reranking import (
 )
 from glow.search.retrievers import (
     DEFAULT_CANDIDATES,
+    RETRIEVERS,
     Ranked,
     Retriever,
-    Searchable,
     Words,
     gather_hybrid,
     rank_dense,
@@ -30,6 +30,7 @@ __all__ = [
     "DEFAULT_CANDIDATES",
     "HEAD",
     "MAX_DEPTH",
+    "RETRIEVERS",
     "Arrangement",
     "AttendedWord",
     "FilterBoost",
@@ -39,7 +40,6 @@ __all__ = [
     "Reranking",
     "Retriever",
     "Scorer",
-    "Searchable",
     "SortKey",
     "Typos",
     "Words",

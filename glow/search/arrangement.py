@@ -74,14 +74,14 @@ class Arrangement:
 
 
 def arrange(
-    ranked: Ranked, wanted: Arrangement, columns: Columns | None, mask: Callable[[Expression], RowMask]
+    ranked: Ranked, wanted: Arrangement, columns: Columns, mask: Callable[[Expression], RowMask]
 ) -> Ranked:
     """Arranges candidates.
 
     Args:
         ranked: as they were found.
         wanted: what to do with them.
-        columns: metadata of the index; needed for all but `min_score` and an order by score.
+        columns: metadata of the index.
         mask: the rows that a filter allows.
     """
     scores, rows = ranked.scores.astype(np.float32), ranked.rows
@@ -94,7 +94,7 @@ def arrange(
         places = places[scores[places] >= wanted.min_score]
     if wanted.sort:
         places = places[_order(wanted.sort, scores[places], rows[places], columns)]
-    if wanted.group_by and columns is not None:
+    if wanted.group_by:
         places = places[_first_of_groups(columns, wanted.group_by, wanted.group_size, rows[places])]
     parts = {name: values[places] for name, values in ranked.parts.items()}
     return Ranked(scores[places], rows[places], parts, ranked.passages)
@@ -109,12 +109,11 @@ def _times(scores: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray
 def _factors(
     boost: FilterBoost | RecencyBoost,
     rows: NDArray[np.int64],
-    columns: Columns | None,
+    columns: Columns,
     mask: Callable[[Expression], RowMask],
 ) -> NDArray[np.float64]:
     if isinstance(boost, FilterBoost):
         return np.where(mask(boost.filter).mask[rows], boost.factor, 1.0)
-    assert columns is not None  # noqa: S101 - a request for it is refused before
     factors = np.ones(len(rows))
     for start, segment in columns.segments:
         field = segment.fields.get(boost.field)
@@ -141,7 +140,7 @@ def _latest(part: TypedColumn, row: int) -> float | None:
 
 
 def _order(
-    keys: Sequence[SortKey], scores: NDArray[np.float32], rows: NDArray[np.int64], columns: Columns | None
+    keys: Sequence[SortKey], scores: NDArray[np.float32], rows: NDArray[np.int64], columns: Columns
 ) -> NDArray[np.int64]:
     """The places in the order of the keys; equal ones stay in the order of the scores that they had."""
     order = np.arange(len(rows))
@@ -150,7 +149,6 @@ def _order(
             values = scores[order].astype(np.float64)
             ascending = -values if key.descending else values
         else:
-            assert columns is not None  # noqa: S101 - a request for it is refused before
             ranks = value_ranks(columns, key.field, rows[order], largest=key.descending)
             ascending = np.where(ranks < 0, np.inf, -ranks if key.descending else ranks).astype(np.float64)
         order = order[np.argsort(ascending, kind="stable")]

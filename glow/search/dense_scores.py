@@ -5,31 +5,35 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import DenseView
-from glow.index.passages import PassageMap
+from glow.index import Searchable
+from glow.index.passages import PASSAGES, PassageMap
+from glow.index.vectors import VECTORS, DenseView
 
 __all__ = ["best_passages", "dense_scorer"]
 
 
 def dense_scorer(
-    dense: DenseView, passages: PassageMap | None, vector: NDArray[np.float32]
+    index: Searchable, vector: NDArray[np.float32]
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]] | None:
     """A function that tells the scores of documents for one query.
 
     Args:
-        dense: the vectors.
-        passages: which document each vector belongs to; None: row i is document i.
+        index: whose vectors tell them.
         vector: float32 [D], of the query, L2-normalised.
 
     Returns:
         Documents int64 [m] -> float32 [m] in [-1, 1], a document's best passage counting; None where the index holds
         no whole vectors by row.
     """
+    dense = index[VECTORS]
     if not dense.has_vectors:
         return None
+    if not index.holds(PASSAGES):
+        return lambda documents: dense.score(vector, documents)
+    passages = index[PASSAGES]
 
     def score(documents: NDArray[np.int64]) -> NDArray[np.float32]:
-        if passages is None or not len(documents):
+        if not len(documents):
             return dense.score(vector, documents)
         rows, starts = _rows_of(passages, documents)
         best: NDArray[np.float32] = np.maximum.reduceat(dense.score(vector, rows), starts)

@@ -8,9 +8,9 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import DenseView, RowMask
+from glow.index import RowMask
 from glow.index.passages import Folded, PassageMap
-from glow.index.vectors import GPU_MAX_HITS, SearchParams
+from glow.index.vectors import GPU_MAX_HITS, DenseView, SearchParams
 
 __all__ = ["search_documents"]
 

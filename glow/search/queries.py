@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glow.search.retrievers import Searchable
+from glow.index import Searchable
 from glow.text import WeightedTokens
 
 __all__ = ["QueryReading", "Typos", "read_query"]

@@ -13,11 +13,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import Fusion, Mixture, StatesView, best
+from glow.index import Fusion, Mixture, Searchable, best
+from glow.index.passages import PASSAGES
+from glow.index.postings import POSTINGS
+from glow.index.token_embeddings import TOKEN_EMBEDDINGS
+from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import Reranker, RerankMethod
 from glow.search.dense_scores import best_passages
-from glow.search.retrievers import Ranked, Retriever, Searchable
+from glow.search.retrievers import Ranked, Retriever
 from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
 
 __all__ = [
@@ -40,9 +44,7 @@ class Rerankable(Searchable, Protocol):
     """An index version that holds what a re-ranker reads."""
 
     @property
-    def reranker(self) -> Reranker | None: ...  # noqa: D102 - `Index` describes each of these
-    @property
-    def states(self) -> StatesView | None: ...  # noqa: D102
+    def reranker(self) -> Reranker | None: ...  # noqa: D102 - `Index` describes both
     @property
     def mixture(self) -> Mixture: ...  # noqa: D102
 
@@ -70,8 +72,8 @@ def score_unit(index: Rerankable, retriever: Retriever, fusion: Fusion | None) -
         retriever: what gave the scores.
         fusion: of a hybrid search; None: the index' own.
     """
-    if retriever == "lexical" and index.impacts is not None:
-        return index.impacts.largest or 1.0
+    if retriever == "lexical":
+        return index[POSTINGS].largest or 1.0
     if retriever == "hybrid" and (fusion or index.fusion).method == "rrf":
         return 1.0 / ((fusion or index.fusion).k + 1)
     return 1.0
@@ -101,8 +103,8 @@ def rerank(
     Returns:
         The ranking, with the part `rerank` (NaN for what was not read), and whether all was read that was asked for.
     """
-    reranker, states = index.reranker, index.states
-    assert reranker is not None and states is not None  # noqa: S101 - a request for it is refused before
+    reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
+    assert reranker is not None  # noqa: S101 - a request for it is refused before
     count = min(wanted.depth, len(ranked.rows))
     own = np.full(len(ranked.rows), np.nan, np.float32)
     if count:
@@ -149,12 +151,12 @@ def attended_words(
         passages: row of each document's passage that was read; None where it was read whole, or is not known.
         documents: the same, as they were read when they were stored.
     """
-    reranker, states = index.reranker, index.states
-    assert reranker is not None and states is not None  # noqa: S101 - a request for it is refused before
+    reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
+    assert reranker is not None  # noqa: S101 - a request for it is refused before
     query = reranker.query(text)
     at = np.array(rows, np.int64)
-    if index.passages is not None:
-        first = index.passages.first[at].tolist()
+    if index.holds(PASSAGES):
+        first = index[PASSAGES].first[at].tolist()
         at = np.array(
             [own if own is not None else one for own, one in zip(passages, first, strict=True)], np.int64
         )
@@ -228,10 +230,10 @@ def _state_rows(
 ) -> NDArray[np.int64]:
     """Rows of the stored states of the first hits: of documents, or of their best passages."""
     documents = ranked.rows[:count].astype(np.int64)
-    if index.passages is None:
+    if not index.holds(PASSAGES):
         return documents
     found = np.array([ranked.passages.get(row, -1) for row in documents.tolist()], np.int64)
     missing = found < 0
     if missing.any():
-        found[missing] = best_passages(index.dense, index.passages, vector, documents[missing])
+        found[missing] = best_passages(index[VECTORS], index[PASSAGES], vector, documents[missing])
     return found

@@ -6,52 +6,32 @@ needs, how much each gathers, and which scores are known of what they found.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import DenseView, Fusion, ImpactsView, LearnedView, Ranking, RowMask, best
-from glow.index.passages import PassageMap
-from glow.index.spelling import Speller
-from glow.index.vectors import SearchParams
+from glow.index import Fusion, Ranking, RowMask, Searchable, best
+from glow.index.learned_sparse import LEARNED_SPARSE
+from glow.index.passages import PASSAGES
+from glow.index.postings import POSTINGS, ImpactsView
+from glow.index.vectors import VECTORS, SearchParams
 from glow.search.dense_scores import best_passages, dense_scorer
 from glow.search.hybrid import HEAD, Scorer, fuse_rankings
 from glow.search.passage_search import search_documents
-from glow.text import Preprocessor
 
 __all__ = [
-    "DEFAULT_CANDIDATES", "HybridCandidates", "Ranked", "Retriever", "Searchable", "Words", "gather_hybrid",
+    "DEFAULT_CANDIDATES", "RETRIEVERS", "HybridCandidates", "Ranked", "Retriever", "Words", "gather_hybrid",
     "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "words_of",
 ]  # fmt: skip
 
 Retriever = Literal["dense", "lexical", "learned", "hybrid"]
+RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 Words = Literal["lexical", "learned"]
 DEFAULT_CANDIDATES = 100
 """Hits that a search gathers, of each part where there are two, unless it is asked for more."""
 DEFAULT_PARAMS = SearchParams()
 Vector = NDArray[np.float32]
-
-
-class Searchable(Protocol):
-    """What can be searched: a version of an index, or a corpus in memory that is measured as one would be served."""
-
-    @property
-    def preprocessor(self) -> Preprocessor: ...  # noqa: D102 - `Index` describes each of these
-    @property
-    def dense(self) -> DenseView: ...  # noqa: D102
-    @property
-    def impacts(self) -> ImpactsView | None: ...  # noqa: D102
-    @property
-    def learned(self) -> LearnedView | None: ...  # noqa: D102
-    @property
-    def passages(self) -> PassageMap | None: ...  # noqa: D102
-    @property
-    def fusion(self) -> Fusion: ...  # noqa: D102
-    @property
-    def order(self) -> NDArray[np.uint32] | None: ...  # noqa: D102
-    @property
-    def speller(self) -> Speller | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,18 +85,18 @@ def rank_dense(
         params: how thoroughly to search.
         allowed: documents that may be found; None: all.
     """
-    if index.passages is not None:
-        scores, rows, passages = search_documents(
-            index.dense, index.passages, vector[None], k, params, allowed
-        )[0]
-        if index.dense.has_vectors and not _is_exact(index, params):
+    dense = index[VECTORS]
+    if index.holds(PASSAGES):
+        cut = index[PASSAGES]
+        scores, rows, passages = search_documents(dense, cut, vector[None], k, params, allowed)[0]
+        if dense.has_vectors and not _is_exact(index, params):
             # An approximate search may have met another passage than the best one, a filtered search yet another.
             scores, rows = best(_true_scores(index, vector, rows), rows, k, index.order)
-            passages = best_passages(index.dense, index.passages, vector, rows)
+            passages = best_passages(dense, cut, vector, rows)
         return Ranked(
             scores, rows, {"dense": scores}, dict(zip(rows.tolist(), passages.tolist(), strict=True))
         )
-    every_score, every_row = index.dense.search(vector[None], k, params, allowed=allowed, order=index.order)
+    every_score, every_row = dense.search(vector[None], k, params, allowed=allowed, order=index.order)
     met = int(np.count_nonzero(every_row[0] >= 0))  # what is missing stands at the end
     scores, rows = every_score[0, :met], every_row[0, :met]
     return Ranked(scores, rows, {"dense": scores}, {})
@@ -128,7 +108,7 @@ def rank_lexical(
     """The k documents whose words match a query's best; none that shares no word with it.
 
     Args:
-        index: with `impacts`, and `learned` where it is asked for.
+        index: with words, and learned impacts if they are asked for.
         text: of the query.
         k, allowed: as for `rank_dense`.
         by: BM25 alone, or with learned impacts, by which a document also counts for words that it does not hold.
@@ -147,7 +127,7 @@ def rank_hybrid(
     fusion: Fusion | None = None,
     allowed: RowMask | None = None,
 ) -> Ranked:
-    """Both rankings, k documents of each, fused; the k best of them. Needs `index.impacts`; words count with learned impacts where there are any.
+    """Both rankings, k documents of each, fused; the k best of them. Needs words; they count with learned impacts where there are any.
 
     By `convex` a document's score is the same whatever else is allowed; by `rrf` it is made of its places among what is.
 
@@ -190,12 +170,12 @@ def gather_hybrid(
         # An approximate search of fewer hits may meet others: the head is that of the search without the filter.
         wanted = min(k, HEAD) if _is_exact(index, params) else k
         head = rank_dense(index, vector, wanted, params).scores[:HEAD]
-    by: Words = "lexical" if index.learned is None else "learned"
+    by: Words = "learned" if index.holds(LEARNED_SPARSE) else "lexical"
     words, impacts = index.preprocessor.pieces.words(text), words_of(index, by)
     return dense, HybridCandidates(
         dense=(dense.scores, dense.rows),
         lexical=impacts.search(words, k, allowed, index.order),
-        score_dense=dense_scorer(index.dense, index.passages, vector),
+        score_dense=dense_scorer(index, vector),
         score_lexical=lambda rows: impacts.score(words, rows),
         lexical_scale=impacts.largest,
         head=head,
@@ -205,9 +185,7 @@ def gather_hybrid(
 
 def words_of(index: Searchable, by: Words) -> ImpactsView:
     """The inverted index that a search by words asks; the index has it, or the request was refused before."""
-    impacts = index.impacts if by == "lexical" else index.learned
-    assert impacts is not None  # noqa: S101 - a request for it is refused before
-    return impacts
+    return index[LEARNED_SPARSE] if by == "learned" else index[POSTINGS]
 
 
 def reads_head(fusion: Fusion) -> bool:
@@ -216,10 +194,10 @@ def reads_head(fusion: Fusion) -> bool:
 
 
 def _is_exact(index: Searchable, params: SearchParams) -> bool:
-    return index.dense.kind == "flat" or params.exact
+    return index[VECTORS].kind == "flat" or params.exact
 
 
 def _true_scores(index: Searchable, vector: Vector, rows: NDArray[np.int64]) -> Vector:
-    score = dense_scorer(index.dense, index.passages, vector)
+    score = dense_scorer(index, vector)
     assert score is not None  # noqa: S101 - only where vectors can be read
     return score(rows)

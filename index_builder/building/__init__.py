@@ -2,22 +2,6 @@
 
 from glow_index_builder.building.builder import BuildResult, build
 from glow_index_builder.building.recall import RECALL_FLOOR, measure_recall
-from glow_index_builder.building.report import (
-    describe_columns,
-    describe_lexical,
-    stage_seconds,
-    write_json,
-)
-from glow_index_builder.building.vector_store import VectorStore
+from glow_index_builder.building.report import stage_seconds, write_json
 
-__all__ = [
-    "RECALL_FLOOR",
-    "BuildResult",
-    "VectorStore",
-    "build",
-    "describe_columns",
-    "describe_lexical",
-    "measure_recall",
-    "stage_seconds",
-    "write_json",
-]  # fmt: skip
+__all__ = ["RECALL_FLOOR", "BuildResult", "build", "measure_recall", "stage_seconds", "write_json"]

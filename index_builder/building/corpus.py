@@ -14,7 +14,7 @@ from glow.index.stored_fields import DocumentWriter
 from glow.records import Document
 from glow.text import Analyzer, CorpusCounter, Preprocessor, TermTable, field_words
 from glow_index_builder.input import LineReader, RejectLog, Source
-from glow_index_builder.options import BuildOptions
+from glow_index_builder.options import CommonOptions
 
 __all__ = ["CorpusStats", "read_corpus"]
 
@@ -39,10 +39,11 @@ class CorpusStats:
 def read_corpus(
     sources: Sequence[Source],
     preprocessor: Preprocessor,
-    options: BuildOptions,
+    options: CommonOptions,
     store: Path,
     rejects: RejectLog,
     advance: Callable[[int], None],
+    analyzer: Analyzer,
 ) -> CorpusStats:
     """Reads every line once.
 
@@ -53,12 +54,13 @@ def read_corpus(
         store: document store to make.
         rejects: where bad lines go.
         advance: told the bytes read.
+        analyzer: by which terms are counted beside words.
 
     Raises:
         InputError: if a file cannot be read.
     """
     reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
-    counter = CorpusCounter(Analyzer(options.analyzer if options.lexical else "plain"), options.max_words)
+    counter = CorpusCounter(analyzer, options.max_words)
     read_bytes = 0
     with DocumentWriter(store) as writer:
         for source in sources:

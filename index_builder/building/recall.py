@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import StoredVectors
 from glow.index.stored_fields import DocumentStore
-from glow.index.vectors import VectorRows
+from glow.index.vectors import DenseView, VectorRows
 from glow.records import Document
 from glow.runtime import Encoder
 from glow.text import Preprocessor
@@ -47,7 +46,7 @@ class Recall:
 
 
 def measure_recall(
-    index: StoredVectors,
+    index: DenseView,
     vectors: VectorRows,
     store: DocumentStore,
     preprocessor: Preprocessor,

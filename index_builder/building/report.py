@@ -9,24 +9,18 @@ from typing import Any
 from glow import __version__
 from glow.artifact import EXPLAIN_FILES
 from glow.index import MODEL_FOLDER
-from glow.index.columns import ColumnsHeader
-from glow.index.postings import IMPACTS_FOLDER, LEARNED_FILES, LEARNED_FOLDER, ImpactHeader
-from glow.index.token_embeddings import StatesHeader
-from glow.index.vectors import IndexKind, index_bytes
 from glow.runtime import Model
 from glow.text import TermTable
 from glow_index_builder.building.corpus import CorpusStats
-from glow_index_builder.encoding import Encoded
-from glow_index_builder.options import BuildOptions
+from glow_index_builder.encoding import EncodedShards
+from glow_index_builder.options import CommonOptions
 
-__all__ = [
-    "BuildReport", "describe_columns", "describe_explain", "describe_index", "describe_learned", "describe_lexical",
-    "describe_states", "stage_seconds", "write_json",
-]  # fmt: skip
-
+__all__ = ["BuildReport", "describe_explain", "stage_seconds", "write_json"]
 
 Section = Mapping[str, Any]
 """What a step says of itself, as JSON values."""
+ALWAYS = ("index", "recall", "columns", "lexical", "explain")
+"""Members that every report has, null if there is nothing to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,47 +33,36 @@ class BuildReport:
         rejects: what is wrong -> lines.
         terms: the term table of the index.
         encoded: how shards were encoded.
-        index, recall, columns, lexical, passages: of the parts of the version, as their steps say; None without the part.
+        recall: of the index against exact search.
+        components: members of the components, as they say.
         peaks: stage -> most memory in bytes.
         seconds: stage -> seconds, and `total`.
         build_seconds: of the stages that make the version, those that check and publish it left out.
         explain: what explanations take; None without.
-        rerank: what a re-ranker's term representations take; None without.
-        learned: what learned impacts take; None without.
         gate: the gate's verdict; None without one.
         published: whether the version was to become the live one; None before that is decided.
     """
 
     version: str
-    options: BuildOptions
+    options: CommonOptions
     model: Model
     corpus: CorpusStats
     rejects: Mapping[str, int]
     terms: TermTable
-    encoded: Encoded
-    index: Section
+    encoded: EncodedShards
     recall: Section
-    columns: Section
-    lexical: Section | None
-    passages: Section | None
+    components: Mapping[str, Section]
     peaks: Mapping[str, int]
     seconds: Mapping[str, float]
     build_seconds: float
     explain: Section | None = None
-    rerank: Section | None = None
-    learned: Section | None = None
     gate: Section | None = None
     published: bool | None = None
 
     def values(self) -> dict[str, Any]:
         """The report as JSON values."""
-        optional = {
-            "passages": self.passages,
-            "rerank": self.rerank,
-            "learned": self.learned,
-            "gate": self.gate,
-            "published": self.published,
-        }
+        members = {**dict.fromkeys(ALWAYS), **self.components, "recall": self.recall, "explain": self.explain}
+        optional = {"gate": self.gate, "published": self.published}
         return {
             "status": "built",
             "version": self.version,
@@ -98,11 +81,7 @@ class BuildReport:
             },
             "peak_memory_bytes": max(self._peaks().values()),
             "stage_peak_memory_bytes": self._peaks(),
-            "index": self.index,
-            "recall": self.recall,
-            "columns": self.columns,
-            "lexical": self.lexical,
-            "explain": self.explain,
+            **members,
             **{name: value for name, value in optional.items() if value is not None},
         }
 
@@ -140,91 +119,6 @@ class BuildReport:
 
     def _peaks(self) -> dict[str, int]:
         return {**self.peaks, "worker": self.encoded.peak_memory_bytes}
-
-
-def describe_index(
-    kind: IndexKind, options: BuildOptions, count: int, dimensions: int, size_bytes: int
-) -> dict[str, Any]:
-    """Kind, reason and size of the dense index over `count` documents or passages."""
-    unit = "passages" if options.passages else "documents"
-    if options.index != "auto":
-        why = "asked for by --index"
-    elif kind == "flat":
-        why = f"{count} {unit} are few enough to compare with every one"
-    else:
-        graph_mb = index_bytes("hnsw", count, dimensions) / 2**20
-        fits = "fits" if graph_mb <= options.memory_mb else "does not fit"
-        why = (
-            f"{count} {unit} are too many to compare with every one, and with its vectors whole the index of "
-            f"about {graph_mb:.0f} MiB {fits} into --memory-mb {options.memory_mb}"
-        )
-    return {
-        "kind": kind,
-        "why": why,
-        "device": options.device,
-        "dimensions": dimensions,
-        "size_bytes": size_bytes,
-        **({"store": options.store} if options.store else {}),
-    }
-
-
-def describe_columns(header: ColumnsHeader) -> dict[str, Any]:
-    """Which metadata can be filtered by: for each field its documents, and by type the different values."""
-    fields = {
-        field.name: {
-            "documents": field.documents,
-            "distinct": {part.type: part.distinct for part in field.parts},
-            "lists": any(part.has_lists for part in field.parts),
-        }
-        for field in header.fields
-    }
-    return {
-        "fields": fields,
-        "left_out": header.left_out,
-        "left_out_fields": header.left_out_fields,
-        "mixed": header.mixed,
-    }
-
-
-def describe_lexical(header: ImpactHeader, folder: Path) -> dict[str, Any]:
-    """Counts, parameters and size of the lexical index of a version's folder."""
-    size_bytes = sum((folder / IMPACTS_FOLDER / name).stat().st_size for name in header.files)
-    return {
-        "kind": header.kind,
-        "analyzer": header.analyzer,
-        "layout": header.layout,
-        "words": header.words,
-        "postings": header.postings,
-        "parameters": header.parameters,
-        "size_bytes": size_bytes,
-        "bytes_per_posting": round(size_bytes / max(header.postings, 1), 2),
-    }
-
-
-def describe_states(header: StatesHeader, folder: Path) -> dict[str, Any]:
-    """What the term representations are and take."""
-    size_bytes = sum(path.stat().st_size for path in folder.iterdir())
-    return {
-        "reranker": header.model,
-        "split": header.split,
-        "size": header.size,
-        "bits": header.bits,
-        "tokens": header.tokens,
-        "bytes": size_bytes,
-        "bytes_per_token": round(size_bytes / max(header.tokens, 1), 1),
-    }
-
-
-def describe_learned(header: ImpactHeader, folder: Path, words: int) -> dict[str, Any]:
-    """Counts, parameters and size of the learned impacts of a version's folder, made for so many words."""
-    size_bytes = sum((folder / LEARNED_FOLDER / name).stat().st_size for name in LEARNED_FILES)
-    return {
-        "words": words,
-        "postings": header.postings,
-        "postings_per_document": round(header.postings / max(header.documents, 1), 1),
-        "parameters": header.parameters,
-        "size_bytes": size_bytes,
-    }
 
 
 def describe_explain(folder: Path) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import BuildError, InputError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 from glow_index_builder.building import RECALL_FLOOR, BuildResult, build
 from glow_index_builder.commands.gate import gate_words
 from glow_index_builder.input import written_of
@@ -43,7 +45,7 @@ def verify_command(options: VerifyOptions) -> None:
     version = options.version or root.current()
     index = Index.open(root.folder(version))
     write_report(options.json_file, {"status": "sound", "version": version, "counts": index.manifest.counts})
-    say(f"{version} is sound: {index.documents.count} documents, {index.dense.kind}, {index.model}")
+    say(f"{version} is sound: {index[STORED_FIELDS].count} documents, {index[VECTORS].kind}, {index.model}")
 
 
 @command(TuneOptions)

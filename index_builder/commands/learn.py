@@ -9,6 +9,7 @@ from glow.commands import IndexRootOptions, JsonOptions, command, option, say, w
 from glow.errors import ConfigError, InputError
 from glow.feedback import read_feedback
 from glow.index import MODEL_FOLDER, Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.query_log import SkippedLines, read_query_log
 from glow.schema import FieldSchema
 from glow_index_builder.clicks import (
@@ -96,7 +97,7 @@ def learn_command(options: LearnOptions) -> None:
         propensities,
         LearnLimits(options.least_users, options.least_rate, options.least_share),
     )
-    documents = list(Index.open(folder, threads=1).documents.scan())
+    documents = list(Index.open(folder, threads=1)[STORED_FIELDS].scan())
     changed, new = write_documents(
         options.out / DOCUMENTS_FILE, documents, learned.pairs, specs[FIELD].max_values or len(learned.pairs)
     )

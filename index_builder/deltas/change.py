@@ -9,7 +9,19 @@ import numpy as np
 
 from glow.artifact import IndexRoot, folder_for
 from glow.errors import MismatchError
-from glow.index.delta import Delta, SegmentSlice, write_delta
+from glow.index import (
+    DELTA,
+    DeltaHeader,
+    DeltaRows,
+    MergeSource,
+    files_of,
+    joined_order,
+    merge_segments,
+    open_delta,
+    write_delta_rows,
+)
+from glow.index.columns import COLUMNS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import Model
 from glow_index_builder.building import stage_seconds
 from glow_index_builder.deltas.input import Changes, read_deletes, read_upserts
@@ -23,8 +35,6 @@ from glow_index_builder.versions import VersionWriter, derive, disk_errors
 
 __all__ = ["DeltaResult", "apply_changes", "delete", "upsert"]
 
-BATCH_TOKENS = 512
-"""As a build on the CPU: small batches stay in a core's cache."""
 Read = Callable[..., Changes]
 
 
@@ -138,12 +148,7 @@ class _Change:
     def _model(self, live: OpenVersion) -> Model:
         assert isinstance(self.options, UpsertOptions)  # noqa: S101 - nothing else reads documents
         model = Model.open(self.options.model_folder)
-        if model.hash != live.manifest.hashes.get("model"):
-            raise MismatchError(
-                f"model {model.label} did not build the live index, {live.folder.name}: expected the hash "
-                f"{live.manifest.hashes.get('model', 'none')[:8]}; give that model with --model"
-            )
-        live.learned_encoder(model)  # found out before others wait
+        live.check_model(model)
         return model
 
     def _read(
@@ -182,45 +187,60 @@ class _Change:
         """Writes the version, opens what is new of it, and publishes it."""
         base = live.manifest.parents.get("base", {"name": live.folder.name, "hash": live.manifest.hash})
         with folder_for(self.root.path / f"{version}-work") as work:
-            segments = self._segments(live, plan, model, work)
+            kept = self._kept(live, plan, model, work)
             with self.stages.stage("write"):
                 derive(
                     self.root,
                     live.folder.name,
                     {"base": base},
                     self.parameters,
-                    lambda folder: self._write(folder, live, plan, segments),
-                    OpenVersion.is_base_file,
+                    lambda folder: self._write(folder, live, plan, kept),
+                    lambda name: not name.startswith(DELTA),
                     version,
                 )
         with self.stages.stage("publish"):
             target = VersionWriter(self.root, version)
-            target.publish(lambda folder: Delta.open(folder, self.root.manifest(version).files))
+            target.publish(lambda folder: self._open_new(folder, version))
 
-    def _segments(self, live: OpenVersion, plan: Plan, model: Model | None, work: Path) -> list[SegmentSlice]:
+    def _open_new(self, folder: Path, version: str) -> None:
+        """Opens what is new of a version, to see that it can be."""
+        manifest = self.root.manifest(version)
+        open_delta(folder, manifest, files_of(folder, manifest))
+
+    def _kept(self, live: OpenVersion, plan: Plan, model: Model | None, work: Path) -> list[MergeSource]:
         """What is left of the delta before, and what is new."""
         threads = self.options.thread_count if isinstance(self.options, UpsertOptions) else 1
+        kept = [] if live.delta is None else [MergeSource(live.delta.segment, plan.kept)]
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:
-            encoder = states = learned = None
-            if plan.documents and model is not None:
-                encoder = model.encoder("document", "cpu", 1, BATCH_TOKENS)
-                states, learned = live.states_encoder(), live.learned_encoder(model)
-            new = write_segment(
-                plan.documents, live.rules, encoder, work / "new", advance, threads, states, learned
-            )
-        kept = live.slice_of_delta(plan.kept)
-        return [new] if kept is None else [kept, new]
+            if plan.documents or not kept:
+                encodes = model if plan.documents else None
+                new = write_segment(plan.documents, live, encodes, work / "new", advance, threads)
+                kept.append(MergeSource(new, np.ones(new.rows.documents, np.bool_)))
+        return kept
 
-    def _write(
-        self, folder: Path, live: OpenVersion, plan: Plan, segments: list[SegmentSlice]
-    ) -> dict[str, int]:
-        header = write_delta(folder, live.delta_base(), segments, plan.tombstones)
+    def _write(self, folder: Path, live: OpenVersion, plan: Plan, kept: list[MergeSource]) -> dict[str, int]:
+        target = folder / DELTA
+        target.mkdir()
+        made = live.new_segment(target, sum(each.documents for each in kept))
+        made = merge_segments(kept, made, delta=True)
+        base, gone = live.base, np.zeros(live.base.rows.documents, np.bool_)
+        gone[plan.tombstones] = True
+        header = DeltaHeader(
+            base_documents=base.rows.documents,
+            base_vectors=base.rows.count("vector"),
+            documents=made.rows.documents,
+            vectors=made.rows.count("vector"),
+            tombstones=len(plan.tombstones),
+        )
+        ids = [document.id for document in made[STORED_FIELDS].scan()]
+        order = joined_order(base[COLUMNS].order, base[STORED_FIELDS], ids)
+        write_delta_rows(target, DeltaRows(header, plan.tombstones, order))
         counts = {
             "documents": header.base_documents - header.tombstones + header.documents,
             "delta_documents": header.documents,
             "tombstones": header.tombstones,
         }
-        if live.passages is not None:
-            gone = np.isin(live.passages.documents, plan.tombstones)
-            counts["passages"] = header.base_vectors - int(np.count_nonzero(gone)) + header.vectors
+        if base.rows.first is not None:
+            left = header.base_vectors - len(base.rows.held("vector", gone))
+            counts["passages"] = left + header.vectors
         return counts

@@ -1,39 +1,30 @@
 """Base and delta made into one version without a delta: the same documents, term table and vectors, nothing encoded again."""
 
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
+
+import numpy as np
 
 from glow import __version__
 from glow.artifact import QUERY_TOWER, ArtifactWriter, IndexRoot
-from glow.errors import BuildError, ConfigError
-from glow.index import DENSE_FILE, DOCUMENTS_FILE, MODEL_FOLDER, REPORT_FILE, Index, StoredVectors, open_dense
-from glow.index.columns import COLUMNS_FOLDER, Columns, build_columns
-from glow.index.delta import (
-    SegmentSlice,
-    SegmentVectors,
-    merge_documents,
-    merge_impacts,
-    merge_passages,
-    merge_spelling,
-    merge_term_states,
+from glow.errors import BuildError
+from glow.index import (
+    COMPONENTS,
+    DELTA,
+    MODEL_FOLDER,
+    REPORT_FILE,
+    Index,
+    MergeSource,
+    Rows,
+    Segment,
+    held_rules,
+    is_made_anew,
+    merge_segments,
 )
-from glow.index.milvus import STORE_FILE, read_store_header
-from glow.index.passages import PASSAGES_FOLDER, PassageMap
-from glow.index.postings import IMPACTS_FOLDER, LEARNED_FOLDER
-from glow.index.spelling import SPELLING_FOLDER
-from glow.index.stored_fields import DocumentStore
-from glow.index.token_embeddings import STATES_FOLDER
-from glow.index.vectors import DenseIndex, IndexKind, build_dense, choose_kind, require_buildable, set_threads
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS, KeptVectors, set_threads
 from glow.runtime import Encoder
-from glow_index_builder.building import (
-    VectorStore,
-    describe_columns,
-    describe_lexical,
-    measure_recall,
-    stage_seconds,
-    write_json,
-)
+from glow_index_builder.building import measure_recall, stage_seconds, write_json
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.options import CompactOptions
 from glow_index_builder.input import REJECTS_FILE
@@ -42,20 +33,8 @@ from glow_index_builder.versions import VersionWriter, describe_heir, disk_error
 
 __all__ = ["compact"]
 
-MADE_ANEW = (
-    DOCUMENTS_FILE,
-    DENSE_FILE,
-    STORE_FILE,
-    REPORT_FILE,
-    REJECTS_FILE,
-    f"{COLUMNS_FOLDER}/",
-    f"{IMPACTS_FOLDER}/",
-    f"{LEARNED_FOLDER}/",
-    f"{PASSAGES_FOLDER}/",
-    f"{SPELLING_FOLDER}/",
-    f"{STATES_FOLDER}/",
-)
-"""Files of a base, or the beginnings of their paths, that do not stay; term table, model and fusion do."""
+OF_ONE_BUILD = (REPORT_FILE, REJECTS_FILE)
+"""Files of a base that are no component's and do not stay; term table, model and fusion do."""
 
 
 def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
@@ -77,11 +56,15 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
     with disk_errors(options.output), root.locked(options.wait_s):
         live = OpenVersion.open(root)
         if live.delta is None:
-            return {"status": "unchanged", "version": live.folder.name, "documents": live.base.count}
+            return {
+                "status": "unchanged",
+                "version": live.folder.name,
+                "documents": live.base.rows.documents,
+            }
         if not live.documents.count:
             raise BuildError("no document is left to compact; build an index of others")
         target = VersionWriter(root)
-        report = _Compaction(options, live, stages).run(target)
+        report = _Compaction(options, live, live.delta.segment, stages).run(target)
         with stages.stage("publish"):
             target.open(Index.open)
             root.publish(target.version)
@@ -89,14 +72,13 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
 
 
 class _Compaction:
-    """The stages, each a method, over one folder in the making."""
+    """The stages over one folder in the making."""
 
-    def __init__(self, options: CompactOptions, live: OpenVersion, stages: Stages) -> None:
+    def __init__(self, options: CompactOptions, live: OpenVersion, delta: Segment, stages: Stages) -> None:
         self.options = options
         self.live = live
         self.stages = stages
-        delta = live.whole_delta()
-        self.segments: list[SegmentSlice] = [live.slice_of_base(), *([delta] if delta else [])]
+        self.kept = [live.kept_of_base(), MergeSource(delta, np.ones(delta.rows.documents, np.bool_))]
 
     def run(self, target: VersionWriter) -> dict[str, Any]:
         """Writes the version; returns the report."""
@@ -107,101 +89,60 @@ class _Compaction:
             write_json(writer.folder / REPORT_FILE, report)
         return report
 
-    def _write(self, writer: ArtifactWriter) -> dict[str, Any]:
-        folder, stages = writer.folder, self.stages
-        with stages.stage("documents"):
-            merge_documents(self.segments, folder / DOCUMENTS_FILE)
-            store = DocumentStore(folder / DOCUMENTS_FILE)
-        with stages.stage("columns"):
-            columns = build_columns(store, folder)
-        lexical = None
-        if self.segments[0].impacts is not None:
-            with stages.stage("lexical"):
-                lexical = merge_impacts(self.segments, folder / IMPACTS_FOLDER)
-                merge_spelling(self.segments, folder)
-        if self.segments[0].learned is not None:
-            with stages.stage("learned"):
-                merge_impacts(self.segments, folder / LEARNED_FOLDER, learned=True)
-        passages = None
-        if self.segments[0].passages is not None:
-            passages = merge_passages(self.segments, folder)
-        merge_term_states(self.segments, folder)
-        vectors = SegmentVectors(self.segments, self.live.rules.dimensions)
-        count = len(vectors)
-        kind = self._kind(count)
-        with stages.stage("index"):
-            dense = self._index(folder, vectors, kind, store, passages)
-        with stages.stage("recall"):
-            recall = measure_recall(dense, vectors, store, self.live.preprocessor, self._query_encoder())
-        self._describe(writer, store.count, passages, kind)
-        return {
-            "status": "compacted",
-            "tool": f"glow {__version__}",
-            "compacted_version": self.live.folder.name,
-            "counts": {"documents": store.count, **({"passages": count} if passages else {})},
-            "index": {"kind": kind, "dimensions": dense.dimensions},
-            "recall": asdict(recall),
-            "columns": describe_columns(columns),
-            "lexical": describe_lexical(lexical, folder) if lexical else None,
-        }
-
     def _link(self, writer: ArtifactWriter) -> None:
-        """Term table, model and fusion stay the files they are."""
+        """Term table, model, fusion and what components keep stay the files they are."""
         files = self.live.manifest.files
         kept = {
             name: record
             for name, record in files.items()
-            if OpenVersion.is_base_file(name) and not name.startswith(MADE_ANEW)
+            if not (name.startswith(DELTA) or name in OF_ONE_BUILD or is_made_anew(name))
         }
         writer.known = link_files(self.live.folder, kept, writer.folder)
 
-    def _kind(self, count: int) -> IndexKind:
-        """As a build of so many vectors with the options of the base's would choose."""
-        parameters = self.live.manifest.parameters
-        wanted: Any = parameters.get("index", "auto")
-        if wanted == "auto":
-            memory_bytes = int(parameters.get("memory_mb", 4096)) << 20
-            return choose_kind(count, self.live.rules.dimensions, memory_bytes)
-        try:
-            require_buildable(wanted, count)
-        except ConfigError:  # deletions left too few for what was asked for
-            return "flat"
-        kind: IndexKind = wanted
-        return kind
-
-    def _index(
-        self,
-        folder: Path,
-        vectors: SegmentVectors,
-        kind: IndexKind,
-        store: DocumentStore,
-        passages: PassageMap | None,
-    ) -> StoredVectors:
-        """Of the kind of the base's, and where that is."""
-        base = self.live.dense
-        if isinstance(base, DenseIndex):
-            build_dense(vectors, kind, like=base).save(folder / DENSE_FILE)
-            return open_dense(folder)
-        hashes = self.live.manifest.hashes
-        columns = Columns.open(folder, store.count)
-        target = VectorStore(read_store_header(self.live.folder).address, folder)
-        target.write(folder, vectors, kind, (hashes["model"], hashes["terms"]), columns, passages)
-        target.forget()
-        return open_dense(folder)
-
-    def _query_encoder(self) -> Encoder:
-        tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER
-        return Encoder(tower, self.live.preprocessor.pieces.pad_id, "cpu", self.options.thread_count)
-
-    def _describe(
-        self, writer: ArtifactWriter, documents: int, passages: PassageMap | None, kind: IndexKind
-    ) -> None:
-        manifest = self.live.manifest
-        counts = {
-            "documents": documents,
-            "rejects": 0,
-            "dimensions": manifest.counts["dimensions"],
-            **({"passages": len(passages)} if passages else {}),
+    def _write(self, writer: ArtifactWriter) -> dict[str, Any]:
+        live, base = self.live, self.live.base
+        rows = Rows(sum(each.documents for each in self.kept))
+        made = replace(base, folder=writer.folder, root=writer.folder, files=None, rows=rows, readers={})
+        made = merge_segments(
+            self.kept, made, delta=False, stage=lambda component: self.stages.stage(component.stage)
+        )
+        with self.stages.stage("recall"):
+            recall = self._recall(made)
+        counts, parameters, members = self._described(made)
+        self._describe(writer, counts, parameters)
+        return {
+            "status": "compacted",
+            "tool": f"glow {__version__}",
+            "compacted_version": live.folder.name,
+            "counts": {name: count for name, count in counts.items() if name != "dimensions"},
+            "recall": recall,
+            "lexical": None,
+            **members,
         }
+
+    def _recall(self, made: Segment) -> dict[str, Any]:
+        """Of the new index, against the vectors that it was made of."""
+        preprocessor, dense = self.live.preprocessor, made[VECTORS]
+        tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER
+        encoder = Encoder(tower, preprocessor.pieces.pad_id, "cpu", self.options.thread_count)
+        parts = [(each.segment[VECTORS].reader(), each.rows(VECTORS.per)) for each in self.kept]
+        vectors = KeptVectors(parts, dense.dimensions)
+        return asdict(measure_recall(dense, vectors, made[STORED_FIELDS], preprocessor, encoder))
+
+    def _described(self, made: Segment) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
+        """What the components say for the manifest, counts and parameters, and for the report."""
+        rules = held_rules(self.live.base, delta=False)
+        counts: dict[str, int] = {}
+        parameters: dict[str, Any] = {}
+        members: dict[str, Any] = {}
+        for component in COMPONENTS:
+            if (reader := made.get(component)) is not None:
+                counts |= component.counts(reader)
+                parameters |= component.parameters(reader)
+                members |= component.report(made, rules[component.name], self.stages.seconds)
+        return counts, parameters, members
+
+    def _describe(self, writer: ArtifactWriter, counts: dict[str, int], parameters: dict[str, Any]) -> None:
+        manifest = self.live.manifest
         parents = {name: parent for name, parent in manifest.parents.items() if name != "base"}
-        describe_heir(writer, manifest, parents, {"kind": kind}, counts)
+        describe_heir(writer, manifest, parents, parameters, {**counts, "rejects": 0})

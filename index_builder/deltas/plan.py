@@ -81,8 +81,8 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
         InputError: if the delta would be too large; the live version stays.
     """
     counts: Counter[str] = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=0)
-    before = 0 if live.delta is None else live.delta.documents.count
-    kept = np.ones(before, np.bool_)
+    base = live.base.rows.documents
+    kept = np.ones(live.delta_documents, np.bool_)
     gone = set(live.tombstones.tolist())
     documents = []
 
@@ -90,10 +90,10 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
         row = live.documents.find(identifier)
         if row is None:
             return False
-        if row < live.base.count:
+        if row < base:
             gone.add(row)
         else:
-            kept[row - live.base.count] = False
+            kept[row - base] = False
         return True
 
     for identifier, document in changes.upserts.items():
@@ -104,12 +104,12 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
         documents.append(document)
     for identifier in changes.deletes:
         counts["deleted" if remove(identifier) else "unknown"] += 1
-    most = max(min(int(max_share * live.base.count), max_documents), min(FREE_CHANGES, max_documents))
+    most = max(min(int(max_share * base), max_documents), min(FREE_CHANGES, max_documents))
     tombstones = np.array(sorted(gone), np.int64)
-    plan = Plan(documents, kept, tombstones, live.base.count, most, dict(counts))
+    plan = Plan(documents, kept, tombstones, base, most, dict(counts))
     if plan.is_change and plan.changes > most:
         raise InputError(
-            f"the delta would have {plan.changes} documents and tombstones on a base of {live.base.count} documents, at "
+            f"the delta would have {plan.changes} documents and tombstones on a base of {base} documents, at "
             f"most {most} are allowed (--max-delta-share, --max-delta-documents); run `glow compact` "
             "first, and the command again"
         )

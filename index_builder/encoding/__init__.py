@@ -1,15 +1,14 @@
-"""Documents to vectors, in shards, by threads, processes or Ray."""
+"""Documents to vectors and to what components make of them: in shards by threads, processes or Ray, or a few at once."""
 
-from glow_index_builder.encoding.encode import EncodeJob, batch_tokens
-from glow_index_builder.encoding.learned import LearnedEncoder, LearnedJob, make_word_side, require_learned
-from glow_index_builder.encoding.passages import cut_documents, describe_passages, open_cutter
-from glow_index_builder.encoding.runners import make_insert, make_runner, require_runner
-from glow_index_builder.encoding.schedule import Encoded, encode_shards
+from glow_index_builder.encoding.encode import ShardJob
+from glow_index_builder.encoding.few_texts import encode_texts
+from glow_index_builder.encoding.runners import make_runner, make_spread, require_runner
+from glow_index_builder.encoding.schedule import EncodedShards, encode_shards
 from glow_index_builder.encoding.shards import plan_shards
-from glow_index_builder.encoding.states import StatesEncoder, StatesJob, states_header
+from glow_index_builder.encoding.text_encoder import TextEncoder, batch_tokens, encode_jobs
+from glow_index_builder.encoding.texts import passages_folder, texts_of
 
 __all__ = [
-    "EncodeJob", "Encoded", "LearnedEncoder", "LearnedJob", "StatesEncoder", "StatesJob", "batch_tokens", "cut_documents",
-    "describe_passages", "encode_shards", "make_insert", "make_runner", "make_word_side", "open_cutter", "plan_shards", "require_learned",
-    "require_runner", "states_header",
+    "EncodedShards", "ShardJob", "TextEncoder", "batch_tokens", "encode_jobs", "encode_shards", "encode_texts", "make_runner",
+    "make_spread", "passages_folder", "plan_shards", "require_runner", "texts_of",
 ]  # fmt: skip

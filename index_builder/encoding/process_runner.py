@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Self
 
 from glow.errors import BuildError
-from glow_index_builder.encoding.encode import EncodeJob, ShardEncoder
+from glow_index_builder.encoding.encode import ShardEncoder, ShardJob
 from glow_index_builder.encoding.runner import Outcome, attempt
 from glow_index_builder.encoding.shards import Shard
 
@@ -35,7 +35,7 @@ class ProcessRunner:
         encoder: what encodes; the processes import it by its name.
     """
 
-    def __init__(self, job: EncodeJob, workers: int, encoder: type[ShardEncoder] = ShardEncoder) -> None:
+    def __init__(self, job: ShardJob, workers: int, encoder: type[ShardEncoder] = ShardEncoder) -> None:
         self._job = job
         self._encoder = encoder
         self._count = workers
@@ -88,7 +88,7 @@ class ProcessRunner:
 class _Worker:
     """One process, and the shards that it has."""
 
-    def __init__(self, job: EncodeJob, encoder: type[ShardEncoder]) -> None:
+    def __init__(self, job: ShardJob, encoder: type[ShardEncoder]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process: SpawnProcess = context.Process(target=_work, args=(theirs, job, encoder), daemon=True)
@@ -123,7 +123,7 @@ class _Worker:
         return f"the process that encoded it ended with exit code {code}"
 
 
-def _work(connection: Connection, job: EncodeJob, encoder_type: type[ShardEncoder]) -> None:
+def _work(connection: Connection, job: ShardJob, encoder_type: type[ShardEncoder]) -> None:
     """A worker's life: open, then shards as they come, until the parent closes the pipe or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends its workers
     say = _Sender(connection)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from glow.errors import BuildError, DeviceError
-from glow_index_builder.encoding.encode import EncodeJob, ShardEncoder
+from glow_index_builder.encoding.encode import ShardEncoder, ShardJob
 from glow_index_builder.encoding.runner import Outcome, attempt
 from glow_index_builder.encoding.shards import Shard
 
@@ -77,7 +77,7 @@ class RayRunner:
 
     def __init__(
         self,
-        job: EncodeJob,
+        job: ShardJob,
         workers: int,
         address: str | None = None,
         encoder: type[ShardEncoder] = ShardEncoder,
@@ -170,11 +170,11 @@ def start_ray(cpus: int, address: str | None = None) -> None:
         ray.init(address="local", num_cpus=cpus, include_dashboard=False, configure_logging=False, **common)
 
 
-_open: dict[EncodeJob, ShardEncoder] = {}
+_open: dict[ShardJob, ShardEncoder] = {}
 """What a Ray process holds open: the encoder of its last job."""
 
 
-def _encode(encoder: type[ShardEncoder], job: EncodeJob, shard: Shard) -> Outcome:
+def _encode(encoder: type[ShardEncoder], job: ShardJob, shard: Shard) -> Outcome:
     """One task."""
     if job not in _open:
         _open.clear()

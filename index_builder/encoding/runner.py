@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from glow.errors import GlowError
-from glow_index_builder.encoding.encode import EncodeError, EncodeJob, ShardEncoder
+from glow_index_builder.encoding.encode import ShardEncoder, ShardJob
 from glow_index_builder.encoding.shards import Shard, ShardReport
+from glow_index_builder.encoding.text_encoder import EncodeError
 from glow_index_builder.memory import release_memory
 
 __all__ = ["Outcome", "Runner", "ThreadRunner", "attempt"]
@@ -85,7 +86,7 @@ class ThreadRunner:
         job: what there is to do.
     """
 
-    def __init__(self, job: EncodeJob) -> None:
+    def __init__(self, job: ShardJob) -> None:
         self._job = job
 
     def __enter__(self) -> Self:

@@ -1,24 +1,23 @@
 """Which runner a build asked for."""
 
 import importlib
-from pathlib import Path
+from collections.abc import Callable
 
 from glow.errors import ConfigError, DependencyError
-from glow.index.milvus import Insert
-from glow.index.vectors import VectorRows
-from glow_index_builder.encoding.encode import EncodeJob
+from glow.index import ImportRows, RangeTask
+from glow_index_builder.encoding.encode import ShardJob
 from glow_index_builder.encoding.process_runner import ProcessRunner
-from glow_index_builder.encoding.ray_import import ImportJob, RayImport
 from glow_index_builder.encoding.ray_runner import RayRunner
+from glow_index_builder.encoding.ray_spread import RayImport
 from glow_index_builder.encoding.runner import Runner, ThreadRunner
-from glow_index_builder.options import BuildOptions
+from glow_index_builder.options import CommonOptions
 
-__all__ = ["make_insert", "make_runner", "require_runner"]
+__all__ = ["make_runner", "make_spread", "require_runner"]
 
 MAX_KILLS = 2
 
 
-def make_runner(options: BuildOptions, job: EncodeJob, kills: int) -> Runner:
+def make_runner(options: CommonOptions, job: ShardJob, kills: int) -> Runner:
     """The runner of a build, not started yet.
 
     Args:
@@ -34,26 +33,14 @@ def make_runner(options: BuildOptions, job: EncodeJob, kills: int) -> Runner:
     return ProcessRunner(job, options.workers)
 
 
-def make_insert(
-    options: BuildOptions, vectors: VectorRows, columns: Path, documents: int, passages: Path | None
-) -> Insert | None:
-    """What puts vectors into a server from Ray's workers; None where this process does.
-
-    Args:
-        options: of the build, with a store.
-        vectors: what they read, from the same disk.
-        columns: folder with the version's columns.
-        documents: that they describe.
-        passages: folder of the map of passages; None: rows are documents.
-    """
-    if options.runner != "ray" or options.store is None:
+def make_spread(options: CommonOptions) -> Callable[[RangeTask], ImportRows] | None:
+    """What does a task over many rows as Ray's workers; None if this process does it."""
+    if options.runner != "ray":
         return None
-    cut = None if passages is None else passages.resolve()
-    job = ImportJob(options.store, vectors, columns.resolve(), documents, cut)
-    return RayImport(job, options.workers, options.ray_address)
+    return lambda task: RayImport(task, options.workers, options.ray_address)
 
 
-def require_runner(options: BuildOptions) -> None:
+def require_runner(options: CommonOptions) -> None:
     """Refuses a runner that is not there, before any work.
 
     Raises:

@@ -5,24 +5,17 @@ left that fail alone; the shard is then encoded without them, whole, so its vect
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from glow.errors import BuildError
-from glow.index.learned_sparse import LearnedWords
-from glow.index.token_embeddings import StatesHeader, StatesWriter
+from glow.index import EncodeJob
+from glow_index_builder.encoding.record_files import EncodedFiles
 from glow_index_builder.encoding.runner import Outcome, Runner
-from glow_index_builder.encoding.shards import (
-    Shard,
-    ShardReport,
-    ShardVectors,
-    read_learned,
-    read_report,
-    read_states,
-)
+from glow_index_builder.encoding.shards import Shard, ShardReport, read_report
 
-__all__ = ["Encoded", "encode_shards"]
+__all__ = ["EncodedShards", "encode_shards"]
 
 FIRST_FAILURES = 8
 """Shards that fail before any succeeded: then it is not the documents."""
@@ -30,11 +23,12 @@ MAX_POISONOUS = 1_000
 LAST_TRIES = 3
 
 
-@dataclass(slots=True)
-class Encoded:
+@dataclass(frozen=True, slots=True)
+class EncodedShards:
     """All shards of a build, done.
 
     Attributes:
+        files: what came of them.
         shards: in order, each with what it skipped.
         rows: vectors of each.
         truncated: field -> documents or passages that lost words of it.
@@ -45,42 +39,20 @@ class Encoded:
         peak_memory_bytes: the most that one process which encoded held.
     """
 
-    shards: list[Shard] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    truncated: Counter[str] = field(default_factory=Counter)
-    resumed: int = 0
-    failures: int = 0
-    documents: int = 0
-    seconds: float = 0.0
-    peak_memory_bytes: int = 0
+    files: EncodedFiles
+    shards: list[Shard]
+    rows: list[int]
+    truncated: Mapping[str, int]
+    resumed: int
+    failures: int
+    documents: int
+    seconds: float
+    peak_memory_bytes: int
 
     @property
     def poison(self) -> dict[int, str]:
         """Row of each document that cannot be encoded -> why, ascending."""
         return {row: reason for shard in self.shards for row, reason in shard.skip}
-
-    def vectors(self, folder: Path, dimensions: int) -> ShardVectors:
-        """The vectors of all, float32 [n, D]."""
-        return ShardVectors(folder, self.shards, self.rows, dimensions)
-
-    def write_states(self, folder: Path, target: Path, header: StatesHeader) -> StatesHeader:
-        """Writes the term representations of all shards as one store.
-
-        Args:
-            folder: of the shards.
-            target: of the store, to be made.
-            header: of the store; its counts are filled in.
-        """
-        with StatesWriter(target, header) as writer:
-            for shard in self.shards:
-                if states := read_states(folder, shard, header.bits):
-                    writer.add(states)
-            return writer.close()
-
-    def learned_words(self, folder: Path) -> Iterator[LearnedWords]:
-        """The learned words of every document or passage, in order."""
-        for shard in self.shards:
-            yield from read_learned(folder, shard)
 
 
 def encode_shards(
@@ -89,45 +61,51 @@ def encode_shards(
     folder: Path,
     dimensions: int,
     advance: Callable[[int], None],
-    *,
-    has_states: bool = False,
-    has_learned: bool = False,
-) -> Encoded:
+    jobs: Mapping[str, EncodeJob] | None = None,
+) -> EncodedShards:
     """Encodes what is not done yet.
 
     Args:
-        runner: not started yet; it is where something is to do.
+        runner: not started yet; it is if something is to do.
         plan: all shards in order.
         folder: of the shards.
         dimensions: D.
         advance: told the documents done, also those of earlier runs.
-        has_states, has_learned: whether shards hold term representations, or learned words, too.
+        jobs: name of a component -> what makes its records.
 
     Raises:
         BuildError: if shards fail whatever is left out, or too many documents do.
         GlowError, OSError: what the runner raises.
     """
     folder.mkdir(exist_ok=True)
+    jobs = jobs or {}
     search = _Search(runner, advance)
     done: dict[int, ShardReport] = {}
     for shard in plan:
-        if report := read_report(folder, shard, dimensions, has_states=has_states, has_learned=has_learned):
+        if report := read_report(folder, shard, dimensions, jobs):
             done[shard.start] = _slim(report)
             advance(shard.documents)
     resumed = len(done)
-    if missing := [shard for shard in plan if shard.start not in done]:
+    missing = [shard for shard in plan if shard.start not in done]
+    if missing:
         with runner:
             search.encode(missing)
-    encoded = Encoded(resumed=resumed, failures=search.failures)
-    for shard in plan:
-        report = done.get(shard.start) or search.done[shard.start]
-        encoded.shards.append(replace(shard, skip=report.skipped))
-        encoded.rows.append(report.rows)
-        encoded.truncated.update(report.truncated)
-        encoded.seconds += report.seconds
-        encoded.peak_memory_bytes = max(encoded.peak_memory_bytes, report.peak_memory_bytes)
-    encoded.documents = sum(shard.stop - shard.start for shard in missing)
-    return encoded
+    reports = [done.get(shard.start) or search.done[shard.start] for shard in plan]
+    rows, truncated = [report.texts.rows for report in reports], Counter[str]()
+    for report in reports:
+        truncated.update(report.texts.truncated)
+    dtypes = {name: job.dtype for name, job in jobs.items()}
+    return EncodedShards(
+        files=EncodedFiles(folder, [shard.name for shard in plan], rows, dimensions, dtypes),
+        shards=[replace(shard, skip=report.skipped) for shard, report in zip(plan, reports, strict=True)],
+        rows=rows,
+        truncated=truncated,
+        resumed=resumed,
+        failures=search.failures,
+        documents=sum(shard.stop - shard.start for shard in missing),
+        seconds=sum(report.texts.seconds for report in reports),
+        peak_memory_bytes=max((report.texts.peak_memory_bytes for report in reports), default=0),
+    )
 
 
 class _Search:
@@ -204,4 +182,4 @@ def _halves(shard: Shard) -> tuple[Shard, Shard]:
 
 def _slim(report: ShardReport) -> ShardReport:
     """Without what belongs to each document: that of all shards would grow with the corpus."""
-    return replace(report, ids=(), tokens=(), kept=())
+    return replace(report, texts=replace(report.texts, ids=(), counts={}))

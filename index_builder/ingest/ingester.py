@@ -16,7 +16,9 @@ from typing import Any
 from glow.artifact import IndexRoot, RootLock, disk_error
 from glow.errors import BuildError, BusyError, ConfigError, DiskError, GlowError, InputError
 from glow.index import MODEL_FOLDER, Index
+from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter, restricts_nothing
+from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import (
     APPLIED,
     IngestState,
@@ -245,17 +247,14 @@ class Ingester:
     def _found_by(self, batch: Batch) -> Changes:
         """The ids that a filter finds now."""
         index = Index.open(self._root.folder(self._root.current()))
-        if index.columns is None or index.masks is None:
-            raise InputError(
-                "this index holds no metadata columns; build it again with this version (glow build)"
-            )
-        expression = parse_filter(batch.filter, index.columns, MAX_FILTER_TERMS)
+        metadata = index[COLUMNS]
+        expression = parse_filter(batch.filter, metadata.columns, MAX_FILTER_TERMS)
         if restricts_nothing(expression) and not batch.means_all:
             raise InputError(
                 "the filter restricts nothing, and the request did not say that all documents are meant"
             )
-        rows = index.masks.mask(expression).rows.tolist()
-        return Changes(deletes=dict.fromkeys(index.documents.ids(rows)))
+        rows = metadata.masks.mask(expression).rows.tolist()
+        return Changes(deletes=dict.fromkeys(index[STORED_FIELDS].ids(rows)))
 
     def _compact_if_grown(self) -> None:
         if self._delta_share > self._options.compact_share:

@@ -14,6 +14,7 @@ import numpy as np
 
 from glow.evaluation import DEPTH, VersionSearch, mean_overlap, sample_texts
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.text import TermTable, idf_bm25
 
 __all__ = ["Diff", "DocumentsDiff", "IdfDrift", "diff_versions", "sampled_queries"]
@@ -114,10 +115,10 @@ def diff_versions(old: Index, new: Index, texts: Sequence[str]) -> Diff:
 
 def sampled_queries(index: Index) -> list[str]:
     """Titles and clicked queries of some documents, the same ones each time; the start of the text where they have none."""
-    count = index.documents.count
+    count = index[STORED_FIELDS].count
     rows = np.random.default_rng(SEED).choice(count, min(SAMPLED_QUERIES, count), replace=False)
     texts = []
-    for document in index.documents.rows(np.sort(rows).tolist()):
+    for document in index[STORED_FIELDS].rows(np.sort(rows).tolist()):
         named = [text for name in QUERY_FIELDS for text in document.fields.get(name, ())]
         texts += named or [text[:QUERY_CHARS] for values in document.fields.values() for text in values][:1]
     return sample_texts(texts, SAMPLED_QUERIES)
@@ -152,8 +153,8 @@ def idf_drift(old: TermTable, new: TermTable) -> IdfDrift:
 
 def _documents(old: Index, new: Index) -> DocumentsDiff:
     diff = DocumentsDiff()
-    before = ((identifier, content) for identifier, _, *content in old.documents.by_id())
-    after = ((identifier, content) for identifier, _, *content in new.documents.by_id())
+    before = ((identifier, content) for identifier, _, *content in old[STORED_FIELDS].by_id())
+    after = ((identifier, content) for identifier, _, *content in new[STORED_FIELDS].by_id())
     for identifier, then, now in _merged(before, after):
         if then is None:
             diff.count("added", identifier)

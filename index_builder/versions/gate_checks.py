@@ -16,6 +16,7 @@ from glow.commands import all_cores
 from glow.errors import DocumentNotFoundError, InputError
 from glow.evaluation import DEPTH, VersionSearch, compare, mean_overlap, ndcg
 from glow.index import REPORT_FILE, Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.versions.gate_options import GateOptions, GateQueries
 
 __all__ = ["Check", "check_version"]
@@ -173,7 +174,7 @@ def _relevant(queries: GateQueries) -> set[str]:
 
 def _holds(index: Index, document: str) -> bool:
     try:
-        index.documents.get(document)
+        index[STORED_FIELDS].get(document)
     except DocumentNotFoundError:
         return False
     return True

@@ -14,6 +14,8 @@ from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation import Task, dcg, find_tasks, grades_by_query
 from glow.index import FUSION_FILE, Index
 from glow.index.learned_sparse import LEARNED_WEIGHT_FILE
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.options import StrictModel
 from glow.search import DEFAULT_CANDIDATES, MAX_DEPTH, Reranking, gather_hybrid
 from glow_index_builder.versions.tune_learned import TunedWeight, tune_learned
@@ -117,7 +119,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
 
 
 def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> Tuned:
-    if index.impacts is None:
+    if not index.holds(POSTINGS):
         raise MismatchError(
             f"version {index.version} holds no lexical index to fuse with; build it with --lexical"
         )
@@ -194,7 +196,7 @@ def candidates_of(
 
 def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
     """Id -> row of the judged documents that the index holds."""
-    pairs = ((document, index.documents.find(document)) for document in sorted(documents))
+    pairs = ((document, index[STORED_FIELDS].find(document)) for document in sorted(documents))
     return {document: row for document, row in pairs if row is not None}
 
 

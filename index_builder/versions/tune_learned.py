@@ -3,7 +3,7 @@
 q   queries     g   weights
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from glow.errors import InputError, MismatchError
 from glow.evaluation import Task, dcg, grades_by_query
 from glow.index import Index
-from glow.index.learned_sparse import LearnedWeight
+from glow.index.learned_sparse import LEARNED_SPARSE, LearnedWeight
+from glow.index.stored_fields import STORED_FIELDS
 from glow.search import DEFAULT_CANDIDATES, rank_hybrid, read_query
 from glow_index_builder.versions.tuning import DEPTH, Choice, choose
 
@@ -47,19 +48,20 @@ def tune_learned(index: Index, task: Task, seed: int = 0) -> TunedWeight:
         MismatchError: if the index has no learned impacts.
         InputError: if fewer than two queries have a word and a relevant document.
     """
-    if index.learned is None:
+    if not index.holds(LEARNED_SPARSE):
         raise MismatchError(
             f"version {index.version} holds no learned impacts; build it with them (glow build --learned)"
         )
-    weights = (*WEIGHTS, index.learned.weight)
-    versions = [replace(index, learned=index.learned.with_weight(weight)) for weight in weights]
+    learned = index[LEARNED_SPARSE]
+    weights = (*WEIGHTS, learned.weight)
+    versions = [index.with_reader(LEARNED_SPARSE, learned.with_weight(weight)) for weight in weights]
     grades, columns = grades_by_query(task.qrels), []
     for query in task.queries:
         judged, reading = grades[query.id], read_query(index, query.text)
         if max(judged.values()) <= 0 or not reading.tokens.words:
             continue
         vector = index.encoder.run([reading.tokens])[0]
-        rows = {index.documents.find(document): grade for document, grade in judged.items() if grade > 0}
+        rows = {index[STORED_FIELDS].find(document): grade for document, grade in judged.items() if grade > 0}
         ideal = dcg(sorted((max(grade, 0) for grade in judged.values()), reverse=True)[:DEPTH])
         columns.append(
             [

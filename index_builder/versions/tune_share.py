@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from glow.errors import InputError, MismatchError
 from glow.evaluation import Task, dcg, grades_by_query
 from glow.index import Index, Mixture
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.search import (
     DEFAULT_CANDIDATES,
     Ranked,
@@ -93,7 +95,7 @@ def _gather(index: Index, task: Task, wanted: Reranking) -> list[_Query]:
     found: list[_Query] = []
     # Whatever the index has: each share is tried on the scores as they are.
     plain = replace(index, mixture=Mixture(share=0.0))
-    unit = score_unit(index, "dense" if index.impacts is None else "hybrid", None)
+    unit = score_unit(index, "dense" if not index.holds(POSTINGS) else "hybrid", None)
     for query in task.queries:
         judged = grades[query.id]
         reading = read_query(index, query.text)
@@ -102,7 +104,7 @@ def _gather(index: Index, task: Task, wanted: Reranking) -> list[_Query]:
         vector = index.encoder.run([reading.tokens])[0]
         first = _first(index, reading.text, vector)
         ranked, _ = rerank(plain, reading.text, first, wanted, unit, vector)
-        rows = {index.documents.find(document): grade for document, grade in judged.items() if grade > 0}
+        rows = {index[STORED_FIELDS].find(document): grade for document, grade in judged.items() if grade > 0}
         ideal = dcg(sorted((max(grade, 0) for grade in judged.values()), reverse=True)[:DEPTH])
         found.append(_Query(ranked, {row: grade for row, grade in rows.items() if row is not None}, ideal))
     if len(found) < 2:
@@ -113,6 +115,6 @@ def _gather(index: Index, task: Task, wanted: Reranking) -> list[_Query]:
 
 
 def _first(index: Index, text: str, vector: NDArray[np.float32]) -> Ranked:
-    if index.impacts is None:
+    if not index.holds(POSTINGS):
         return rank_dense(index, vector, DEFAULT_CANDIDATES)
     return rank_hybrid(index, text, vector, DEFAULT_CANDIDATES)

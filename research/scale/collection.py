@@ -28,9 +28,10 @@ from glow.index.vectors.index import set_threads
 from glow.index.version import Index
 from glow.text import lexical_words
 from glow_index_builder.building import build
-from glow_index_builder.encoding import EncodeJob
+from glow_index_builder.encoding import ShardJob
+from glow_index_builder.encoding.record_files import EncodedTexts
 from glow_index_builder.encoding.runner import Outcome
-from glow_index_builder.encoding.shards import EncodedPart, Shard, write_shard
+from glow_index_builder.encoding.shards import Shard, write_shard
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from research.scale.processes import say
@@ -51,7 +52,7 @@ class MadeVectors:
         noise: length of the noise.
     """
 
-    def __init__(self, job: EncodeJob, documents: NDArray[np.float32], wanted: Wanted, noise: float) -> None:
+    def __init__(self, job: ShardJob, documents: NDArray[np.float32], wanted: Wanted, noise: float) -> None:
         self._job, self._documents, self._wanted, self._noise = job, documents, wanted, noise
 
     def __enter__(self) -> Self:
@@ -68,7 +69,7 @@ class MadeVectors:
         for shard in shards:
             ids = [document.id for document in self._store.scan(shard.start, shard.stop)]
             made = next(blocks(self._documents, self._wanted, self._noise, shard.start))
-            part = EncodedPart({}, made[: shard.stop - shard.start])
+            part = EncodedTexts({}, made[: shard.stop - shard.start], {})
             yield Outcome(shard, write_shard(self._job.shards, shard, ids, [part]))
 
 
@@ -95,7 +96,7 @@ def main(
     options = BuildOptions(
         source=str(source),
         output=work / "index",
-        index=kind,  # type: ignore[arg-type]  # checked by the options
+        index=kind,
         shard_documents=BLOCK_VECTORS,
         threads=threads,
     )

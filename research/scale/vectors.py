@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
-from glow.index.dense_part import DENSE_FILE
 from glow.index.vectors.index import set_threads
+from glow.index.vectors.stored import DENSE_FILE
 from glow.index.version import Index
 from research.scale.processes import say
 

@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from glow.index import Index
+from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter
-from glow.index.stored_fields import not_found
+from glow.index.stored_fields import STORED_FIELDS, not_found
 from glow.options import StrictModel, describe
-from glow_service.errors import NotAvailableError
 
 __all__ = ["Tenant", "confined", "read_tenants", "require_visible"]
 
@@ -151,7 +151,7 @@ def confined(
 
     Raises:
         DocumentNotFoundError: if hits are to be like a document that the key does not open.
-        NotAvailableError, FilterError: if the index cannot tell.
+        FilterError: if the index cannot tell.
     """
     if tenant is None:
         return body
@@ -166,13 +166,11 @@ def require_visible(document_id: str, tenant: Tenant | None, index: Index, check
 
     Raises:
         DocumentNotFoundError: if the key does not open it.
-        NotAvailableError, FilterError: if the index cannot tell.
+        FilterError: if the index cannot tell.
     """
     if tenant is None:
         return
-    if index.columns is None or index.masks is None:
-        raise NotAvailableError("this index holds no metadata, by which a key's documents are told")
-    row = index.documents.find(document_id)
-    mask = index.masks.mask(parse_filter(tenant.filter, index.columns), check)
+    row, metadata = index[STORED_FIELDS].find(document_id), index[COLUMNS]
+    mask = metadata.masks.mask(parse_filter(tenant.filter, metadata.columns), check)
     if row is None or not mask.mask[row]:
         raise not_found(document_id)

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from glow.errors import GlowError, StoreError
 from glow.index import Index
+from glow.index.learned_sparse import LEARNED_SPARSE
+from glow.index.vectors import VECTORS
 from glow.query_log import LoggedQuery
 from glow.search import Words
 from glow_service.api.context import RequestContext
@@ -143,7 +145,7 @@ def _require_whole(service: Service, answer: SearchAnswer, result: ResultFragmen
 
 async def _by_words(lane: Lane, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
     """The answer of the words alone, where the server that holds the vectors does not answer; no cache keeps it."""
-    by: Words = "lexical" if index.learned is None else "learned"
+    by: Words = "lexical" if not index.holds(LEARNED_SPARSE) else "learned"
     call = replace(checked.call, retriever=by, rerank=None, fusion=None)
     session = SearchSession(index, call, deadline)
     await lane.pool.run_by(deadline, session.preprocess)
@@ -202,7 +204,7 @@ async def _search(
     if not session.needs_vector:  # so no batch either
         return await _finish_by(lane, session, partial(session.retrieve, None))
     key = cache.keys(index).vector(session.text) if cache.enabled else b""
-    known = _vector(await cache.get("vector", key, budget), index.dense.dimensions) if key else None
+    known = _vector(await cache.get("vector", key, budget), index[VECTORS].dimensions) if key else None
     if known is not None:
         return await _finish_by(lane, session, partial(session.retrieve, known))
 

@@ -15,14 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.index import Index
+from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter, restricts_nothing
+from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import Kind, OperationId, parse_operation_id
 from glow_service.access import require_visible
 from glow_service.api.body import read_bytes, read_json, read_object
 from glow_service.api.context import context_of, leaving_cancels
 from glow_service.api.lanes import enter_lane
 from glow_service.api.responses import json_response
-from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.errors import Fault, RequestError
 from glow_service.search import Deadline, index_body, list_fields, shown_fields
 from glow_service.state import Service, service_of
 from glow_service.writes import OperationState, Reject, Taken, read_documents, read_ids, read_lines
@@ -51,7 +53,7 @@ async def get_document(request: Request) -> Response:
             await service.plain.pool.run_by(
                 deadline, require_visible, wanted, context.tenant, index, deadline.check
             )
-        document = await service.plain.pool.run_by(deadline, index.documents.get, wanted)
+        document = await service.plain.pool.run_by(deadline, index[STORED_FIELDS].get, wanted)
     schema = index.preprocessor.schema
     return json_response(
         {
@@ -97,9 +99,7 @@ async def post_delete(request: Request) -> Response:
         detail = "expected 'ids', 'filter' or 'all': true, and nothing else ('all' may be beside 'filter')"
         raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])
     means_all, wanted = body.get("all", False), body.get("filter", EVERY)
-    if index.columns is None:
-        raise NotAvailableError("this index holds no metadata columns; build it again (glow build)")
-    expression = parse_filter(wanted, index.columns, service.settings.max_filter_terms)
+    expression = parse_filter(wanted, index[COLUMNS].columns, service.settings.max_filter_terms)
     if not means_all and restricts_nothing(expression):
         detail = (
             'the filter restricts nothing, so it would delete every document; to do that, add "all": true'

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from glow.errors import QueryError
 from glow.index import Index
+from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import Encoder
 from glow.text import WeightedTokens
@@ -99,8 +100,8 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
         for place, text in enumerate(texts)
         if len(text) > longest
     ][:MAX_FAULTS]
-    if body.dimensions not in (None, index.dense.dimensions):
-        detail = f"this model has {index.dense.dimensions} dimensions, found {body.dimensions}"
+    if body.dimensions not in (None, index[VECTORS].dimensions):
+        detail = f"this model has {index[VECTORS].dimensions} dimensions, found {body.dimensions}"
         faults.append(Fault("/dimensions", detail))
     if body.model is not None and _model_of(body.model)[0] not in (index.model, _short_name(index)):
         faults.append(Fault("/model", f"this index was built by {index.model!r}, found {body.model!r:.80}"))

@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from glow import __version__
 from glow.index import Index
-from glow.index.columns import Field
+from glow.index.postings import POSTINGS
+from glow.search import RETRIEVERS
 from glow_service.api.admin import workers_body
 from glow_service.api.context import context_of
 from glow_service.api.problems import PROBLEMS, problem_type
@@ -95,64 +96,29 @@ def _describe(index: Index) -> dict[str, Any]:
         **index_body(index),
         "created": manifest.created,
         "built_by": manifest.tool,
-        "kind": index.dense.kind,
-        "documents": index.documents.count,
-        "dimensions": index.dense.dimensions,
         "hashes": manifest.hashes,
         "parts": _parts(index),
-        "passages": manifest.counts.get("passages"),
-        "fusion": None if index.impacts is None else index.fusion.model_dump(),
-        "analyzer": None if index.impacts is None else index.analyzer.name,
+        "fusion": index.fusion.model_dump() if index.holds(POSTINGS) else None,
+        **index.info(),
         "rerank": _rerank(index),
-        "learned": None if index.learned is None else {"weight": index.learned.weight},
-        "columns": _columns(index),
     }
 
 
 def _rerank(index: Index) -> dict[str, Any] | None:
     """What reads hits again, and what it has stored of documents."""
-    if index.reranker is None or index.states is None:
+    if index.reranker is None:
         return None
-    header = index.states.header
-    return {
-        "methods": index.reranker.shape.methods,
-        "bits": header.bits,
-        "size": header.size,
-        "share": index.mixture.share,
-    }
+    stored = index.info()["rerank"]
+    return {"methods": index.reranker.shape.methods, **stored, "share": index.mixture.share}
 
 
 def _parts(index: Index) -> list[str]:
     """What the version holds beside vectors and documents."""
-    held = {
-        "impacts": index.impacts,
-        "columns": index.columns,
-        "explain": index.explainer,
-        "passages": index.passages,
-        "rerank": index.reranker,
-        "learned": index.learned,
-    }
-    return [name for name, part in held.items() if part is not None]
-
-
-def _columns(index: Index) -> dict[str, dict[str, Any]]:
-    """Metadata that can be filtered and counted by: types, documents with a value, different values."""
-    fields = {} if index.columns is None else index.columns.fields
-    return {name: _column(field) for name, field in list(fields.items())[:SHOWN_COLUMNS]}
-
-
-def _column(field: Field) -> dict[str, Any]:
-    # The strings of a field of dates are those dates.
-    hidden = "string" if "date" in field.parts else "date"
-    types = [kind for kind in field.parts if kind != hidden]
-    distinct = sum(len(part.values) for kind, part in field.parts.items() if kind in types)
-    return {"type": types[0], "types": types, "documents": field.documents, "distinct": distinct}
+    return [*index.parts(), *(["explain"] if index.explainer is not None else [])]
 
 
 def _retrievers(index: Index) -> list[str]:
-    if index.impacts is None:
-        return ["dense"]
-    return ["dense", "lexical", *(["learned"] if index.learned is not None else []), "hybrid"]
+    return [name for name in RETRIEVERS if not index.refusal(name)]
 
 
 def _fields(index: Index) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from glow.artifact import IndexRoot, default_model
 from glow.commands import JsonOptions, all_cores, command, option, say, write_report
 from glow.errors import GlowError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import require_device
 from glow.runtime import Device, Model
 from glow_service.cache import ping_redis
@@ -165,5 +166,5 @@ def _index(folder: Path) -> Finding:
     root = IndexRoot(folder)
     index = Index.open(root.folder(root.current()))
     count = len(root.versions())
-    detail = f"{index.version} is live and sound: {index.documents.count} documents, {index.model}; {count} versions"
+    detail = f"{index.version} is live and sound: {index[STORED_FIELDS].count} documents, {index.model}; {count} versions"
     return Finding("index", "ok", detail)

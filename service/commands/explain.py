@@ -10,6 +10,7 @@ from rich.console import Console
 from glow.artifact import IndexRoot
 from glow.commands import command, option
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams
 from glow.options import StrictModel
 from glow.records import Document
@@ -76,5 +77,7 @@ def _documents(
     scores = {hit.document.id: hit.score for hit in hits}
     # Where an index has passages, the best one stands for the document: it is what the tower read.
     read = {hit.document.id: passage_document(hit.document, hit.passage) for hit in hits}
-    documents = [read.get(name) or index.documents.get(name) for name in ids] if ids else list(read.values())
+    documents = (
+        [read.get(name) or index[STORED_FIELDS].get(name) for name in ids] if ids else list(read.values())
+    )
     return documents, [scores.get(document.id) for document in documents]

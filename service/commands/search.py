@@ -18,6 +18,7 @@ from glow.client import GlowClient
 from glow.commands import command, option
 from glow.errors import QueryError
 from glow.index import Index
+from glow.index.postings import POSTINGS
 from glow.options import StrictModel
 from glow_service.search import SearchSession, check_search, result_body
 from glow_service.settings import Settings
@@ -71,7 +72,7 @@ def _search_index(options: SearchOptions) -> Mapping[str, Any]:
     index = Index.open(root.folder(root.current()))
     retriever = options.retriever
     if retriever == "auto":
-        retriever = "dense" if index.impacts is None else "hybrid"
+        retriever = "dense" if not index.holds(POSTINGS) else "hybrid"
     limits = Settings(index_root=options.index_root).limits
     checked = check_search(_body(options, retriever), limits, index)
     return result_body(index, checked.call, SearchSession(index, checked.call).run())

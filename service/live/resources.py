@@ -13,6 +13,7 @@ from pathlib import Path
 from glow.artifact import IndexRoot
 from glow.errors import MismatchError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import Device, Encoder, Model
 from glow_service.errors import DrainingError, NotReadyError
 from glow_service.live.held import HeldVersions
@@ -91,7 +92,7 @@ class Resources:
         fields = {
             "index": index.version,
             "model": index.model,
-            "documents": index.documents.count,
+            "documents": index[STORED_FIELDS].count,
             "seconds": round(time.perf_counter() - started, 3),
         }
         _logger.info("ready", extra={"fields": fields})
@@ -190,7 +191,7 @@ def _failed(index: Index) -> list[str]:
     until = Deadline.after(time.perf_counter(), PROBE_MS)
     probes: dict[str, Callable[[], object]] = {
         "encoder": lambda: index.encoder.run([index.preprocessor.query(PROBE_TEXT)]),
-        "documents": lambda: index.documents.rows([0] if index.documents.count else []),
+        "documents": lambda: index[STORED_FIELDS].rows([0] if index[STORED_FIELDS].count else []),
         "search": lambda: SearchSession(index, probe_call(PROBE_TEXT), until).run(),
     }
     return [name for name, probe in probes.items() if not _answers(name, probe)]

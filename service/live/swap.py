@@ -12,6 +12,7 @@ from pathlib import Path
 
 from glow.artifact import CURRENT_FILE, MANIFEST_FILE, IndexRoot
 from glow.errors import ArtifactError, ArtifactNotFoundError, GlowError
+from glow.index.stored_fields import STORED_FIELDS
 from glow_service.live.resources import OpenVersion, Resources
 from glow_service.live.workers import WorkerGroup
 from glow_service.telemetry import Metrics
@@ -163,7 +164,7 @@ class Swap:
         self._outcomes[DONE].inc()
         self._set_refusal(None)
         self._resources.use(opened)
-        _logger.info("swapped", extra={"fields": {**fields, "documents": opened.index.documents.count}})
+        _logger.info("swapped", extra={"fields": {**fields, "documents": opened.index[STORED_FIELDS].count}})
 
     def _refuse(self, version: str, code: str, reason: str) -> None:
         reason = reason.replace(f"{self._root.path}/", "")[:MAX_REASON_CHARACTERS]

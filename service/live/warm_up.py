@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from glow.errors import QueryError
 from glow.index import Index
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams
 from glow.search import Reranking
 from glow.text import Highlighting
@@ -23,9 +25,9 @@ def warm_up(index: Index, queries: int) -> None:
         index: just opened.
         queries: how many, >= 0.
     """
-    rows = range(min(queries, index.documents.count))
+    rows = range(min(queries, index[STORED_FIELDS].count))
     texts = [PROBE_TEXT] * (queries - len(rows))
-    for document in index.documents.rows(list(rows)) if rows else []:
+    for document in index[STORED_FIELDS].rows(list(rows)) if rows else []:
         values = [text for texts_of_field in document.fields.values() for text in texts_of_field]
         texts.append(" ".join(values[0].split()[:_WORDS]) if values else PROBE_TEXT)
     for text in texts:
@@ -47,4 +49,4 @@ def _full_call(index: Index, text: str) -> SearchCall:
     call = replace(probe_call(text), highlight=highlight)
     if index.reranker is not None:
         call = replace(call, rerank=Reranking(depth=call.candidates))
-    return call if index.impacts is None else replace(call, retriever="hybrid")
+    return call if not index.holds(POSTINGS) else replace(call, retriever="hybrid")

@@ -4,7 +4,7 @@ from glow.errors import FilterError
 from glow.index.columns import Columns, duration_s, now_s
 from glow.index.columns.filters import field_of, parse_filter
 from glow.search import Arrangement, FilterBoost, RecencyBoost, SortKey
-from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.errors import Fault, RequestError
 from glow_service.search.calls import SearchLimits
 from glow_service.search.shapes import BoostBody, SearchBody
 
@@ -13,19 +13,15 @@ __all__ = ["check_arrangement"]
 SCORE = "score"
 
 
-def check_arrangement(body: SearchBody, limits: SearchLimits, columns: Columns | None) -> Arrangement | None:
+def check_arrangement(body: SearchBody, limits: SearchLimits, columns: Columns) -> Arrangement | None:
     """What a request asks for; None where nothing changes.
 
     Raises:
-        NotAvailableError: if it names metadata, and the index has no columns.
         RequestError: if a boost is neither of both kinds, or a half-life is none.
         FilterError: if a field is unknown, or a filter does not fit.
     """
     if (body.min_score, body.sort, body.boosts, body.group_by) == (None, None, None, None):
         return None
-    if columns is None and _names_metadata(body):
-        detail = "this index holds no metadata columns; build it again with this version (glow build)"
-        raise NotAvailableError(detail, [Fault("", detail)])
     sort, boosts, group = [], [], ""
     for place, key in enumerate(body.sort or ()):
         if key.field != SCORE:
@@ -40,14 +36,9 @@ def check_arrangement(body: SearchBody, limits: SearchLimits, columns: Columns |
     return Arrangement(tuple(boosts), body.min_score, tuple(sort), group, size)
 
 
-def _names_metadata(body: SearchBody) -> bool:
-    return bool(body.boosts or body.group_by or any(key.field != SCORE for key in body.sort or ()))
-
-
 def _boost(
-    boost: BoostBody, columns: Columns | None, limits: SearchLimits, pointer: str
+    boost: BoostBody, columns: Columns, limits: SearchLimits, pointer: str
 ) -> FilterBoost | RecencyBoost:
-    assert columns is not None  # noqa: S101 - checked before
     if (boost.filter is None) == (boost.recency is None):
         detail = "expected 'filter' or 'recency', one of them"
         raise RequestError(f"{pointer}: {detail}", [Fault(pointer, detail)])
@@ -69,6 +60,5 @@ def _boost(
     return RecencyBoost(recency.field, recency.weight, float(half_life_s), now_s())
 
 
-def _require_field(columns: Columns | None, name: str, pointer: str) -> None:
-    assert columns is not None  # noqa: S101 - checked before
+def _require_field(columns: Columns, name: str, pointer: str) -> None:
     field_of(columns, name, pointer)

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from glow.errors import QueryError
 from glow.index import Index
-from glow.index.columns import Columns
+from glow.index.columns import COLUMNS, Columns
 from glow.index.columns.filters import count_terms
+from glow.index.postings import POSTINGS
 from glow.index.vectors import SearchParams
 from glow.search import Retriever
 from glow_service.errors import Fault, QueryTooLongError, RequestError
@@ -78,7 +79,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
     if source == "text":
         _check_query(query, limits)
     names = index.preprocessor.schema.names
-    faults = [*_range_faults(body, limits), *_field_faults(body.fields, names, index.columns)]
+    faults = [*_range_faults(body, limits), *_field_faults(body.fields, names, index[COLUMNS].columns)]
     if faults:
         raise RequestError(_sentence(faults), faults)
     features = check_features(body, retriever, _shown_fields(body.fields, names), limits, index)
@@ -130,7 +131,7 @@ def _retriever(body: SearchBody, limits: SearchLimits, index: Index) -> Retrieve
     if body.retriever is not None:
         return body.retriever
     wanted = "hybrid" if limits.default_retriever == "auto" else limits.default_retriever
-    return "dense" if index.impacts is None else wanted
+    return "dense" if not index.holds(POSTINGS) else wanted
 
 
 def _parse(value: dict[str, Any]) -> SearchBody:
@@ -210,11 +211,11 @@ def _range_faults(body: SearchBody, limits: SearchLimits) -> list[Fault]:
     return faults
 
 
-def _field_faults(fields: list[str] | None, names: tuple[str, ...], columns: Columns | None) -> list[Fault]:
+def _field_faults(fields: list[str] | None, names: tuple[str, ...], columns: Columns) -> list[Fault]:
     """Names that are neither fields nor metadata of this index."""
     if not fields:
         return []
-    metadata = {**columns.fields, **columns.left_out} if columns is not None else {}
+    metadata = {**columns.fields, **columns.left_out}
     known = ", ".join((*names, *list(metadata)[:SHOWN_METADATA]))
     return [
         Fault(f"/fields/{position}", f"unknown field {name!r:.80}; this index has {known}")

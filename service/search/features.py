@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from glow.index import Fusion, Index
-from glow.index.columns import Columns
+from glow.index.columns import COLUMNS, Columns
 from glow.index.columns.filters import Expression, FacetRequest, parse_facets, parse_filter
 from glow.options import describe
 from glow.search import Arrangement, Reranking, Retriever
@@ -18,7 +18,8 @@ from glow_service.search.shapes import FusionBody, HighlightBody, RerankBody, Se
 __all__ = ["Features", "check_features"]
 
 _NO_HIGHLIGHT = HighlightBody(fields=None, fragments=2, fragment_chars=200)
-_BUILD = "glow build"
+ORDER = ("/retriever", "/explain", "/rerank")
+"""Of faults in a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +51,22 @@ def check_features(
         index: must hold what is asked for.
 
     Raises:
-        NotAvailableError: if it names every part that the index lacks, and how to build it.
+        NotAvailableError: if the index lacks what is asked for; it names all of it, and how to build it.
         RequestError: if members that do not go together.
         FilterError: if the filter or a facet does not fit the metadata of the index.
     """
-    _require_parts(body, retriever, index)
+    _require_served(body, retriever, index)
     if body.fusion is not None and retriever != "hybrid":
         detail = f"only the retriever 'hybrid' fuses, found {retriever!r}; leave 'fusion' out"
         raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)])
-    arrangement = check_arrangement(body, limits, index.columns)
+    arrangement = check_arrangement(body, limits, index[COLUMNS].columns)
     plain = (body.filter, body.facets, body.fusion, arrangement) == (None, None, None, None)
     if plain and not (body.highlight or body.explain or body.rerank):
         return _NO_FEATURES
     return Features(
         fusion=None if body.fusion is None else _fusion(body.fusion, index.fusion),
-        filter=_filter(body, limits, index.columns),
-        facets=_facets(body, index.columns),
+        filter=_filter(body, limits, index[COLUMNS].columns),
+        facets=_facets(body, index[COLUMNS].columns),
         highlight=_highlight(body, fields, index),
         explain=_explain(body, limits),
         arrangement=arrangement,
@@ -73,25 +74,15 @@ def check_features(
     )
 
 
-def _require_parts(body: SearchBody, retriever: Retriever, index: Index) -> None:
-    lacking = []
-    if retriever != "dense" and index.impacts is None:
-        detail = f"this index holds no words, {retriever!r} needs them; build it with --lexical"
-        lacking.append(Fault("/retriever", detail))
-    elif retriever == "learned" and index.learned is None:
-        detail = f"this index holds no learned impacts; build it with {_BUILD} --learned"
-        lacking.append(Fault("/retriever", detail))
-    if index.columns is None:
-        detail = f"this index holds no metadata columns; build it again with this version ({_BUILD})"
-        asked = {"filter": body.filter, "facets": body.facets}
-        lacking += [Fault(f"/{name}", detail) for name, value in asked.items() if value is not None]
+def _require_served(body: SearchBody, retriever: Retriever, index: Index) -> None:
+    """Refuses what no component of the index can serve, all of it at once."""
+    asked = {"/retriever": retriever, **({"/rerank": "rerank"} if body.rerank else {})}
+    lacking = [Fault(pointer, refusal) for pointer, name in asked.items() if (refusal := index.refusal(name))]
     if body.explain and index.explainer is None:
         detail = "this index holds no explain graphs; build it again without --no-explain"
         lacking.append(Fault("/explain", detail))
-    if body.rerank and index.reranker is None:
-        detail = f"this index holds no term representations to re-rank with; build it with a re-ranker ({_BUILD} --rerank DIR)"
-        lacking.append(Fault("/rerank", detail))
     if lacking:
+        lacking.sort(key=lambda fault: ORDER.index(fault.pointer))
         sentence = "; ".join(f"{fault.pointer}: {fault.detail}" for fault in lacking)
         raise NotAvailableError(sentence, lacking)
 
@@ -108,14 +99,14 @@ def _fusion(body: FusionBody, own: Fusion) -> Fusion:
         raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)]) from error
 
 
-def _filter(body: SearchBody, limits: SearchLimits, columns: Columns | None) -> Expression | None:
-    if body.filter is None or columns is None:
+def _filter(body: SearchBody, limits: SearchLimits, columns: Columns) -> Expression | None:
+    if body.filter is None:
         return None
     return parse_filter(body.filter, columns, limits.max_filter_terms)
 
 
-def _facets(body: SearchBody, columns: Columns | None) -> tuple[FacetRequest, ...]:
-    if body.facets is None or columns is None:
+def _facets(body: SearchBody, columns: Columns) -> tuple[FacetRequest, ...]:
+    if body.facets is None:
         return ()
     return parse_facets([facet.model_dump() for facet in body.facets], columns)
 

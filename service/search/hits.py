@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from glow.index import Index
 from glow.index.columns import pick
-from glow.index.passages import FoundPassage
+from glow.index.learned_sparse import LEARNED_SPARSE
+from glow.index.passages import PASSAGES, FoundPassage
+from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
 from glow.search import Ranked
 from glow.text import Highlighter, markup
@@ -58,10 +60,10 @@ def documents_of(
     """Each hit with its whole document and its best passage."""
     for start in (0, *range(FETCHED_FIRST, len(page), FETCHED_AT_ONCE)):
         hits = page[start : start + FETCHED_AT_ONCE] if start else page[:FETCHED_FIRST]
-        for hit, document in zip(hits, index.documents.rows([hit.row for hit in hits]), strict=True):
+        for hit, document in zip(hits, index[STORED_FIELDS].rows([hit.row for hit in hits]), strict=True):
             passage = None
-            if index.passages is not None and hit.passage is not None:
-                passage = index.passages.passage_of(document, hit.passage)
+            if index.holds(PASSAGES) and hit.passage is not None:
+                passage = index[PASSAGES].passage_of(document, hit.passage)
             yield hit, document, passage
 
 
@@ -92,11 +94,10 @@ def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
         call: asks for snippets or reasons, of a search in which learned impacts have a part.
         text: the query.
     """
-    learned = index.learned
     is_asked = (call.highlight is not None or call.explain is not None) and call.source == "text"
-    if learned is None or not is_asked or call.retriever not in ("learned", "hybrid"):
+    if not index.holds(LEARNED_SPARSE) or not is_asked or call.retriever not in ("learned", "hybrid"):
         return lambda row, document: {}
-    words = index.preprocessor.pieces.words(text)
+    learned, words = index[LEARNED_SPARSE], index.preprocessor.pieces.words(text)
 
     def causes(row: int, document: Document) -> Mapping[str, str]:
         found = learned.expansions(words, row)

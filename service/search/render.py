@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from glow.index import Index
+from glow.index import Explained, Index
 from glow.index.columns.filters import FacetCounts
-from glow.index.learned_sparse import Expansion
 from glow.index.passages import FoundPassage
 from glow.records import Document
 from glow.runtime import Explanation
@@ -87,18 +86,9 @@ def _explanation(
     index: Index, call: SearchCall, text: str, hit: FoundDocument, explanations: Explanations, place: int
 ) -> dict[str, Any]:
     body: dict[str, Any] = {"terms": _words(explanations.documents[place])}
-    if index.impacts is not None and call.retriever != "dense":
+    if call.source == "text":
         words = index.preprocessor.pieces.words(text)
-        impacts = index.impacts.contributions(words, hit.row)
-        body["lexical"] = [
-            {"word": word, "impact": _short(impact)} for word, impact in impacts.items() if impact > 0
-        ]
-    if index.learned is not None and call.retriever in ("learned", "hybrid"):
-        words = index.preprocessor.pieces.words(text)
-        body["learned"] = [
-            _expansion(word, each, hit.because.get(word))
-            for word, each in index.learned.expansions(words, hit.row).items()
-        ]
+        body |= index.explain(call.retriever, words, Explained(hit.row, hit.because))
     if call.explain is not None and call.explain.leave_one_out:
         left_out = explanations.left_out
         body["leave_one_out"] = [
@@ -110,11 +100,6 @@ def _explanation(
             for word in explanations.reranked[place]
         ]
     return body
-
-
-def _expansion(word: str, found: Expansion, because: str | None) -> dict[str, Any]:
-    body = {"word": word, "bm25": _short(found.bm25), "learned": _short(found.learned)}
-    return body if because is None else {**body, "because": because}
 
 
 def _words(explanation: Explanation) -> list[dict[str, Any]]:

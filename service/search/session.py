@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from glow.errors import QueryError
 from glow.index import Index, RowMask, wanted_until
+from glow.index.columns import COLUMNS
 from glow.index.columns.filters import Expression, FacetCounts, count_values
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.search import (
     Ranked,
@@ -177,7 +180,7 @@ class SearchSession:
             ranked = self._reranked(ranked, call.rerank, vector)
             clock.lap("rerank")
         if call.arrangement is not None:
-            ranked = arrange(ranked, call.arrangement, index.columns, partial(_mask, index, clock))
+            ranked = arrange(ranked, call.arrangement, index[COLUMNS].columns, partial(_mask, index, clock))
             clock.switch("search")
             clock.check()
         self.ranked = ranked
@@ -292,16 +295,15 @@ def _is_known(index: Index, word: str) -> bool:
 
 
 def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | None:
-    if call.filter is None or index.masks is None:
+    if call.filter is None:
         return None
-    allowed = index.masks.mask(call.filter, clock.check)
+    allowed = index[COLUMNS].masks.mask(call.filter, clock.check)
     clock.lap("filter")
     return allowed
 
 
 def _mask(index: Index, clock: StageClock, expression: Expression) -> RowMask:
-    assert index.masks is not None  # noqa: S101 - a request for it is refused before
-    return index.masks.mask(expression, clock.check)
+    return index[COLUMNS].masks.mask(expression, clock.check)
 
 
 def _rank(
@@ -316,7 +318,7 @@ def _rank(
     if call.retriever == "hybrid":
         return rank_hybrid(index, text, vector, call.candidates, call.params, call.fusion, allowed)
     # What an exact search finds first does not depend on how much more it was asked for.
-    is_exact = index.dense.kind == "flat" or call.params.exact
+    is_exact = index[VECTORS].kind == "flat" or call.params.exact
     is_page = is_exact and not call.facets and call.arrangement is None and call.rerank is None
     needed = call.offset + call.top_k if is_page else call.candidates
     return rank_dense(index, vector, needed, call.params, allowed)
@@ -330,15 +332,15 @@ def _count(
     clock: StageClock,
 ) -> dict[str, FacetCounts]:
     """Values over the candidates; approximate where there may be more documents than these."""
-    if not call.facets or index.columns is None:
+    if not call.facets:
         return {}
-    most = index.documents.count if allowed is None else allowed.count
+    most = index[STORED_FIELDS].count if allowed is None else allowed.count
     if call.source == "browse":
         most = len(rows)
     if call.retriever in ("lexical", "learned") and len(rows) < call.candidates:
         most = len(rows)  # no other document shares a word with the query
     counts = {
-        facet.field: count_values(index.columns, facet.field, rows, facet.limit, most)
+        facet.field: count_values(index[COLUMNS].columns, facet.field, rows, facet.limit, most)
         for facet in call.facets
     }
     clock.lap("facets")

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.index import Index, RowMask
-from glow.index.stored_fields import not_found
+from glow.index.passages import PASSAGES
+from glow.index.stored_fields import STORED_FIELDS, not_found
+from glow.index.vectors import VECTORS
 from glow.search import Ranked, rank_dense
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.calls import SearchCall, Source
@@ -35,7 +37,7 @@ def check_source(body: SearchBody, index: Index) -> Source:
             raise _fault(f"/{given[-1]}", f"found {both}; send one of 'query', 'vector' and 'like'")
         source = "vector" if given == ["vector"] else "like"
     _refuse_text_members(body, source)
-    if source == "like" and not index.dense.has_vectors:
+    if source == "like" and not index[VECTORS].has_vectors:
         detail = "this index is on a GPU, where no vector can be read by its document"
         raise NotAvailableError(f"/like: {detail}", [Fault("/like", detail)])
     return source
@@ -63,8 +65,10 @@ def unit_vector(values: Sequence[float] | None, index: Index) -> tuple[float, ..
         RequestError: if it has another number of dimensions, or no direction.
     """
     numbers = np.array(values or (), np.float64)
-    if len(numbers) != index.dense.dimensions:
-        raise _fault("/vector", f"this index has {index.dense.dimensions} dimensions, found {len(numbers)}")
+    if len(numbers) != index[VECTORS].dimensions:
+        raise _fault(
+            "/vector", f"this index has {index[VECTORS].dimensions} dimensions, found {len(numbers)}"
+        )
     length = float(np.linalg.norm(numbers))
     if not math.isfinite(length) or length < 1e-12:
         raise _fault("/vector", "expected finite numbers that are not all 0")
@@ -85,7 +89,7 @@ def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -
         return _every(index, allowed)
     if call.source == "vector":
         return rank_dense(index, np.array(call.vector, np.float32), call.candidates, call.params, allowed)
-    row = index.documents.find(call.like)
+    row = index[STORED_FIELDS].find(call.like)
     if row is None:
         raise not_found(call.like)
     ranked = rank_dense(index, _vector_of(index, row), call.candidates + 1, call.params, allowed)
@@ -97,9 +101,9 @@ def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -
 def _vector_of(index: Index, row: int) -> NDArray[np.float32]:
     """A document's vector, L2-normalised; of passages their mean."""
     rows = np.array([row], np.int64)
-    if index.passages is not None:
-        rows = np.flatnonzero(index.passages.documents == row).astype(np.int64)
-    mean = index.dense.vectors(rows).mean(axis=0)
+    if index.holds(PASSAGES):
+        rows = np.flatnonzero(index[PASSAGES].documents == row).astype(np.int64)
+    mean = index[VECTORS].vectors(rows).mean(axis=0)
     vector: NDArray[np.float32] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
     return vector
 

@@ -18,6 +18,7 @@ from prometheus_client import (
 
 from glow import __version__
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow_service.telemetry.exposition import CREATED, INDEX_INFO, SHADOW_INFO, exposition
 
 __all__ = ["Metrics"]
@@ -185,7 +186,7 @@ class Metrics:
             self.index_info.labels(*self._live).set(0)  # it is not shown then
         self._live = live
         self.index_info.labels(*live).set(1)
-        self.index_documents.set(index.documents.count)
+        self.index_documents.set(index[STORED_FIELDS].count)
         self.index_created.set(_unix_time(index.manifest.created))
 
     def request(self, route: str, status: int, seconds: float) -> None:

@@ -13,7 +13,8 @@ from glow.evaluation import DenseOptions, Retriever, RetrieverKind, open_retriev
 from glow.evaluation.retrieval.served import DenseRetriever
 from glow.evaluation.task import Corpus
 from glow.index import Index
-from glow.index.vectors import SearchParams
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS, SearchParams
 from glow.records import Query
 from glow.runtime import Model
 from glow.text import TermStats
@@ -35,8 +36,8 @@ def test_hits_are_those_of_an_index_that_the_builder_made(
     run = retriever(toy_model, toy_data).search(QUERIES, 10)
     for query in QUERIES:
         vector = index.encoder.encode([index.preprocessor.query(query.text)])
-        scores, rows = index.dense.search(vector, 10, SearchParams(exact=True))
-        expected = [document.id for document in index.documents.rows(rows[0].tolist())]
+        scores, rows = index[VECTORS].search(vector, 10, SearchParams(exact=True))
+        expected = [document.id for document in index[STORED_FIELDS].rows(rows[0].tolist())]
         assert [hit.document_id for hit in run[query.id]] == expected
         assert [hit.score for hit in run[query.id]] == pytest.approx(scores[0].tolist(), abs=1e-5)
 
@@ -165,7 +166,9 @@ def test_hybrid_is_what_a_service_over_a_built_index_answers(
     root = IndexRoot(toy_index)
     index = Index.open(root.folder(root.current()))
     lines = (toy_data / "corpus.jsonl").read_text().splitlines()
-    assert {json.loads(line)["_id"] for line in lines} == {document.id for document in index.documents.scan()}
+    assert {json.loads(line)["_id"] for line in lines} == {
+        document.id for document in index[STORED_FIELDS].scan()
+    }
     found = open_retriever("hybrid", toy_data, Model.open(toy_model), DenseOptions()).search(QUERIES, 10)
     for query in QUERIES:
         call = SearchCall(query.text, 10, 0, 100, SearchParams(), retriever="hybrid")

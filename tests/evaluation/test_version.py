@@ -1,6 +1,5 @@
 """Versions are asked as a service asks them."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.evaluation.retrieval.version import VersionSearch
 from glow.index import Index
-from glow.index.vectors import SearchParams, build_dense
+from glow.index.vectors import VECTORS, SearchParams, build_dense
 from glow.search import DEFAULT_CANDIDATES
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
@@ -45,10 +44,10 @@ def test_recall_is_the_share_of_what_comparing_with_all_finds(index: Index) -> N
     assert VersionSearch(index, TEXTS).recall() == 1.0
     assert VersionSearch(index, ["", " "]).recall() is None
     generator = np.random.default_rng(0)
-    vectors = generator.standard_normal((20_000, index.dense.dimensions)).astype(np.float32)
+    vectors = generator.standard_normal((20_000, index[VECTORS].dimensions)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     rough = build_dense(vectors, "ivf-flat", "cpu")
-    recall = VersionSearch(replace(index, dense=rough), TEXTS).recall()
+    recall = VersionSearch(index.with_reader(VECTORS, rough), TEXTS).recall()
     queries = index.encoder.encode(
         [tokens for text in TEXTS if (tokens := index.preprocessor.query(text)).words]
     )

@@ -12,6 +12,7 @@ import pytest
 from glow.artifact import IndexRoot, verify
 from glow.feedback import Feedback
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import IngestLog, find_outcome
 from glow.query_log import LoggedQuery
 from tests.attacks.harness import ROOT
@@ -30,7 +31,7 @@ def glow(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 def ids(root: IndexRoot) -> set[str]:
     index = Index.open(root.folder(root.current()))
-    return {each.id for each in index.documents.scan()}
+    return {each.id for each in index[STORED_FIELDS].scan()}
 
 
 def refused(*arguments: object) -> None:
@@ -139,7 +140,7 @@ def test_glow_ingest_waits_for_room_and_forgets_nothing(
 def test_glow_learn_writes_all_or_says_so(disk: MakeDisk, toy_index: Path, tmp_path: Path) -> None:
     queries, clicks = tmp_path / "queries.jsonl", tmp_path / "feedback.jsonl"
     index = Index.open(IndexRoot(toy_index).folder(IndexRoot(toy_index).current()))
-    names = [each.id for each in index.documents.scan()][:10]
+    names = [each.id for each in index[STORED_FIELDS].scan()][:10]
     searched, clicked = [], []
     for user in range(4):
         searched.append(

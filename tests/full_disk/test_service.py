@@ -10,6 +10,7 @@ import httpx
 
 from glow.artifact import IndexRoot
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import IngestState, read_accepted
 from tests.attacks.harness import ROOT, serving
 from tests.full_disk.conftest import MakeDisk
@@ -82,7 +83,7 @@ def test_writes_are_on_disk_or_refused(disk: MakeDisk, toy_model: Path, tmp_path
         )
         assert done.returncode == 0, done.stderr
         index = Index.open(root.folder(root.current()))
-        assert {each.id for each in index.documents.scan()} == {
+        assert {each.id for each in index[STORED_FIELDS].scan()} == {
             *(f"d/{each}" for each in range(12)),
             *(f"n/{each}" for each in range(len(accepted))),
         }

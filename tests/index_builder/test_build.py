@@ -16,9 +16,11 @@ from glow.artifact import IndexRoot, model
 from glow.artifact.model import EXPLAIN_FILES, QUERY_SIDE_FILES
 from glow.collection import read_documents
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 from glow.runtime import Model
 from glow.text import TermTable
-from glow_index_builder.encoding.encode import CPU_BATCH_TOKENS
+from glow_index_builder.encoding.text_encoder import CPU_BATCH_TOKENS
 
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
@@ -38,8 +40,8 @@ def published(path: Path) -> Index:
 
 
 def search(index: Index, query: str, k: int = 5) -> list[str]:
-    rows = index.dense.search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
-    return [document.id for document in index.documents.rows(rows.tolist())]
+    rows = index[VECTORS].search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
+    return [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
 
 
 def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, live: Live) -> None:
@@ -69,9 +71,9 @@ def test_vectors_are_those_of_the_model_under_the_index_s_own_term_table(
     lines = toy_corpus.read_bytes().splitlines()[:12]
     assert build(lines_file([*lines])).exit_code == 0
     index, model = live(), Model.open(toy_model)
-    documents = list(index.documents.scan())
+    documents = list(index[STORED_FIELDS].scan())
     assert [document.id for document in documents] == [f"toy/{number}" for number in range(12)]
-    stored = index.dense._index.reconstruct_n(0, 12)  # type: ignore[attr-defined]  # the part itself, behind its view
+    stored = index[VECTORS]._index.reconstruct_n(0, 12)  # type: ignore[attr-defined]  # the part itself, behind its view
     # The same batches give the same bits; the toy's towers hardly feel weights, so nothing less would tell.
     encoder = model.encoder("document", batch_tokens=CPU_BATCH_TOKENS)
     for preprocessor, belongs in (
@@ -86,7 +88,7 @@ def test_vectors_are_those_of_the_model_under_the_index_s_own_term_table(
 def test_documents_are_stored_as_they_came(toy_index: Path, toy_model: Path, toy_corpus: Path) -> None:
     names_of_fields = Model.open(toy_model).preprocessor.schema.names
     for stored, given in zip(
-        published(toy_index).documents.scan(), read_documents(toy_corpus, names_of_fields), strict=True
+        published(toy_index)[STORED_FIELDS].scan(), read_documents(toy_corpus, names_of_fields), strict=True
     ):
         assert (stored.id, stored.metadata) == (given.id, given.metadata)
         assert stored.fields == {name: values for name, values in given.fields.items() if values}
@@ -136,6 +138,7 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
         "encode",
         "columns",
         "lexical",
+        "spelling",
         "index",
         "recall",
         "check",
@@ -172,7 +175,7 @@ def test_a_kind_that_was_asked_for_is_built(
 ) -> None:
     assert build(toy_corpus, "--index", kind, "--json", tmp_path / "r.json").exit_code == 0
     report = json.loads((tmp_path / "r.json").read_text())
-    assert live().dense.kind == report["index"]["kind"] == kind
+    assert live()[VECTORS].kind == report["index"]["kind"] == kind
     assert report["index"]["why"] == "asked for by --index"
     assert report["recall"]["recall"] > 0.9
 
@@ -186,7 +189,7 @@ def test_an_index_that_is_compressed_for_memory_says_so(
     assert done.exit_code == 0
     report = json.loads((tmp_path / "r.json").read_text())
     assert ("that recall is under 0.95" in done.stdout) is (report["recall"]["recall"] < 0.95)
-    assert report["index"]["kind"] == live().dense.kind == "ivf-pq"
+    assert report["index"]["kind"] == live()[VECTORS].kind == "ivf-pq"
     assert "about 1 MiB does not fit into --memory-mb 1" in report["index"]["why"]
 
 

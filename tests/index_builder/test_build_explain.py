@@ -12,6 +12,8 @@ from glow.artifact import read_manifest
 from glow.artifact.model import EXPLAIN_FILES
 from glow.errors import MismatchError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 
 Run = Callable[..., click.testing.Result]
 
@@ -26,8 +28,8 @@ def test_a_version_explains_and_says_what_that_takes(
     assert json.loads(report.read_bytes())["explain"] == {"size_bytes": size_bytes}
     index = live()
     assert index.explainer is not None
-    found = index.explainer.explain_document(index.documents.get("toy/0"))
-    (score,), (row,) = (part[0] for part in index.dense.search(found.vector[None], 1))
+    found = index.explainer.explain_document(index[STORED_FIELDS].get("toy/0"))
+    (score,), (row,) = (part[0] for part in index[VECTORS].search(found.vector[None], 1))
     assert (row, round(float(score), 5)) == (0, 1.0)
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.index import Index
-from glow.index.vectors import DenseIndex
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS, DenseIndex
 
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
@@ -31,8 +32,8 @@ def names(folder: Path) -> list[str]:
 
 
 def search(index: Index, query: str, k: int = 5) -> list[str]:
-    rows = index.dense.search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
-    return [document.id for document in index.documents.rows(rows.tolist())]
+    rows = index[VECTORS].search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
+    return [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
 
 
 def test_a_kind_that_needs_more_documents_is_refused_before_encoding(
@@ -105,7 +106,7 @@ def test_a_killed_build_is_never_taken_for_a_version(
     assert live().version == version
 
 
-STAGES = ["read", "terms", "encode", "columns", "lexical", "index", "recall", "check"]
+STAGES = ["read", "terms", "encode", "columns", "lexical", "spelling", "index", "recall", "check"]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +114,8 @@ STAGES = ["read", "terms", "encode", "columns", "lexical", "index", "recall", "c
     [
         (1 << 10, 0),  # the document store
         (300 * 32 * 4 - 1, 2),  # the vectors
-        (300 * 32 * 4, 5),  # FAISS's file, a little larger
-        (54 << 10, 7),  # the model's copy
+        (300 * 32 * 4, 6),  # FAISS's file, a little larger
+        (54 << 10, 8),  # the model's copy
     ],
 )
 def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
@@ -139,13 +140,13 @@ def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
     assert "cannot write" in last
     assert ("run the same command again to go on" in last) is (stages > 0)
     assert names(output) == ([".work"] if stages else []) + before
-    assert live().documents.count == 50
+    assert live()[STORED_FIELDS].count == 50
     done = build(file, "--shard-documents", 300)
     assert done.exit_code == 0, done.stderr
     *told, _ = done.stderr.splitlines()
     skipped = [line.partition(":")[0] for line in told if line.endswith("done before")]
     assert skipped == [stage for stage in STAGES[:stages] if stage != "encode"]
-    assert live().documents.count == 300
+    assert live()[STORED_FIELDS].count == 300
     assert ".work" not in names(output)
 
 

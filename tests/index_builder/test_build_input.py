@@ -11,6 +11,8 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
@@ -25,8 +27,8 @@ def names(folder: Path) -> list[str]:
 
 
 def search(index: Index, query: str, k: int = 5) -> list[str]:
-    rows = index.dense.search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
-    return [document.id for document in index.documents.rows(rows.tolist())]
+    rows = index[VECTORS].search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
+    return [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
 
 
 def test_a_plain_beir_folder_is_built(build: Run, tmp_path: Path, live: Live) -> None:
@@ -50,7 +52,7 @@ def test_several_files_are_one_corpus_and_an_id_counts_across_them(
     (folder / "a.jsonl").write_text('{"_id": "1", "title": "bees"}\n')
     assert build(folder, "--max-reject-share", 0.5).exit_code == 0
     index = live()
-    assert [document.id for document in index.documents.scan()] == ["1", "2"]
+    assert [document.id for document in index[STORED_FIELDS].scan()] == ["1", "2"]
     (reject,) = (output / index.version / "rejects.jsonl").read_text().splitlines()
     assert json.loads(reject) | {"start": ""} == {
         "file": "b.jsonl",
@@ -63,14 +65,14 @@ def test_several_files_are_one_corpus_and_an_id_counts_across_them(
 
 def test_standard_input_is_built(build: Run, live: Live) -> None:
     assert build("-", stdin=b'{"_id": "1", "title": "bees"}\n{"_id": "2", "title": "owls"}\n').exit_code == 0
-    assert live().documents.count == 2
+    assert live()[STORED_FIELDS].count == 2
 
 
 def test_keys_are_mapped_to_fields(build: Run, lines_file: LinesFile, live: Live) -> None:
     file = lines_file([{"key": "1", "headline": "bees", "body": "home"}])
     options = ("--map", "headline=title", "--map", "body=text", "--map", "key=_id")
     assert build(file, *options).exit_code == 0
-    assert live().documents.get("1").fields == {"title": ("bees",), "text": ("home",)}
+    assert live()[STORED_FIELDS].get("1").fields == {"title": ("bees",), "text": ("home",)}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_one_odd_document_is_enough_for_an_index(
 ) -> None:
     done = build(lines_file([{"_id": "odd", "text": text}]))
     assert done.exit_code == 0, done.stderr
-    assert live().documents.count == 1
+    assert live()[STORED_FIELDS].count == 1
 
 
 def test_rejects_lie_in_the_version_and_are_counted(

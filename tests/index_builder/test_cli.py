@@ -104,6 +104,7 @@ def test_stages_are_plain_lines_where_no_terminal_is(build: Run, toy_corpus: Pat
         "encode",
         "columns",
         "lexical",
+        "spelling",
         "index",
         "recall",
         "check",

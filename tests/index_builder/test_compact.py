@@ -10,7 +10,8 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import BuildError
 from glow.index import FUSION_FILE, Fusion, Index
-from glow.index.vectors import IndexKind
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS, IndexKind
 from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact
@@ -60,23 +61,26 @@ def opened(root: IndexRoot) -> Index:
 def test_every_kind_stays_what_it_is(kind: IndexKind, toy_model: Path, tmp_path: Path) -> None:
     root = make(kind, toy_model, tmp_path)
     before = opened(root)
-    assert before.dense.kind == kind and before.delta is not None
+    assert before[VECTORS].kind == kind and before.delta is not None
     report = compact(CompactOptions(output=root.path), stages())
     after = opened(root)
-    assert report["index"]["kind"] == after.dense.kind == kind and after.delta is None
+    assert report["index"]["kind"] == after[VECTORS].kind == kind and after.delta is None
     assert after.fusion == before.fusion == Fusion(method="rrf", k=7)
-    assert after.manifest.hashes == before.manifest.hashes and after.documents.count == COUNT - 1
+    assert after.manifest.hashes == before.manifest.hashes and after[STORED_FIELDS].count == COUNT - 1
     assert "gate" not in after.manifest.parameters
     assert after.manifest.parents["version"]["name"] == before.version
     assert json.loads((root.folder(after.version) / "report.json").read_bytes())["status"] == "compacted"
     query = after.encoder.encode([after.preprocessor.query("a zebra")])
     for index in (before, after):
-        _, rows = index.dense.search(query, 200, order=index.order)
-        ids = {document.id for document in index.documents.rows(rows[rows >= 0].tolist())}
+        _, rows = index[VECTORS].search(query, 200, order=index.order)
+        ids = {document.id for document in index[STORED_FIELDS].rows(rows[rows >= 0].tolist())}
         assert "d7" in ids and "d0" not in ids
     if kind in ("hnsw", "ivf-pq"):
         # Row 0 is gone: what was row 6 is row 5 now, and its vector is the same, to the bit also in 8 bits.
-        old, new = before.dense.score(query[0], np.array([6])), after.dense.score(query[0], np.array([5]))
+        old, new = (
+            before[VECTORS].score(query[0], np.array([6])),
+            after[VECTORS].score(query[0], np.array([5])),
+        )
         assert old == new
 
 

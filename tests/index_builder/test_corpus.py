@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from glow.index.stored_fields import DocumentStore
 from glow.runtime import Model
+from glow.text import Analyzer
 from glow_index_builder.building.corpus import CorpusStats, read_corpus
 from glow_index_builder.input.compressed import format_of
 from glow_index_builder.input.rejects import RejectLog
@@ -33,7 +34,13 @@ def read(
     chosen = BuildOptions(model=model.folder, source=str(path), output=folder, **options)  # type: ignore[arg-type]
     with RejectLog(folder / "rejects.jsonl") as log:
         stats = read_corpus(
-            [Source(path.name, path)], model.preprocessor, chosen, folder / "store", log, lambda _: None
+            [Source(path.name, path)],
+            model.preprocessor,
+            chosen,
+            folder / "store",
+            log,
+            lambda _: None,
+            Analyzer(),
         )
     rejects = (folder / "rejects.jsonl").read_bytes().splitlines() if log.count else []
     return stats, DocumentStore(folder / "store"), log, [json.loads(line) for line in rejects]

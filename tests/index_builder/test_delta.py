@@ -14,6 +14,7 @@ import pytest
 
 from glow.artifact import IndexRoot, write_artifact
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.versions.writer import derive
 
 Run = Callable[..., click.testing.Result]
@@ -73,7 +74,7 @@ def test_an_upsert_adds_and_replaces_and_the_last_of_an_id_wins(
 ) -> None:
     base = root.current()
     first = {**BEES, "title": "first"}
-    held = live(root).documents.get("toy/1")
+    held = live(root)[STORED_FIELDS].get("toy/1")
     same = {"_id": "toy/1", **{name: list(found) for name, found in held.fields.items()}, **held.metadata}
     done = upsert(
         [first, {"_id": "toy/0", "text": "other"}, b"{not json", BEES, same], "--max-reject-share", 0.3
@@ -81,9 +82,12 @@ def test_an_upsert_adds_and_replaces_and_the_last_of_an_id_wins(
     assert done.exit_code == 0, done.stderr
     assert "1 new, 1 replaced, 1 unchanged, 1 repeated, 1 rejects; 51 documents" in done.stdout
     index = live(root)
-    assert index.documents.get("new/bees").fields == {"title": ("Bees",), "text": ("Bees of the volcano",)}
-    assert index.documents.get("toy/0").metadata == {}
-    assert index.documents.find("toy/1") == 1 and index.documents.count == 51
+    assert index[STORED_FIELDS].get("new/bees").fields == {
+        "title": ("Bees",),
+        "text": ("Bees of the volcano",),
+    }
+    assert index[STORED_FIELDS].get("toy/0").metadata == {}
+    assert index[STORED_FIELDS].find("toy/1") == 1 and index[STORED_FIELDS].count == 51
     found = report()
     assert found["counts"] == {
         "new": 1, "replaced": 1, "unchanged": 1, "deleted": 0, "unknown": 0, "documents": 51, "rejects": 1, "repeated": 1,
@@ -113,7 +117,7 @@ def test_ids_to_delete_are_taken_as_they_are(delete: Run, upsert: Run, root: Ind
     names = ("wsp", " wsp ", "first")
     assert upsert([{"_id": name, "title": "Bees", "text": "Bees fly home."} for name in names]).exit_code == 0
     assert delete(b"\xef\xbb\xbffirst\r\n wsp \r\n").exit_code == 0
-    documents = live(root).documents
+    documents = live(root)[STORED_FIELDS]
     assert [documents.find(name) is not None for name in names] == [True, False, False]
 
 
@@ -129,10 +133,10 @@ def test_a_delete_takes_ids_and_objects_and_counts_those_it_does_not_know(
     assert (counts["deleted"], counts["unknown"], counts["repeated"], counts["rejects"]) == (2, 1, 1, 1)
     index = live(root)
     assert (
-        index.documents.count == 49
-        and index.documents.find("toy/3") is index.documents.find("new/bees") is None
+        index[STORED_FIELDS].count == 49
+        and index[STORED_FIELDS].find("toy/3") is index[STORED_FIELDS].find("new/bees") is None
     )
-    assert index.delta is not None and index.delta.documents.count == 0
+    assert index.delta is not None and index.delta.segment.rows.documents == 0
 
 
 def test_what_changes_nothing_makes_no_version(upsert: Run, delete: Run, run: Run, root: IndexRoot) -> None:
@@ -159,7 +163,7 @@ def test_a_delta_that_grows_too_large_is_told_and_refused(
     assert root.current() == before
     assert run("compact", "--output", root.path).exit_code == 0
     assert delete(b"toy/1\ntoy/2\n", "--max-delta-documents", 4).exit_code == 0
-    assert live(root).documents.count == 51
+    assert live(root)[STORED_FIELDS].count == 51
 
 
 def test_only_the_model_that_built_the_index_may_add_to_it(
@@ -212,7 +216,7 @@ def test_two_at_once_wait_for_each_other_or_are_refused(upsert: Run, run: Run, r
     leave.set()
     assert upsert([BEES], "--wait", 10).exit_code == 0
     holder.join()
-    assert live(root).documents.count == 51
+    assert live(root)[STORED_FIELDS].count == 51
 
 
 @pytest.mark.parametrize("size_bytes", [1 << 10, 1 << 13, 20_000])
@@ -240,7 +244,7 @@ def test_a_full_disk_leaves_the_live_version_and_the_command_can_be_run_again(
     assert root.current() == version
     left = {path.name for path in root.path.iterdir()}
     assert left == {".lock", "CURRENT", base, version}
-    assert run("compact", "--output", root.path).exit_code == 0 and live(root).documents.count == 55
+    assert run("compact", "--output", root.path).exit_code == 0 and live(root)[STORED_FIELDS].count == 55
 
 
 def test_verify_and_publish_see_a_damaged_delta(upsert: Run, run: Run, root: IndexRoot) -> None:
@@ -265,6 +269,6 @@ def test_a_rebuilt_index_forgets_the_delta_and_tune_keeps_it(
     assert upsert([BEES]).exit_code == 0
     version = derive(root, root.current(), {}, {"tuning": {}}, lambda folder: None)
     root.publish(version)
-    assert live(root).documents.count == 51
+    assert live(root)[STORED_FIELDS].count == 51
     assert upsert([{**BEES, "_id": "new/2"}]).exit_code == 0
-    assert live(root).documents.count == 52
+    assert live(root)[STORED_FIELDS].count == 52

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from glow.index import Index
-from glow.index.columns import value_ranks
+from glow.index.columns import COLUMNS, value_ranks
+from glow.index.passages import PASSAGES
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 
 Run = Callable[..., click.testing.Result]
 BASE = [
@@ -55,7 +58,7 @@ def both(
 
 
 def rows(index: Index) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array([index.documents.find(name) for name in SAME], np.int64)
+    return np.array([index[STORED_FIELDS].find(name) for name in SAME], np.int64)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +73,9 @@ def test_values_of_base_and_delta_are_ranked_together(
     both: tuple[Index, Index], field: str, smallest: list[str], largest: list[str]
 ) -> None:
     for index in both:
-        assert index.columns is not None
+        assert index[COLUMNS].columns is not None
         for wanted, is_largest in ((smallest, False), (largest, True)):
-            ranks = value_ranks(index.columns, field, rows(index), largest=is_largest)
+            ranks = value_ranks(index[COLUMNS].columns, field, rows(index), largest=is_largest)
             ranked = sorted(
                 (rank, name) for rank, name in zip(ranks.tolist(), SAME, strict=True) if rank >= 0
             )
@@ -84,9 +87,9 @@ def test_vectors_of_base_and_delta_are_read_by_row(both: tuple[Index, Index]) ->
     delta, compacted = both
     assert delta.delta is not None and compacted.delta is None
     for index in both:
-        assert index.dense.has_vectors
-    if delta.passages is None:
-        mine, theirs = (index.dense.vectors(rows(index)) for index in both)
+        assert index[VECTORS].has_vectors
+    if not delta.holds(PASSAGES):
+        mine, theirs = (index[VECTORS].vectors(rows(index)) for index in both)
         np.testing.assert_array_equal(mine, theirs)
         return
     for here, there in zip(rows(delta).tolist(), rows(compacted).tolist(), strict=True):
@@ -94,7 +97,7 @@ def test_vectors_of_base_and_delta_are_read_by_row(both: tuple[Index, Index]) ->
 
 
 def passage_vectors(index: Index, row: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    assert index.passages is not None
-    found = index.dense.vectors(np.flatnonzero(index.passages.documents == row))
+    assert index.holds(PASSAGES)
+    found = index[VECTORS].vectors(np.flatnonzero(index[PASSAGES].documents == row))
     assert len(found)
     return found

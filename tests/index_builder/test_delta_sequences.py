@@ -14,10 +14,11 @@ import pytest
 from glow.artifact import IndexRoot, write_artifact
 from glow.errors import DocumentNotFoundError
 from glow.index import Index
-from glow.index.columns import build_columns
+from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_facets, parse_filter
-from glow.index.stored_fields import DocumentStore
-from glow.index.vectors import SearchParams, build_dense
+from glow.index.passages import PASSAGES
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import SearchParams
 from glow.records import Document
 from glow.runtime import Model
 from glow_index_builder.building.builder import build
@@ -130,33 +131,27 @@ def change(root: IndexRoot, corpus: Corpus, model: Path, folder: Path, step: int
 
 def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Path) -> Index:
     """An index of documents with the live version's term table and average length, made without any folding."""
-    live, opened_model = OpenVersion.open(root), Model.open(model)
+    live = OpenVersion.open(root)
     with write_artifact(folder / "rebuilt", "index") as writer:
-        encoder = opened_model.encoder("document", "cpu", 1, 512)
-        work = writer.folder
-        kept = write_segment(documents, live.rules, encoder, work / "segment", lambda count: None)
-        count = len(kept.vector_rows)
-        build_dense(kept.vectors(np.arange(count)), "flat").save(work / "vectors.faiss")
-        for path in (work / "segment").iterdir():
-            path.rename(work / path.name)
-        (work / "segment").rmdir()
-        (work / "vectors.f32").unlink()
-        store = DocumentStore(work / "documents.sqlite")
-        build_columns(store, work)
+        made = write_segment(documents, live, Model.open(model), folder / "segment", lambda count: None)
+        shutil.copytree(folder / "segment", writer.folder, dirs_exist_ok=True)
         for name in live.manifest.files:
             if name.startswith(("model/", "terms/")):
-                (work / name).parent.mkdir(exist_ok=True)
-                (work / name).write_bytes((live.folder / name).read_bytes())
+                (writer.folder / name).parent.mkdir(exist_ok=True)
+                (writer.folder / name).write_bytes((live.folder / name).read_bytes())
         writer.hashes, writer.parents = live.manifest.hashes, {"model": live.manifest.parents["model"]}
-        writer.counts = {"documents": store.count, "dimensions": kept.vectors(np.arange(1)).shape[1]}
-        if kept.passages is not None:
-            writer.counts["passages"] = count
+        writer.counts = {
+            "documents": made.rows.documents,
+            "dimensions": live.manifest.counts["dimensions"],
+        }
+        if made.rows.first is not None:
+            writer.counts["passages"] = made.rows.count("vector")
     return Index.open(folder / "rebuilt")
 
 
 def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[SearchAnswer]:
     """Every retriever, with and without filters, two pages each, with facets."""
-    assert index.columns is not None
+    assert index[COLUMNS].columns is not None
     for text in queries:
         for retriever in ("dense", "lexical", "hybrid"):
             for wanted in FILTERS:
@@ -170,9 +165,9 @@ def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[SearchAn
                             candidates=40,
                             params=SearchParams(exact=True),
                             retriever=retriever,
-                            filter=None if wanted is None else parse_filter(wanted, index.columns),
+                            filter=None if wanted is None else parse_filter(wanted, index[COLUMNS].columns),
                             facets=parse_facets(
-                                [{"field": "lang"}, {"field": "year", "limit": 3}], index.columns
+                                [{"field": "lang"}, {"field": "year", "limit": 3}], index[COLUMNS].columns
                             ),
                         ),
                     ).run()
@@ -191,20 +186,20 @@ def require_same(found: Index, expected: Index) -> None:
 
 def require_holds(index: Index, corpus: Corpus) -> None:
     """The documents of the corpus, all of them, and no other."""
-    scanned = {document.id: document for document in index.documents.scan()}
+    scanned = {document.id: document for document in index[STORED_FIELDS].scan()}
     assert scanned.keys() == corpus.held.keys()
-    assert index.documents.count == len(scanned) == index.manifest.counts["documents"]
+    assert index[STORED_FIELDS].count == len(scanned) == index.manifest.counts["documents"]
     for number in range(BASE + 30):
         identifier = f"d{number:03}"
         if identifier in corpus.held:
-            document = index.documents.get(identifier)
-            row = index.documents.find(identifier)
-            assert document == scanned[identifier] == index.documents.rows([row or 0])[0]
+            document = index[STORED_FIELDS].get(identifier)
+            row = index[STORED_FIELDS].find(identifier)
+            assert document == scanned[identifier] == index[STORED_FIELDS].rows([row or 0])[0]
             assert document.fields["text"] == (corpus.held[identifier]["text"],)
             assert document.metadata["year"] == corpus.held[identifier]["year"]
         else:
             with pytest.raises(DocumentNotFoundError):
-                index.documents.get(identifier)
+                index[STORED_FIELDS].get(identifier)
 
 
 def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
@@ -218,12 +213,14 @@ def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
         assert index.manifest.parents["base"]["name"] == base
         for answer in answers(index, QUERIES[:1]):
             assert {hit.document.id for hit in answer.hits} <= corpus.held.keys()
-    assert index.delta is not None and len(index.delta.tombstones) > 10 < index.delta.documents.count
+    assert (
+        index.delta is not None and len(index.delta.rows.tombstones) > 10 < index.delta.segment.rows.documents
+    )
     assert index.manifest.hashes == root.manifest(base).hashes
-    expected = rebuilt(root, toy_model, list(index.documents.scan()), tmp_path)
+    expected = rebuilt(root, toy_model, list(index[STORED_FIELDS].scan()), tmp_path)
     require_same(index, expected)
-    if index.passages is not None and expected.passages is not None:
-        assert index.manifest.counts["passages"] == len(expected.passages) > index.documents.count
+    if index.holds(PASSAGES) and expected.holds(PASSAGES):
+        assert index.manifest.counts["passages"] == len(expected[PASSAGES]) > index[STORED_FIELDS].count
 
     report = compact(CompactOptions(output=root.path), stages())
     compacted = opened(root)
@@ -246,7 +243,7 @@ def test_an_index_may_lose_all_its_documents_and_get_others(
     (tmp_path / "ids").write_text("\n".join(ids))
     delete(DeleteOptions(output=toy_index_copy.path, source=str(tmp_path / "ids")), stages())
     index = opened(toy_index_copy)
-    assert index.documents.count == 0
+    assert index[STORED_FIELDS].count == 0
     for retriever in ("dense", "lexical", "hybrid"):
         assert SearchSession(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).run().hits == ()
     (tmp_path / "new").write_text('{"_id": "toy/1", "title": "Ants again"}\n')

@@ -12,9 +12,10 @@ from glow.collection import read_documents
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
 from glow.runtime import Encoder, Model
-from glow_index_builder.encoding.encode import EncodeError, EncodeJob, ShardEncoder
+from glow_index_builder.encoding.encode import ShardEncoder, ShardJob
 from glow_index_builder.encoding.runner import ThreadRunner
 from glow_index_builder.encoding.shards import Shard, plan_shards, read_report
+from glow_index_builder.encoding.text_encoder import EncodeError, TextEncoder
 
 
 @pytest.fixture(scope="session")
@@ -27,19 +28,17 @@ def documents(toy_corpus: Path, model: Model) -> list[Document]:
     return list(read_documents(toy_corpus, model.preprocessor.schema.names))
 
 
-def job_of(folder: Path, model: Model, documents: Sequence[Document], threads: int = 1) -> EncodeJob:
+def job_of(folder: Path, model: Model, documents: Sequence[Document], threads: int = 1) -> ShardJob:
     folder.mkdir(exist_ok=True)
     with DocumentWriter(folder / "store") as writer:
         for document in documents:
             writer.add(document)
     model.preprocessor.terms.save(folder / "terms")
     (folder / "shards").mkdir()
-    return EncodeJob(
-        model.folder, folder / "store", folder / "terms", None, folder / "shards", "cpu", threads
-    )
+    return ShardJob(model.folder, folder / "store", folder / "terms", None, folder / "shards", "cpu", threads)
 
 
-def vectors_of(job: EncodeJob, shard: Shard) -> Any:
+def vectors_of(job: ShardJob, shard: Shard) -> Any:
     return np.fromfile(job.shards / f"{shard.name}.f32", "<f4").reshape(-1, 32)
 
 
@@ -49,8 +48,8 @@ def test_row_i_is_document_i(model: Model, documents: list[Document], tmp_path: 
     kept = documents[7:9] + documents[10:30]
     assert report is not None
     assert report == read_report(job.shards, shard, 32)
-    assert report.ids == tuple(document.id for document in kept)
-    assert (report.rows, report.skipped) == (22, ((9, "bad"),))
+    assert report.texts.ids == tuple(document.id for document in kept)
+    assert (report.texts.rows, report.skipped) == (22, ((9, "bad"),))
     vectors = vectors_of(job, shard)
     for row, document in enumerate(kept):
         alone = model.encoder("document").encode([model.preprocessor.document(document)])[0]
@@ -85,7 +84,7 @@ def test_documents_that_lose_words_are_counted_by_field(model: Model, tmp_path: 
         Document("both", {"title": ("bees " * 100,), "text": ("owls " * 100,)}),
     ]
     report = ShardEncoder.open(job_of(tmp_path, model, long)).encode(Shard(0, 3))
-    assert report is not None and report.truncated == {"title": 2, "text": 1}
+    assert report is not None and report.texts.truncated == {"title": 2, "text": 1}
 
 
 def test_long_documents_make_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +122,8 @@ def test_a_vector_that_is_not_finite_fails_the_shard_and_names_the_document(
 ) -> None:
     job = job_of(tmp_path, model, documents)
     broken = BrokenEncoder(model.folder / "document.onnx")
-    encoder = ShardEncoder(model.preprocessor, broken, DocumentStore(job.store), None, job.shards)
+    texts = TextEncoder(model.preprocessor, broken)
+    encoder = ShardEncoder(texts, DocumentStore(job.store), None, job.shards)
     with pytest.raises(EncodeError, match="vector of document 'toy/13' is not finite"):
         encoder.encode(Shard(10, 20))
     assert not list(job.shards.iterdir())

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from glow.errors import BuildError
+from glow_index_builder.encoding.record_files import EncodedTexts
 from glow_index_builder.encoding.runner import Outcome
-from glow_index_builder.encoding.schedule import FIRST_FAILURES, Encoded, encode_shards
-from glow_index_builder.encoding.shards import EncodedPart, Shard, plan_shards, write_shard
+from glow_index_builder.encoding.schedule import FIRST_FAILURES, EncodedShards, encode_shards
+from glow_index_builder.encoding.shards import Shard, plan_shards, write_shard
 
 Fails = Callable[[Shard, int], bool]
 
@@ -41,14 +42,14 @@ class Scripted:
             vectors = np.array([[row, 0] for row in rows], np.float32).reshape(-1, 2)
             ids = [str(row) for row in rows]
             report = (
-                None if shard.is_probe else write_shard(self._folder, shard, ids, [EncodedPart({}, vectors)])
+                None if shard.is_probe else write_shard(self._folder, shard, ids, [EncodedTexts({}, vectors)])
             )
             yield Outcome(shard, report)
 
 
 def encode(
     folder: Path, fails: Fails, count: int = 40, size: int = 16
-) -> tuple[Encoded, Scripted, list[int]]:
+) -> tuple[EncodedShards, Scripted, list[int]]:
     folder.mkdir(exist_ok=True)
     runner, done = Scripted(folder, fails), list[int]()
     return encode_shards(runner, plan_shards(count, size), folder, 2, done.append), runner, done
@@ -64,7 +65,7 @@ def holds(*rows: int) -> Fails:
 
 def test_vectors_are_those_of_all_shards_in_order(tmp_path: Path) -> None:
     found, _, done = encode(tmp_path, lambda shard, tries: False)
-    vectors = found.vectors(tmp_path, 2)
+    vectors = found.files.vectors()
     assert vectors.shape == (40, 2)
     assert vectors[0:100][:, 0].tolist() == list(range(40))
     assert vectors[15:18][:, 0].tolist() == [15, 16, 17]
@@ -83,7 +84,7 @@ def test_poison_is_found_and_left_out(tmp_path: Path, rows: tuple[int, ...]) -> 
     found, _, _ = encode(tmp_path, holds(*rows))
     assert found.poison == dict.fromkeys(rows, "it fell over")
     left = [row for row in range(40) if row not in rows]
-    assert found.vectors(tmp_path, 2)[0:100][:, 0].tolist() == left
+    assert found.files.vectors()[0:100][:, 0].tolist() == left
     again, runner, done = encode(tmp_path, holds(*rows))
     assert (again.poison, again.resumed, runner.tries) == (found.poison, 3, [])
     assert sum(done) == 40

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from glow.artifact import LEARNED_HEAD, TERMS_TOWER, IndexRoot
 from glow.errors import ArtifactError, ConfigError, GateError, MismatchError
 from glow.index import Index
-from glow.index.learned_sparse import LEARNED_WORDS_FOLDER, LearnedImpacts, WordSide
+from glow.index.learned_sparse import LEARNED_SPARSE, LEARNED_WORDS_FOLDER, LearnedImpacts, WordSide
+from glow.index.passages import PASSAGES
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import LearnedHead, Model, TermsEncoder
 from glow.text import lexical_tokens
 from glow_index_builder.building.builder import build
@@ -56,12 +59,12 @@ def make(tmp_path: Path, learned_model: Path) -> Make:
 
 def impacts_of(index: Index, words: Sequence[str]) -> dict[str, list[float]]:
     """What each word alone adds to every document that can be found, BM25 left out."""
-    assert index.learned is not None
+    assert index.holds(LEARNED_SPARSE)
     found = {}
-    for document in index.documents.scan():
-        row = index.documents.find(document.id)
+    for document in index[STORED_FIELDS].scan():
+        row = index[STORED_FIELDS].find(document.id)
         assert row is not None
-        expansions = index.learned.expansions(words, row)
+        expansions = index[LEARNED_SPARSE].expansions(words, row)
         found[document.id] = [expansions[word].learned if word in expansions else 0.0 for word in words]
     return found
 
@@ -72,7 +75,7 @@ def exhaustive(index: Index, model: Path, folder: Path) -> tuple[list[str], NDAr
     head = LearnedHead.load(model / LEARNED_HEAD)
     encoder = TermsEncoder(model / TERMS_TOWER, opened_model.preprocessor.pieces.pad_id)
     rows = []
-    for document in index.documents.scan():
+    for document in index[STORED_FIELDS].scan():
         sequence = index.preprocessor.document(document)
         _, terms = encoder.run_terms([sequence])
         tokens = terms[0, lexical_tokens(sequence)].astype(np.float64)
@@ -85,7 +88,7 @@ def test_an_unpruned_index_ranks_as_scoring_every_word_does(make: Make, learned_
     root = make("one", made_up(60), learned_budget=10_000)
     index, folder = opened(root), root.folder(root.current())
     words, expected = exhaustive(index, learned_model, folder)
-    assert index.learned is not None and index.impacts is not None
+    assert index.holds(LEARNED_SPARSE) and index.holds(POSTINGS)
     unit = json.loads((folder / "learned" / "impacts.json").read_bytes())["parameters"]["unit"]
     found = np.array(list(impacts_of(index, words).values()))
     assert np.abs(found - expected).max() <= unit / 2 + 1e-5
@@ -93,8 +96,8 @@ def test_an_unpruned_index_ranks_as_scoring_every_word_does(make: Make, learned_
     known = [word for word in QUERY if word in words]
     every = np.arange(len(expected))
     coded = unit * np.rint(expected / unit)
-    total = index.impacts.score(QUERY, every) + sum(coded[:, words.index(word)] for word in known)
-    scores, rows = index.learned.search(QUERY, 60)
+    total = index[POSTINGS].score(QUERY, every) + sum(coded[:, words.index(word)] for word in known)
+    scores, rows = index[LEARNED_SPARSE].search(QUERY, 60)
     np.testing.assert_allclose(scores, np.sort(total[total > 0])[::-1], rtol=1e-5)
     assert set(rows.tolist()) == set(np.flatnonzero(total > 0).tolist())
 
@@ -104,13 +107,13 @@ def test_a_cause_is_the_word_that_is_nearest(make: Make, learned_model: Path) ->
     index, folder = opened(root), root.folder(root.current())
     side, model = WordSide.load(folder / LEARNED_WORDS_FOLDER), Model.open(learned_model)
     encoder = TermsEncoder(learned_model / TERMS_TOWER, model.preprocessor.pieces.pad_id)
-    assert index.learned is not None
+    assert index.holds(LEARNED_SPARSE)
     checked = 0
-    for row, document in enumerate(index.documents.scan()):
+    for row, document in enumerate(index[STORED_FIELDS].scan()):
         sequence = index.preprocessor.document(document)
         spoken = lexical_tokens(sequence)
         cosines = encoder.run_terms([sequence])[1][0, spoken] @ side.directions.T
-        for word, found in index.learned.expansions(side.words, row).items():
+        for word, found in index[LEARNED_SPARSE].expansions(side.words, row).items():
             if found.cause is not None:
                 here = cosines[:, side.words.index(word)]
                 assert here[sequence.word_ids[spoken] == found.cause].max() >= here.max() - 1e-5
@@ -135,12 +138,14 @@ def test_a_budget_keeps_what_matters_most(make: Make, learned_model: Path) -> No
 
 def test_documents_count_for_words_they_do_not_hold(make: Make) -> None:
     index = opened(make("one", made_up(40), learned_budget=10_000))
-    assert isinstance(index.learned, LearnedImpacts) and index.impacts is not None
-    words = [word for word in WORDS_HERE if index.impacts.holds(word)]
+    assert isinstance(index[LEARNED_SPARSE], LearnedImpacts) and index.holds(POSTINGS)
+    words = [word for word in WORDS_HERE if index[POSTINGS].holds(word)]
     more = 0
     for row in range(40):
-        for word, found in index.learned.expansions(words, row).items():
-            assert index.learned.contributions([word], row)[word] == pytest.approx(found.bm25 + found.learned)
+        for word, found in index[LEARNED_SPARSE].expansions(words, row).items():
+            assert index[LEARNED_SPARSE].contributions([word], row)[word] == pytest.approx(
+                found.bm25 + found.learned
+            )
             more += found.bm25 == 0 and found.cause is not None
     assert more > 0
 
@@ -192,10 +197,10 @@ def test_a_shard_whose_learned_words_were_damaged_is_made_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("glow_index_builder.building.steps.Steps.states", stop)
+        patch.setattr("glow_index_builder.building.steps.Steps.build", stop)
         with pytest.raises(KeyboardInterrupt):
             make("one", made_up(50))
-    shards = sorted((tmp_path / "one" / ".work").glob("*/shards/*.learned"))
+    shards = sorted((tmp_path / "one" / ".work").glob("*/shards/*.learned_sparse"))
     assert len(shards) == 4
     shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"\xff")
     shards[2].unlink()
@@ -209,7 +214,7 @@ def test_passages_give_a_document_the_best_of_each_word(make: Make) -> None:
     text = " ".join(f"{word.title()} is here and there among other things." for word in WORDS_HERE * 6)
     documents = [*made_up(20), {"_id": "long", "text": text}]
     index = opened(make("cut", documents, passages=True, learned_budget=10_000))
-    assert index.passages is not None and len(index.passages) > len(documents)
+    assert index.holds(PASSAGES) and len(index[PASSAGES]) > len(documents)
     assert len(impacts_of(index, WORDS_HERE)) == len(documents)
     assert min(impacts_of(index, WORDS_HERE)["long"]) > 0
 
@@ -235,15 +240,15 @@ def test_a_delta_and_its_compaction_have_the_impacts_of_each_document(
     expected |= {f"new-d{number}": before[f"d{number}"] for number in range(6)} | {"d3": before["d7"]}
     joined = opened(root)
     assert impacts_of(joined, QUERY) == expected
-    assert joined.learned is not None
-    hits = joined.learned.search(QUERY, 50)
+    assert joined.holds(LEARNED_SPARSE)
+    hits = joined[LEARNED_SPARSE].search(QUERY, 50)
     compact(CompactOptions(output=root.path, threads=1), stages())
     packed = opened(root)
-    assert packed.delta is None and packed.learned is not None
+    assert packed.delta is None and packed.holds(LEARNED_SPARSE)
     assert impacts_of(packed, QUERY) == expected
     names = [
-        [document.id for document in index.documents.rows(rows.tolist())]
-        for index, rows in ((joined, hits[1]), (packed, packed.learned.search(QUERY, 50)[1]))
+        [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
+        for index, rows in ((joined, hits[1]), (packed, packed[LEARNED_SPARSE].search(QUERY, 50)[1]))
     ]
     assert names[0] == names[1]
 
@@ -322,28 +327,28 @@ def test_the_weight_is_fitted_to_judged_queries_and_kept(
     data = judged(tmp_path / "data", 30)
     done = tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True))
     report, after = done.report(published=True), opened(root)
-    assert after.learned is not None
-    assert after.learned.weight == report["learned"]["weight"] in WEIGHTS
+    assert after.holds(LEARNED_SPARSE)
+    assert after[LEARNED_SPARSE].weight == report["learned"]["weight"] in WEIGHTS
     values = report["nDCG@10"]
     assert values["fitted"] >= max(values["first"], values["present"]) - 1e-9
     assert values["queries"] == 30 and "BM25 alone" in done.summary(published=True)
     more = changed(tmp_path, [{"_id": "more", "text": "bees"}])
     upsert(UpsertOptions(output=root.path, source=more, model=learned_model), stages())
-    assert weight_of(opened(root)) == after.learned.weight
+    assert weight_of(opened(root)) == after[LEARNED_SPARSE].weight
     compact(CompactOptions(output=root.path), stages())
-    assert weight_of(opened(root)) == after.learned.weight
+    assert weight_of(opened(root)) == after[LEARNED_SPARSE].weight
 
 
 def weight_of(index: Index) -> float:
-    assert index.learned is not None
-    return index.learned.weight
+    assert index.holds(LEARNED_SPARSE)
+    return index[LEARNED_SPARSE].weight
 
 
 def test_a_weight_of_nothing_is_bm25(make: Make) -> None:
     index = opened(make("one", made_up(40)))
-    assert index.learned is not None and index.impacts is not None
-    plain = index.learned.with_weight(0.0).search(QUERY, 40)
-    assert [part.tolist() for part in plain] == [part.tolist() for part in index.impacts.search(QUERY, 40)]
+    assert index.holds(LEARNED_SPARSE) and index.holds(POSTINGS)
+    plain = index[LEARNED_SPARSE].with_weight(0.0).search(QUERY, 40)
+    assert [part.tolist() for part in plain] == [part.tolist() for part in index[POSTINGS].search(QUERY, 40)]
 
 
 def test_what_cannot_be_fitted_is_refused(make: Make, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from glow.artifact import IndexRoot, read_manifest, write_artifact
 from glow.errors import FormatError, MismatchError
 from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Index
-from glow.index.postings import PACKED_FILE
+from glow.index.postings import PACKED_FILE, POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.deltas import CompactOptions, UpsertOptions, compact, upsert
 from glow_index_builder.progress import Stages
 
@@ -25,16 +26,16 @@ def test_a_build_indexes_the_words_and_says_what_it_took(
 ) -> None:
     assert build(toy_corpus, "--json", tmp_path / "report.json").exit_code == 0
     index = live()
-    assert index.impacts is not None
-    assert len(index.impacts) == index.documents.count == 50
+    assert index.holds(POSTINGS)
+    assert len(index[POSTINGS]) == index[STORED_FIELDS].count == 50
     assert index.fusion == DEFAULT_FUSION
-    _, rows = index.impacts.search(index.preprocessor.pieces.words("How do bees find home?"), 1)
-    assert index.documents.rows(rows.tolist())[0].id == "toy/0"
+    _, rows = index[POSTINGS].search(index.preprocessor.pieces.words("How do bees find home?"), 1)
+    assert index[STORED_FIELDS].rows(rows.tolist())[0].id == "toy/0"
     report = json.loads((tmp_path / "report.json").read_bytes())
     assert report["options"]["lexical"] is True
     assert report["seconds"]["lexical"] >= 0
     told = report["lexical"]
-    assert (told["kind"], told["postings"]) == ("bm25", index.impacts.header.postings)  # type: ignore[attr-defined]  # the part itself, behind its view
+    assert (told["kind"], told["postings"]) == ("bm25", index[POSTINGS].header.postings)  # type: ignore[attr-defined]  # the part itself, behind its view
     assert told["bytes_per_posting"] == pytest.approx(told["size_bytes"] / told["postings"], abs=0.01)
 
 
@@ -44,8 +45,8 @@ def test_idf_is_the_one_of_the_indexs_table(build: Invoke, live: Live, toy_corpu
     for source in ("corpus", "blend"):
         assert build(toy_corpus, "--term-stats", source).exit_code == 0
         index = live()
-        assert index.impacts is not None
-        scores, rows = index.impacts.search(["bees", "home"], 50)
+        assert index.holds(POSTINGS)
+        scores, rows = index[POSTINGS].search(["bees", "home"], 50)
         found.append((sorted(rows.tolist()), scores.tolist()))
     assert found[0][0] == found[1][0]
     assert found[0][1] != found[1][1]
@@ -68,12 +69,12 @@ def test_packed_impacts_are_searched_changed_and_compacted_as_plain_ones(
         versions.append(live())
         found[layout] = []
         for index in versions:
-            assert index.impacts is not None
+            assert index.holds(POSTINGS)
             assert (f"impacts/{PACKED_FILE}" in index.manifest.files) is (layout == "packed")
             assert not any(name.startswith("delta/impacts/postings") for name in index.manifest.files)
             words = [index.preprocessor.pieces.words(text) for text in texts]
-            rows = [index.impacts.search(each, 5, None, index.order)[1].tolist() for each in words]
-            found[layout].append([[hit.id for hit in index.documents.rows(each)] for each in rows])
+            rows = [index[POSTINGS].search(each, 5, None, index.order)[1].tolist() for each in words]
+            found[layout].append([[hit.id for hit in index[STORED_FIELDS].rows(each)] for each in rows])
     assert found["packed"] == found["plain"]
     assert found["plain"][1] == found["plain"][2] != found["plain"][0]
     assert json.loads((output / live().version / "report.json").read_bytes())["lexical"]["layout"] == "packed"
@@ -84,7 +85,7 @@ def test_a_large_index_is_packed_unless_told_otherwise(
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     assert f"impacts/{PACKED_FILE}" not in live().manifest.files
-    monkeypatch.setattr("glow_index_builder.building.steps.PACKED_FROM", 50)
+    monkeypatch.setattr("glow.index.postings.component.PACKED_FROM", 50)
     assert build(toy_corpus, "--no-resume").exit_code == 0
     assert f"impacts/{PACKED_FILE}" in live().manifest.files
 
@@ -92,7 +93,7 @@ def test_a_large_index_is_packed_unless_told_otherwise(
 def test_without_lexical_there_is_none(build: Invoke, live: Live, toy_corpus: Path) -> None:
     assert build(toy_corpus, "--no-lexical").exit_code == 0
     index = live()
-    assert index.impacts is None
+    assert not index.holds(POSTINGS)
     assert not any(name.startswith("impacts/") for name in index.manifest.files)
 
 

@@ -19,6 +19,7 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import BuildError, ConfigError, InputError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.input import open_sources
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote, write_remote
 from tests.ports import free_port
@@ -213,7 +214,7 @@ def test_a_version_goes_there_and_comes_back(bucket: str, toy_model: Path, tmp_p
     assert done.returncode == 0, done.stderr
     there = IndexRoot(tmp_path / "there")
     assert there.current() == root.current()
-    assert Index.open(there.folder(there.current())).documents.count == 30
+    assert Index.open(there.folder(there.current()))[STORED_FIELDS].count == 30
     refused = glow("export-index", "--output", root.path, "--to", "https://example.org/x.tar")
     assert refused.returncode == 2 and "can be read alone" in refused.stderr
 

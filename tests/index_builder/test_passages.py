@@ -10,9 +10,12 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.index import Index
+from glow.index.passages import PASSAGES
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 from glow.runtime import Model
 from glow.text.passages import PassageCutter, PassageOptions
-from glow_index_builder.encoding.encode import CPU_BATCH_TOKENS
+from glow_index_builder.encoding.text_encoder import CPU_BATCH_TOKENS
 
 Run = Callable[..., click.testing.Result]
 Live = Callable[[], Index]
@@ -37,15 +40,15 @@ def test_every_passage_has_the_vector_of_a_document_with_that_body(
     done = build(long_file, "--passages")
     assert done.exit_code == 0, done.stderr
     index, model = live(), Model.open(toy_model)
-    assert index.passages is not None
+    assert index.holds(PASSAGES)
     preprocessor = model.with_terms(index.preprocessor.terms)
     cutter = PassageCutter(preprocessor)
-    passages = [part for document in index.documents.scan() for part in cutter.passages(document)]
-    assert 30 == index.documents.count < len(passages) == len(index.passages) == len(index.dense)
+    passages = [part for document in index[STORED_FIELDS].scan() for part in cutter.passages(document)]
+    assert 30 == index[STORED_FIELDS].count < len(passages) == len(index[PASSAGES]) == len(index[VECTORS])
     assert index.manifest.counts["passages"] == len(passages)
     encoder = model.encoder("document", batch_tokens=CPU_BATCH_TOKENS)
     expected = encoder.encode([preprocessor.document(passage) for passage in passages])
-    stored = index.dense._index.reconstruct_n(0, len(passages))  # type: ignore[attr-defined]  # the part itself, behind its view
+    stored = index[VECTORS]._index.reconstruct_n(0, len(passages))  # type: ignore[attr-defined]  # the part itself, behind its view
     np.testing.assert_allclose(stored, expected, atol=1e-5)
 
 
@@ -54,7 +57,7 @@ def test_term_statistics_and_documents_do_not_feel_passages(build: Run, long_fil
     for options in ((), ("--passages",)):
         assert build(long_file, *options).exit_code == 0
         index = live()
-        found.append((index.manifest.hashes["terms"], list(index.documents.scan())))
+        found.append((index.manifest.hashes["terms"], list(index[STORED_FIELDS].scan())))
     assert found[0] == found[1]
 
 
@@ -83,9 +86,9 @@ def test_the_report_tells_passages_and_what_they_cost(
     done = build(long_file, "--passages", *options, "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.stderr
     report, index = json.loads((tmp_path / "r.json").read_text()), live()
-    assert index.passages is not None
+    assert index.holds(PASSAGES)
     cutter = PassageCutter(index.preprocessor, PassageOptions("text", overlap=1, limit=3))
-    cuts = [cutter.cut(document) for document in index.documents.scan()]
+    cuts = [cutter.cut(document) for document in index[STORED_FIELDS].scan()]
     count = sum(len(cut.spans) for cut in cuts)
     milliseconds = report["passages"].pop("milliseconds_each")
     assert report["passages"] == {
@@ -121,7 +124,7 @@ def test_the_same_input_gives_the_same_passages_with_any_number_of_threads(
 def test_a_build_without_passages_has_none(toy_index: Path) -> None:
     root = IndexRoot(toy_index)
     index = Index.open(root.folder(root.current()))
-    assert index.passages is None
+    assert not index.holds(PASSAGES)
     assert "passages" not in index.manifest.counts
 
 

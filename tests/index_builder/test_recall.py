@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
 from glow.index import Index
-from glow.index.stored_fields import DocumentStore, DocumentWriter
-from glow.index.vectors import build_dense
+from glow.index.stored_fields import STORED_FIELDS, DocumentStore, DocumentWriter
+from glow.index.vectors import VECTORS, build_dense
 from glow.records import Document
 from glow_index_builder.building.recall import measure_recall
 
@@ -23,25 +23,26 @@ def index(toy_index: Path) -> Index:
 @pytest.fixture(scope="module")
 def vectors(index: Index) -> NDArray[np.float32]:
     """The index's vectors, read back from FAISS."""
-    stored: NDArray[np.float32] = index.dense._index.reconstruct_n(0, len(index.dense))  # type: ignore[attr-defined]  # the part itself, behind its view
+    stored: NDArray[np.float32] = index[VECTORS]._index.reconstruct_n(0, len(index[VECTORS]))  # type: ignore[attr-defined]  # the part itself, behind its view
     return stored
 
 
 def test_an_exact_index_has_recall_one(index: Index, vectors: NDArray[np.float32]) -> None:
-    found = measure_recall(index.dense, vectors, index.documents, index.preprocessor, index.encoder)
+    found = measure_recall(index[VECTORS], vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
     assert (found.recall, found.depth, found.queries) == (1.0, 10, 50)
 
 
 def test_an_index_of_other_vectors_has_low_recall(index: Index, vectors: NDArray[np.float32]) -> None:
     wrong = build_dense(np.ascontiguousarray(vectors[::-1]), "flat")
-    found = measure_recall(wrong, vectors, index.documents, index.preprocessor, index.encoder)
+    found = measure_recall(wrong, vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
     assert found.recall < 0.5
 
 
 def test_the_sample_is_the_same_every_time(index: Index, vectors: NDArray[np.float32]) -> None:
     wrong = build_dense(np.ascontiguousarray(vectors[::-1]), "flat")
     found = {
-        measure_recall(wrong, vectors, index.documents, index.preprocessor, index.encoder) for _ in range(3)
+        measure_recall(wrong, vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
+        for _ in range(3)
     }
     assert len(found) == 1
 

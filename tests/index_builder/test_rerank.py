@@ -13,6 +13,9 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, ConfigError, GateError, GlowError, MismatchError
 from glow.index import Index
+from glow.index.passages import PASSAGES
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.search import Reranking, rank_dense, rerank
 from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.change import delete, upsert
@@ -72,11 +75,11 @@ def opened(root: IndexRoot) -> Index:
 
 def codes(index: Index) -> dict[str, list[Any]]:
     """What is stored of each document that can be found."""
-    assert index.states is not None
+    assert index.holds(TOKEN_EMBEDDINGS)
     found = {}
-    for document in index.documents.scan():
-        row = index.documents.find(document.id)
-        states, mask = index.states.read(np.array([row]))
+    for document in index[STORED_FIELDS].scan():
+        row = index[STORED_FIELDS].find(document.id)
+        states, mask = index[TOKEN_EMBEDDINGS].read(np.array([row]))
         found[document.id] = [states.tolist(), mask.tolist()]
     return found
 
@@ -84,15 +87,15 @@ def codes(index: Index) -> dict[str, list[Any]]:
 @pytest.mark.parametrize("bits", [16, 8, 4])
 def test_what_is_stored_is_what_the_re_ranker_reads(make: Callable[..., IndexRoot], bits: int) -> None:
     index = opened(make("one", made_up(40), rerank_bits=bits))
-    assert index.states is not None and index.reranker is not None
-    assert len(index.states) == 40
-    header = index.states.header
+    assert index.holds(TOKEN_EMBEDDINGS) and index.reranker is not None
+    assert len(index[TOKEN_EMBEDDINGS]) == 40
+    header = index[TOKEN_EMBEDDINGS].header
     assert (header.bits, header.size, header.split) == (bits, 16, 2)
     assert (header.position_start, header.document_tokens) == (24, 64)
-    read = index.reranker.documents().read(list(index.documents.scan()))
-    assert index.states.lengths(np.arange(40)).tolist() == [len(states) for states in read]
+    read = index.reranker.documents().read(list(index[STORED_FIELDS].scan()))
+    assert index[TOKEN_EMBEDDINGS].lengths(np.arange(40)).tolist() == [len(states) for states in read]
     for row, exact in enumerate(read):
-        states, _ = index.states.read(np.array([row]))
+        states, _ = index[TOKEN_EMBEDDINGS].read(np.array([row]))
         step = (exact.max() + 0.17) / ((1 << bits) - 1)
         assert np.abs(states[0] - exact).max() <= step + 1e-3
 
@@ -119,10 +122,10 @@ def test_a_shard_whose_states_were_damaged_is_read_again(
 ) -> None:
     whole = codes(opened(make("whole", made_up(50))))
     with monkeypatch.context() as patch:
-        patch.setattr("glow_index_builder.building.steps.Steps.states", _stop)
+        patch.setattr("glow_index_builder.building.steps.Steps.build", _stop)
         with pytest.raises(KeyboardInterrupt):
             make("one", made_up(50))
-    shards = sorted((tmp_path / "one" / ".work").glob("*/shards/*.states"))
+    shards = sorted((tmp_path / "one" / ".work").glob("*/shards/*.token_embeddings"))
     assert len(shards) == 4
     shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"\xff")
     shards[2].unlink()
@@ -163,7 +166,7 @@ def hits(index: Index) -> list[tuple[str, float]]:
     vector = index.encoder.run([index.preprocessor.query(text)])[0]
     ranked, is_whole = rerank(index, text, rank_dense(index, vector, 60), Reranking(50), vector=vector)
     assert is_whole
-    ids = [document.id for document in index.documents.rows(ranked.rows[:50].tolist())]
+    ids = [document.id for document in index[STORED_FIELDS].rows(ranked.rows[:50].tolist())]
     return [
         (name, round(float(score), 4)) for name, score in zip(ids, ranked.parts["rerank"][:50], strict=True)
     ]
@@ -176,17 +179,17 @@ def test_the_best_passage_is_what_is_read(make: Callable[..., IndexRoot]) -> Non
         "text": ". ".join(["salt water rice bread oven river stone"] * 30 + ["bees honey find way home sun"]),
     }
     index = opened(make("one", [long, *made_up(20)], passages=True))
-    assert index.passages is not None and index.states is not None
-    assert len(index.states) == len(index.passages) > 21
+    assert index.holds(PASSAGES) and index.holds(TOKEN_EMBEDDINGS)
+    assert len(index[TOKEN_EMBEDDINGS]) == len(index[PASSAGES]) > 21
     text = "bees honey find way home sun"
     vector = index.encoder.run([index.preprocessor.query(text)])[0]
     first = rank_dense(index, vector, 21)
-    row = index.documents.find("long")
+    row = index[STORED_FIELDS].find("long")
     ranked, _ = rerank(index, text, first, Reranking(21), vector=vector)
     place = ranked.rows.tolist().index(row)
     assert index.reranker is not None
     query = index.reranker.query(text)
-    stored, mask = index.states.read(np.array([first.passages[row]]))
+    stored, mask = index[TOKEN_EMBEDDINGS].read(np.array([first.passages[row]]))
     assert ranked.parts["rerank"][place] == pytest.approx(
         float(index.reranker.score(query, stored, mask, "join")[0]), abs=1e-4
     )
@@ -220,7 +223,7 @@ def test_states_that_no_compressor_made_need_16_bits(
     remake(plain)
     with pytest.raises(ConfigError, match="has no compressor"):
         make("one", made_up(5), rerank=plain)
-    assert opened(make("one", made_up(5), rerank=plain, rerank_bits=16)).states is not None
+    assert opened(make("one", made_up(5), rerank=plain, rerank_bits=16)).holds(TOKEN_EMBEDDINGS)
 
 
 def test_states_of_another_re_ranker_or_index_are_refused(make: Callable[..., IndexRoot]) -> None:
@@ -337,13 +340,12 @@ def test_a_version_that_shares_files_shares_what_was_opened(
     upsert(UpsertOptions(output=root.path, source=str(changed), model=toy_model), stages())
     second = Index.open(root.folder(root.current()), like=first)
     assert second.reranker is first.reranker
-    assert second.parts is not None and first.parts is not None
-    assert second.parts.states is first.parts.states
+    assert second.base[TOKEN_EMBEDDINGS] is first.base[TOKEN_EMBEDDINGS]
     assert hits(second) == hits(opened(root))
     # Of a rebuild the re-ranker has the same content, and is not opened a second time; its states are others.
     (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(25)))
     make("one", made_up(25))
     third = Index.open(root.folder(root.current()), like=second)
     assert third.reranker is first.reranker
-    assert third.states is not None and len(third.states) == 25
+    assert third.holds(TOKEN_EMBEDDINGS) and len(third[TOKEN_EMBEDDINGS]) == 25
     assert hits(third) == hits(opened(root))

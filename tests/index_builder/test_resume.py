@@ -14,7 +14,10 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.index import Index
-from glow.index.vectors import DenseIndex
+from glow.index.columns import COLUMNS
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS, DenseIndex
 from glow.runtime import Encoder
 from glow_index_builder.encoding.encode import ShardEncoder
 from glow_index_builder.encoding.shards import Shard, ShardReport
@@ -205,13 +208,13 @@ def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
     monkeypatch.undo()
     assert done.exit_code == 0, done.stderr
     index = live()
-    ids = [document.id for document in index.documents.scan()]
+    ids = [document.id for document in index[STORED_FIELDS].scan()]
     assert ids == [f"d{number}" for number in range(60) if number != 41]
-    assert len(index.dense) == 59
-    assert index.columns is not None and index.impacts is not None and len(index.impacts) == 59
+    assert len(index[VECTORS]) == 59
+    assert index[COLUMNS].columns is not None and index.holds(POSTINGS) and len(index[POSTINGS]) == 59
     assert (index.manifest.counts["documents"], index.manifest.counts["rejects"]) == (59, 1)
-    vector = index.dense._index.reconstruct(41)  # type: ignore[attr-defined]  # the part itself, behind its view
-    model_row = index.documents.rows([41])[0]
+    vector = index[VECTORS]._index.reconstruct(41)  # type: ignore[attr-defined]  # the part itself, behind its view
+    model_row = index[STORED_FIELDS].rows([41])[0]
     assert model_row.id == "d42" and np.isfinite(vector).all()
     (reject,) = (output / index.version / "rejects.jsonl").read_text().splitlines()
     assert json.loads(reject) == {

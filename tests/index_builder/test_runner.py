@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from glow.errors import DependencyError
+from glow.index.learned_sparse.encode import LearnedJob, make_word_side
 from glow.index.stored_fields import DocumentWriter
+from glow.index.token_embeddings import StatesJob
 from glow.records import Document
 from glow.runtime import Model
-from glow_index_builder.encoding.encode import EncodeJob, ShardEncoder
-from glow_index_builder.encoding.learned import LearnedJob, make_word_side
+from glow_index_builder.encoding.encode import ShardEncoder, ShardJob
 from glow_index_builder.encoding.process_runner import ProcessRunner
 from glow_index_builder.encoding.ray_runner import RayRunner, start_ray
 from glow_index_builder.encoding.runner import Runner, ThreadRunner
 from glow_index_builder.encoding.runners import make_runner, require_runner
-from glow_index_builder.encoding.schedule import Encoded, encode_shards
+from glow_index_builder.encoding.schedule import EncodedShards, encode_shards
 from glow_index_builder.encoding.shards import plan_shards
-from glow_index_builder.encoding.states import StatesJob
 from glow_index_builder.options import BuildOptions
 from tests.conftest import DATA
 
@@ -56,7 +56,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def job_of(folder: Path, model: Path, ids: list[str]) -> EncodeJob:
+def job_of(folder: Path, model: Path, ids: list[str]) -> ShardJob:
     """A small corpus that waits to be encoded."""
     folder.mkdir()
     with DocumentWriter(folder / "documents.sqlite") as writer:
@@ -66,7 +66,7 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> EncodeJob:
     terms = opened.preprocessor.terms
     terms.save(folder / "terms")
     make_word_side(opened, (), terms, terms, 40, 1).save(folder / "learned-words")
-    return EncodeJob(
+    return ShardJob(
         model=model,
         store=folder / "documents.sqlite",
         terms=folder / "terms",
@@ -74,20 +74,20 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> EncodeJob:
         shards=folder / "shards",
         device="cpu",
         threads=1,
-        states=StatesJob(DATA / "toy-reranker", 4),
-        learned=LearnedJob(folder / "learned-words", 5),
+        jobs={
+            "learned_sparse": LearnedJob(folder / "learned-words", 5),
+            "token_embeddings": StatesJob(DATA / "toy-reranker", 16, 4),
+        },
     )
 
 
-def encode(runner: Runner, job: EncodeJob, count: int) -> Encoded:
-    return encode_shards(
-        runner, plan_shards(count, SHARD), job.shards, 32, lambda _: None, has_states=True, has_learned=True
-    )
+def encode(runner: Runner, job: ShardJob, count: int) -> EncodedShards:
+    return encode_shards(runner, plan_shards(count, SHARD), job.shards, 32, lambda _: None, job.jobs)
 
 
-def vectors(job: EncodeJob) -> dict[str, bytes]:
-    """Of each shard, and its term representations."""
-    files = [*job.shards.glob("*.f32"), *job.shards.glob("*.states"), *job.shards.glob("*.learned")]
+def vectors(job: ShardJob) -> dict[str, bytes]:
+    """Of each shard, and its records of components."""
+    files = [file for suffix in ("f32", *job.jobs) for file in job.shards.glob(f"*.{suffix}")]
     return {path.name: path.read_bytes() for path in files}
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from glow.artifact import IndexRoot, write_artifact
 from glow.errors import MismatchError
-from glow.index import Index
-from glow.index.delta import join
-from glow.index.postings import ImpactHeader
+from glow.index import Index, join_segments
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_lexical, read_query
 
 Run = Callable[..., click.testing.Result]
@@ -53,7 +53,7 @@ def versions(
 
 def ids(index: Index, text: str) -> list[str]:
     ranked = rank_lexical(index, read_query(index, text).text, 5)
-    return [document.id for document in index.documents.rows(ranked.rows.tolist())]
+    return [document.id for document in index[STORED_FIELDS].rows(ranked.rows.tolist())]
 
 
 def test_forms_are_found_in_base_and_delta(versions: dict[str, Index]) -> None:
@@ -107,12 +107,11 @@ def test_a_build_of_plain_words_has_no_stems(
 
 def test_a_delta_of_another_analyzer_is_refused(versions: dict[str, Index], output: Path) -> None:
     index = versions["delta"]
-    assert index.parts is not None and index.delta is not None and index.delta.impacts is not None
-    other = index.delta.impacts.header.model_copy(update={"analyzer": "plain"})
-    assert isinstance(other, ImpactHeader)
-    index.delta.impacts.analyzer = type(index.analyzer)("plain")
+    assert index.delta is not None
+    rows, segment = index.delta
+    segment[POSTINGS].analyzer = type(index.analyzer)("plain")
     with pytest.raises(MismatchError, match="by the analyzer english, of its delta by plain"):
-        join("v", index.parts, index.delta)
+        join_segments(index.base, segment, rows.tombstones, rows.order)
 
 
 def test_pieces_of_words_have_no_stems(

@@ -13,6 +13,7 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactNotFoundError, BusyError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import INGEST_FOLDER, IngestLog, OperationId, Outcome, find_outcome, read_state
 from glow_index_builder.building import build
 from glow_index_builder.ingest import Ingester, IngestOptions
@@ -45,7 +46,7 @@ def log_of(root: IndexRoot) -> IngestLog:
 def held(root: IndexRoot) -> dict[str, str]:
     """Id -> text of every document that can be found."""
     index = Index.open(root.folder(root.current()))
-    return {each.id: each.fields["text"][0] for each in index.documents.scan()}
+    return {each.id: each.fields["text"][0] for each in index[STORED_FIELDS].scan()}
 
 
 def check(root: IndexRoot) -> int:

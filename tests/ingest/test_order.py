@@ -16,6 +16,7 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import INGEST_FOLDER, IngestLog, IngestState, LogBusyError, LogClock, read_accepted
 from tests.attacks.harness import ROOT
 from tests.made_index import documents, made, write
@@ -138,7 +139,7 @@ def replay(rounds: int, seed: int, model: Path, folder: Path) -> None:
     """Three writers and `glow ingest`, killed at random, beside a dictionary that each write is put into after its answer."""
     root = made(model, write(folder / "first.jsonl", documents(12)), folder / "index", index="flat")
     log, draw = root.path / INGEST_FOLDER, random.Random(seed)  # noqa: S311 - a seed is wanted
-    expected = {each.id: each.fields["text"][0] for each in _index(root).documents.scan()}
+    expected = {each.id: each.fields["text"][0] for each in _index(root)[STORED_FIELDS].scan()}
     command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(model)]
     options = ["--every", "0.05", "--threads", "1", "--batch-documents", "4", "--compact-share", "0.01"]
     ingest = _start([*command, *options])
@@ -168,7 +169,7 @@ def replay(rounds: int, seed: int, model: Path, folder: Path) -> None:
         [*command, *options, "--once"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert {each.id: each.fields["text"][0] for each in _index(root).documents.scan()} == expected
+    assert {each.id: each.fields["text"][0] for each in _index(root)[STORED_FIELDS].scan()} == expected
 
 
 def test_the_index_is_what_the_acknowledged_writes_make_of_it(toy_model: Path, tmp_path: Path) -> None:

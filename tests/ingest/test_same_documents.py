@@ -15,6 +15,7 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import DocumentNotFoundError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from tests.attacks.harness import ROOT, serving
 from tests.made_index import documents, made, write
 
@@ -189,7 +190,7 @@ def test_lines_end_at_line_feeds_alone(
     (tmp_path / "lines.jsonl").write_bytes(body)
     root = made(toy_model, tmp_path / "lines.jsonl", tmp_path / "index", max_reject_share=1.0)
     version = root.folder(root.current())
-    assert Index.open(version).documents.count == accepted
+    assert Index.open(version)[STORED_FIELDS].count == accepted
     lines = (version / "rejects.jsonl").read_text().split("\n")[:-1] if rejected else []
     assert [json.loads(line)["reason"] for line in lines] == [each["reason"] for each in answer["rejects"]]
 
@@ -242,11 +243,11 @@ def test_what_was_taken_becomes_the_document_that_a_build_makes(
     done = subprocess.run([*command, "--once", "--threads", "1"], cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     written = Index.open(root.folder(root.current()))
-    expected: dict[str, Any] = {document.id: document for document in built[0].documents.scan()}
+    expected: dict[str, Any] = {document.id: document for document in built[0][STORED_FIELDS].scan()}
     for identifier, document in expected.items():
-        found = written.documents.get(identifier)
+        found = written[STORED_FIELDS].get(identifier)
         assert found == document, identifier
         assert repr(found.metadata) == repr(document.metadata)  # 1 is no 1.0, 0.0 no -0.0
     for identifier in built[1]:
         with pytest.raises(DocumentNotFoundError):
-            written.documents.get(identifier)
+            written[STORED_FIELDS].get(identifier)

@@ -29,8 +29,9 @@ import typer
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError
 from glow.index import Index
-from glow.index.learned_sparse import LEARNED_WORDS_FOLDER, WordSide
-from glow.index.stored_fields import DocumentStore
+from glow.index.learned_sparse import LEARNED_SPARSE, LEARNED_WORDS_FOLDER, WordSide
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.search import Reranking, attended_words, rank_dense, rank_hybrid, rank_lexical, rerank
 from tests.attacks.harness import peak_mb
 from tests.search.test_index import remake
@@ -165,28 +166,27 @@ def search(index: Index) -> None:
     for question in QUESTIONS:
         vector = index.encoder.run([index.preprocessor.query(question)])[0]
         found = [rank_dense(index, vector, 10)]
-        if index.impacts is not None:
+        if index.holds(POSTINGS):
             found += [rank_lexical(index, question, 10), rank_hybrid(index, question, vector, 10)]
         words = index.preprocessor.pieces.words(question)
-        if index.learned is not None:
+        if index.holds(LEARNED_SPARSE):
             found.append(rank_lexical(index, question, 10, by="learned"))
             for row in found[-1].rows.tolist():
-                index.learned.expansions(words, row)
-                index.learned.contributions(words, row)
+                index[LEARNED_SPARSE].expansions(words, row)
+                index[LEARNED_SPARSE].contributions(words, row)
         if index.reranker is not None:
             for method in index.reranker.shape.methods:
                 found += [rerank(index, question, each, Reranking(10, method))[0] for each in found[:3]]
         for ranked in found:
-            documents = index.documents.rows(ranked.rows.tolist())
+            documents = index[STORED_FIELDS].rows(ranked.rows.tolist())
             assert all("text" in each.fields for each in documents)
             assert np.isfinite(ranked.scores).all(), f"scores {ranked.scores}"
             assert (np.diff(ranked.scores) <= 0).all()
         if index.reranker is not None:
             rows = found[0].rows.tolist()
-            attended_words(index, question, rows, [None] * len(rows), index.documents.rows(rows))
-    list(index.documents.scan())
-    if isinstance(index.documents, DocumentStore):
-        list(index.documents.metadata())
+            attended_words(index, question, rows, [None] * len(rows), index[STORED_FIELDS].rows(rows))
+    list(index[STORED_FIELDS].scan())
+    list(index.base[STORED_FIELDS].metadata())
 
 
 def use(folder: Path) -> None:

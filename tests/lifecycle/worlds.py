@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 from glow.artifact import LEARNED_HEAD, IndexRoot, verify
 from glow.index import Index
-from glow.index.vectors import SearchParams
+from glow.index.learned_sparse import LEARNED_SPARSE
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS, SearchParams
 from glow.ingest import INGEST_FOLDER, IngestLog
 from glow.search import Reranking, rank_dense, rank_lexical, rerank
 from glow_index_builder.commands.app import app
@@ -166,20 +168,22 @@ def contents(path: Path) -> dict[str, Any]:
         each.id: hashlib.sha256(
             repr((sorted(each.fields.items()), sorted(each.metadata.items()))).encode()
         ).hexdigest()[:16]
-        for each in index.documents.scan()
+        for each in index[STORED_FIELDS].scan()
     }
     strangers = []
     for text in ("how do bees find home", "salt water", "night train"):
         vector = index.encoder.run([index.preprocessor.query(text)])
-        _, rows = index.dense.search(vector, 10, SearchParams(exact=True), order=index.order)
+        _, rows = index[VECTORS].search(vector, 10, SearchParams(exact=True), order=index.order)
         found = [int(row) for row in rows[0] if row >= 0]
-        strangers += [each.id for each in index.documents.rows(found) if each.id not in documents]
+        strangers += [each.id for each in index[STORED_FIELDS].rows(found) if each.id not in documents]
         assert len(found) == min(10, len(documents)), f"{len(found)} hits of {len(documents)} documents"
         ranked, is_whole = rerank(index, text, rank_dense(index, vector[0], 10), Reranking(10))
         assert is_whole, "a hit whose term representations are not there"
         assert sorted(ranked.rows.tolist()) == sorted(found)
-        if index.learned is not None:
+        if index.holds(LEARNED_SPARSE):
             rows = rank_lexical(index, text, 10, by="learned").rows
-            strangers += [each.id for each in index.documents.rows(rows.tolist()) if each.id not in documents]
+            strangers += [
+                each.id for each in index[STORED_FIELDS].rows(rows.tolist()) if each.id not in documents
+            ]
             assert len(rows), "no hit by learned impacts"
     return {"documents": documents, "strangers": strangers}

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from glow.errors import ArtifactError, MismatchError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.nn import minilm_folder
 from glow.records import Document
 from glow.runtime import Model
@@ -224,7 +225,7 @@ def test_an_index_works_with_it(bpe: Model, tmp_path: Path) -> None:
     source = write(tmp_path / "d.jsonl", documents(30))
     root = made(bpe.folder, source, tmp_path / "index", index="flat", passages=True)
     index = Index.open(root.folder(root.current()))
-    assert index.documents.count == 30
+    assert index[STORED_FIELDS].count == 30
     assert (root.folder(root.current()) / "model" / "tokenizer.json").is_file()
     assert index.explainer is not None
 

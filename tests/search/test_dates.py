@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.errors import FilterError
-from glow.index.columns import Columns, ColumnsHeader, build_columns, duration_s, instant_of, now_s, span_of
+from glow.index.columns import (
+    Columns,
+    ColumnsHeader,
+    build_columns,
+    duration_s,
+    instant_of,
+    join_columns,
+    now_s,
+    span_of,
+)
 from glow.index.columns.filters import count_values, evaluate, parse_filter
-from glow.index.delta import join_columns
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
 

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,22 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, FormatError, IntegrityError, MismatchError
-from glow.index import Index, RowMask, Segments
-from glow.index.delta import Delta, DeltaHeader, SegmentedDense, join, joined_order, read_tombstones
-from glow.index.stored_fields import DocumentStore, DocumentWriter
-from glow.index.vectors import DenseIndex, build_dense
+from glow.index import (
+    BaseAndDelta,
+    DeltaHeader,
+    Index,
+    RowMask,
+    Segments,
+    files_of,
+    join_segments,
+    joined_order,
+    open_delta,
+    read_tombstones,
+)
+from glow.index.columns import COLUMNS
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS, DocumentStore, DocumentWriter
+from glow.index.vectors import VECTORS, DenseIndex, build_dense
 from glow.records import Document
 from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.options import DeleteOptions, UpsertOptions
@@ -58,27 +71,28 @@ def opened(root: IndexRoot) -> Callable[..., Index]:
 def test_a_version_opened_like_another_shares_what_is_the_same(opened: Callable[..., Index]) -> None:
     base = opened(0)
     assert (
-        type(base.dense) is DenseIndex and type(base.documents) is DocumentStore
+        type(base[VECTORS]) is DenseIndex and type(base[STORED_FIELDS]) is DocumentStore
     )  # a plain index pays nothing
     first = opened(1, base)
     second = opened(2, first)
-    assert base.parts is not None and second.parts is not None and base.delta is None
-    for name in ("preprocessor", "encoder", "dense", "documents", "columns", "impacts"):
-        assert getattr(second.parts, name) is getattr(base.parts, name) is not None, name
+    assert base.delta is None
+    for component in (VECTORS, STORED_FIELDS, COLUMNS, POSTINGS):
+        assert second.base[component] is base.base[component]
+    assert second.preprocessor is base.preprocessor
     assert second.encoder is base.encoder and second.delta is not None and first.delta is not second.delta
     alone = opened(2)
     assert alone.encoder is not base.encoder
     query = base.encoder.encode([base.preprocessor.query("ants and zebras")])
-    for here, there in zip(second.dense.search(query, 60), alone.dense.search(query, 60), strict=True):
+    for here, there in zip(second[VECTORS].search(query, 60), alone[VECTORS].search(query, 60), strict=True):
         np.testing.assert_array_equal(here, there)
     back = opened(0, second)
-    assert back.dense is base.dense and back.delta is None and back.documents.count == 50
+    assert back[VECTORS] is base[VECTORS] and back.delta is None and back[STORED_FIELDS].count == 50
 
 
 def test_another_place_shares_nothing(opened: Callable[..., Index], root: IndexRoot) -> None:
     base = opened(0)
     other = Index.open(root.folder(root.versions()[1]), threads=2, like=base)
-    assert other.encoder is not base.encoder and other.documents.count == 52
+    assert other.encoder is not base.encoder and other[STORED_FIELDS].count == 52
 
 
 def test_opening_like_another_still_refuses_damage(opened: Callable[..., Index], root: IndexRoot) -> None:
@@ -92,13 +106,13 @@ def test_opening_like_another_still_refuses_damage(opened: Callable[..., Index],
         with pytest.raises(IntegrityError, match=name):
             opened(2, base)
         path.write_bytes(whole)
-    assert opened(2, base).documents.count == 50
+    assert opened(2, base)[STORED_FIELDS].count == 50
 
 
 def test_ties_go_by_id_over_both(opened: Callable[..., Index]) -> None:
     index = opened(1)
-    ids = [document.id for document in index.documents.scan()]
-    rows = [index.documents.find(identifier) for identifier in ids]
+    ids = [document.id for document in index[STORED_FIELDS].scan()]
+    rows = [index[STORED_FIELDS].find(identifier) for identifier in ids]
     assert index.order is not None and len(index.order) == 53 == len(set(index.order.tolist()))
     ranked = [identifier for _, identifier in sorted(zip(index.order[rows].tolist(), ids, strict=True))]
     assert ranked == sorted(ids)
@@ -127,9 +141,10 @@ def test_vectors_of_both_are_searched_as_one(
 ) -> None:
     some, more = vectors[:1500], vectors[1500:1700]
     lost = np.random.default_rng(gone).choice(1500, gone, replace=False)
-    segments = Segments(1500, 200, np.sort(lost))
+    gone_rows = np.sort(lost)
     base = build_dense(some, kind)  # type: ignore[arg-type]
-    both = SegmentedDense(base, build_dense(more, "flat"), segments)
+    segments, order = Segments(1500, 200, gone_rows), np.arange(1700, dtype=np.uint32)
+    both = VECTORS.join(BaseAndDelta("v", base, build_dense(more, "flat"), segments, gone_rows, order))
     alive = np.setdiff1d(np.arange(1700), lost)
     mask = np.random.default_rng(1).random(1700) < 0.3
     for allowed, left in ((None, alive), (RowMask(mask), np.intersect1d(alive, np.flatnonzero(mask)))):
@@ -187,20 +202,26 @@ def test_tombstones_that_cannot_be_are_refused(
 
 def test_a_delta_that_does_not_fit_is_refused(opened: Callable[..., Index], root: IndexRoot) -> None:
     folder = root.folder(root.versions()[1])
-    files = root.manifest(folder.name).files
+    manifest = root.manifest(folder.name)
+    files = files_of(folder, manifest)
     for name in ("tombstones.npy", "vectors.faiss", "order.npy", "impacts/rows.npy", "columns/values.bin"):
         with pytest.raises(MismatchError, match=name):
-            Delta.open(folder, files.keys() - {f"delta/{name}"})
+            open_delta(
+                folder, manifest, {path: key for path, key in files.items() if path != f"delta/{name}"}
+            )
     header = DeltaHeader.model_validate_json((folder / "delta" / "delta.json").read_bytes())
     header.model_copy(update={"documents": 4, "vectors": 4}).save(folder / "delta" / "delta.json")
     with pytest.raises(ArtifactError):
-        Delta.open(folder, files)
+        open_delta(folder, manifest, files)
     (folder / "delta" / "delta.json").write_text('{"format": 2}')
     with pytest.raises(FormatError, match="not of format 1"):
-        Delta.open(folder, files)
+        open_delta(folder, manifest, files)
     base = opened(0)
     whole = opened(2)
-    assert base.parts is not None and whole.delta is not None
-    bare = Delta(**{name: getattr(whole.delta, name) for name in whole.delta.__slots__} | {"impacts": None})
+    assert whole.delta is not None
+    rows, segment = whole.delta
+    bare = replace(
+        segment, readers={name: each for name, each in segment.readers.items() if name != "postings"}
+    )
     with pytest.raises(MismatchError, match="impacts in its base alone"):
-        join("v", base.parts, bare)
+        join_segments(base.base, bare, rows.tombstones, rows.order)

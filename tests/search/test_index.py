@@ -13,9 +13,9 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, DeviceError, FormatError, IntegrityError, MismatchError
 from glow.index import Index
-from glow.index.passages import build_passages
-from glow.index.stored_fields import DocumentStore, DocumentWriter
-from glow.index.vectors import DenseIndex, build_dense
+from glow.index.passages import PASSAGES, build_passages
+from glow.index.stored_fields import STORED_FIELDS, DocumentStore, DocumentWriter
+from glow.index.vectors import VECTORS, DenseIndex, build_dense
 from glow.records import Document
 from glow.text import TermTable
 from glow.text.passages import PassageCutter
@@ -45,9 +45,9 @@ def remake(folder: Path, change: Callable[[dict[str, Any]], None] = lambda body:
 def test_an_open_index_answers_with_documents(version: Path) -> None:
     index = Index.open(version)
     vectors = index.encoder.encode([index.preprocessor.query("how do bees find the way home")])
-    rows = index.dense.search(vectors, 3)[1][0]
-    found = index.documents.rows(rows.tolist())
-    assert len(index.dense) == index.documents.count == 50
+    rows = index[VECTORS].search(vectors, 3)[1][0]
+    found = index[STORED_FIELDS].rows(rows.tolist())
+    assert len(index[VECTORS]) == index[STORED_FIELDS].count == 50
     assert "toy/0" in [document.id for document in found]
     assert index.version == version.name
     assert index.model.startswith("toy-model@sha256:")
@@ -163,11 +163,11 @@ def test_vectors_are_read_from_the_folder_that_was_verified(version: Path) -> No
     """Loading maps the file into memory: replacing it by rename must not change an open index."""
     index = Index.open(version)
     query = index.encoder.encode([index.preprocessor.query("bees")])
-    before = index.dense.search(query, 5)[1].tolist()
+    before = index[VECTORS].search(query, 5)[1].tolist()
     build_dense(np.eye(50, 32, dtype=np.float32), "flat").save(version / "new")
     (version / "new").replace(version / "vectors.faiss")
-    assert index.dense.search(query, 5)[1].tolist() == before
-    assert isinstance(index.dense, DenseIndex)
+    assert index[VECTORS].search(query, 5)[1].tolist() == before
+    assert isinstance(index[VECTORS], DenseIndex)
 
 
 def add_passages(body: dict[str, Any], folder: Path, count: int) -> dict[str, Any]:
@@ -198,10 +198,10 @@ def test_an_index_of_passages_opens_with_a_vector_for_each(cut_version: tuple[Pa
     version, count = cut_version
     remake(version, lambda body: add_passages(body, version, count))
     index = Index.open(version)
-    assert index.passages is not None
-    assert len(index.dense) == len(index.passages) == count > index.documents.count == 50
-    assert index.order is not None and index.passages.order is not None
-    documents = index.passages.documents[np.argsort(index.passages.order)]
+    assert index.holds(PASSAGES)
+    assert len(index[VECTORS]) == len(index[PASSAGES]) == count > index[STORED_FIELDS].count == 50
+    assert index.order is not None and index[PASSAGES].order is not None
+    documents = index[PASSAGES].documents[np.argsort(index[PASSAGES].order)]
     assert (np.diff(index.order[documents].astype(int)) >= 0).all()
 
 
@@ -211,7 +211,7 @@ def test_passages_that_do_not_belong_to_their_index_are_refused(cut_version: tup
     with pytest.raises(MismatchError, match=f"{count} vectors, 50 stored documents, 50 in the manifest"):
         Index.open(version)
     remake(version, lambda body: add_passages(body, version, count + 1))
-    with pytest.raises(MismatchError, match=f"50 and {count + 1} passages in the manifest"):
+    with pytest.raises(MismatchError, match=f"{count + 1} passages in the manifest"):
         Index.open(version)
     for name in ("passages.json", "first.npy", "ends.npy"):
         remake(

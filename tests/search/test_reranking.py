@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
 from glow.index import Fusion, Index, Mixture
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import RerankMethod
 from glow.search import (
     Ranked,
@@ -38,7 +40,7 @@ def vector(index: Index) -> NDArray[np.float32]:
 def alone(index: Index, row: int, method: RerankMethod = "join") -> float:
     """The score of one document, read now and by itself, from states that nobody stored."""
     assert index.reranker is not None
-    document = index.documents.rows([row])[0]
+    document = index[STORED_FIELDS].rows([row])[0]
     stored = index.reranker.documents().read([document])[0][None]
     mask = np.ones(stored.shape[:2], np.int64)
     return float(index.reranker.score(index.reranker.query(TEXT), stored, mask, method)[0])
@@ -115,9 +117,9 @@ def test_nothing_found_is_nothing_to_read(index: Index) -> None:
 
 
 def test_points_are_measured_on_the_scale_of_the_first_search(index: Index) -> None:
-    assert index.impacts is not None
+    assert index.holds(POSTINGS)
     assert score_unit(index, "dense", None) == score_unit(index, "hybrid", None) == 1.0
-    assert score_unit(index, "lexical", None) == index.impacts.largest
+    assert score_unit(index, "lexical", None) == index[POSTINGS].largest
     assert score_unit(index, "hybrid", Fusion(method="rrf", k=9)) == pytest.approx(0.1)
     ranked, _ = rerank(index, TEXT, rank_lexical(index, TEXT, 20), Reranking(20), unit=2.0)
     own = ranked.parts["rerank"]
@@ -125,9 +127,9 @@ def test_points_are_measured_on_the_scale_of_the_first_search(index: Index) -> N
 
 
 def test_attention_falls_on_words_of_the_query_and_of_the_hit(index: Index) -> None:
-    row = index.documents.find("toy/0")
+    row = index[STORED_FIELDS].find("toy/0")
     assert row is not None
-    documents = index.documents.rows([row])
+    documents = index[STORED_FIELDS].rows([row])
     (words,) = attended_words(index, TEXT, [row], [None], documents)
     assert {word.word for word in words if word.field == "query"} == set(TEXT.split())
     fields = {word.field for word in words} - {"query"}

@@ -1,5 +1,6 @@
 """Term representations: codes, and the store's files, damage and mismatch (docs/papers.md, row 31)."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,30 @@ from glow.errors import FormatError, MismatchError
 from glow.index.token_embeddings import (
     LEAST,
     STATES_FILES,
+    CodedStates,
     StateBits,
     StatesHeader,
+    StatesWriter,
     TermStates,
     code_bytes,
     decode_states,
     encode_states,
-    write_states,
 )
 
 HEADER = StatesHeader(
     model="a" * 64, split=5, size=7, bits=8, position_start=32, document_tokens=12, documents=0, tokens=0
 )
 ALL_BITS: tuple[StateBits, ...] = (16, 8, 4)
+
+
+def write_states(
+    folder: Path, header: StatesHeader, documents: Iterable[NDArray[np.float32]]
+) -> StatesHeader:
+    """Writes a store of documents' states, float32 [L, e] each."""
+    with StatesWriter(folder, header) as writer:
+        for states in documents:
+            writer.add(CodedStates.of([states], header.bits))
+        return writer.close()
 
 
 def documents(count: int = 9, size: int = 7, seed: int = 0) -> list[NDArray[np.float32]]:
@@ -98,9 +110,9 @@ def test_a_store_of_no_document_can_be_opened(tmp_path: Path) -> None:
     assert len(TermStates.open(tmp_path / "states")) == 0
 
 
-@pytest.mark.parametrize("shape", [(0, 7), (13, 7), (3, 6), (7,)])
-def test_documents_of_another_shape_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"document 1 has states of shape|documents of"):
+@pytest.mark.parametrize("shape", [(0, 7), (13, 7)])
+def test_documents_of_too_few_or_many_tokens_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="documents of"):
         write_states(tmp_path / "states", HEADER, iter([documents()[0], np.zeros(shape, np.float32)]))
 
 

@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glow.index import Index
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.query_log import read_query_log
 from glow_service.api.schemas import SearchResult
 
@@ -42,9 +44,9 @@ def test_a_lexical_search_finds_the_documents_that_share_words_and_no_others(
     found = ask(http, "bees hive krill", retriever="lexical", top_k=50)
     texts = [" ".join(map(str, hit["fields"].values())).lower() for hit in found["hits"]]
     assert texts and all(any(word in text for word in ("bees", "hive", "krill")) for text in texts)
-    assert index.impacts is not None
-    scores, rows = index.impacts.search(["bees", "hive", "krill"], 50, order=index.order)
-    assert ids(found) == [document.id for document in index.documents.rows(rows.tolist())]
+    assert index.holds(POSTINGS)
+    scores, rows = index[POSTINGS].search(["bees", "hive", "krill"], 50, order=index.order)
+    assert ids(found) == [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
     assert [hit["scores"] for hit in found["hits"]] == [
         {"lexical": pytest.approx(score, abs=1e-6)} for score in scores
     ]
@@ -109,7 +111,7 @@ def test_an_empty_set_of_documents_is_an_empty_answer(http: httpx.Client) -> Non
 
 def test_facets_count_the_candidates_and_say_whether_these_are_all(http: httpx.Client, index: Index) -> None:
     found = ask(http, facets=[{"field": "lang"}, {"field": "year", "limit": 3}])["facets"]
-    documents = list(index.documents.scan())
+    documents = list(index[STORED_FIELDS].scan())
     languages = [document.metadata["lang"] for document in documents]
     wanted = {value: languages.count(value) for value in set(languages)}
     assert {item["value"]: item["count"] for item in found["lang"]["values"]} == wanted
@@ -133,7 +135,7 @@ def test_explanations_hold_what_the_towers_read(http: httpx.Client, index: Index
     explained = {term["word"]: term["weight"] for term in found["query"]["explanation"]["terms"]}
     assert explained == pytest.approx(weights, abs=2e-4)
     for hit in found["hits"]:
-        document = index.documents.get(hit["id"])
+        document = index[STORED_FIELDS].get(hit["id"])
         tokens = index.preprocessor.document(document)
         read = {
             tokens.words[word]: float(weight)
@@ -150,7 +152,7 @@ def test_explanations_hold_what_the_towers_read(http: httpx.Client, index: Index
     rest = index.preprocessor.query("how do find home")
     whole = index.preprocessor.query("how do bees find home")
     vectors = index.encoder.encode([whole, rest])
-    vector = index.explainer.explain_document(index.documents.get(found["hits"][0]["id"])).vector  # type: ignore[union-attr]
+    vector = index.explainer.explain_document(index[STORED_FIELDS].get(found["hits"][0]["id"])).vector  # type: ignore[union-attr]
     delta = float((vectors[1] - vectors[0]) @ vector)
     assert left[2]["delta"] == pytest.approx(delta, abs=1e-5)
 
@@ -186,7 +188,7 @@ def test_an_index_without_the_parts_says_how_to_get_them(
 def test_info_tells_parts_and_metadata(http: httpx.Client) -> None:
     info = http.get("/info").json()
     assert info["retrievers"] == list(RETRIEVERS)
-    assert info["index"]["parts"] == ["impacts", "columns", "explain"]
+    assert info["index"]["parts"] == ["columns", "impacts", "explain"]
     year = {"type": "number", "types": ["number"], "documents": 50, "distinct": 25}
     assert info["index"]["columns"]["year"] == year
     assert info["index"]["fusion"]["method"] in ("convex", "rrf")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from glow.artifact import IndexRoot
 from glow.index import Index
+from glow.index.vectors import VECTORS
 from glow_index_builder.building import build
 from glow_index_builder.deltas import DeleteOptions, UpsertOptions, delete, upsert
 from glow_index_builder.options import BuildOptions
@@ -144,10 +145,10 @@ def test_a_filter_changes_no_score_and_no_order(
     whole = hits(index, body)
     kept = hits(index, {**body, "filter": wanted})
     require_kept(whole, kept)
-    if index.dense.kind == "flat" and retriever == "hybrid":
+    if index[VECTORS].kind == "flat" and retriever == "hybrid":
         assert kept.keys() <= whole.keys()
     few = hits(index, {**body, "filter": wanted, "candidates": 20, "top_k": 20})
-    if index.dense.kind in ("flat", "ivf-flat"):  # the others go deeper when they are asked for more
+    if index[VECTORS].kind in ("flat", "ivf-flat"):  # the others go deeper when they are asked for more
         require_kept(whole, few)
     tenant = Tenant(filter={"field": "owner", "eq": "alice"})
     require_kept(whole, hits(index, tenant.confine({**body, "filter": wanted})))

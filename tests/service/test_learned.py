@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from glow.artifact import IndexRoot
 from glow.client import GlowClient
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_hybrid, rank_lexical
 from glow_service.api.schemas import SearchResult
 from glow_service.app import create_app
@@ -56,7 +57,9 @@ def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
 def test_hits_are_those_of_the_library(client: httpx.Client, index: Index) -> None:
     ranked = rank_lexical(index, QUERY, 50, by="learned")
     hits = ask(client, retriever="learned", top_k=50)["hits"]
-    assert [hit["id"] for hit in hits] == [each.id for each in index.documents.rows(ranked.rows.tolist())]
+    assert [hit["id"] for hit in hits] == [
+        each.id for each in index[STORED_FIELDS].rows(ranked.rows.tolist())
+    ]
     assert [hit["scores"]["learned"] for hit in hits] == pytest.approx(ranked.scores.tolist(), abs=1e-5)
     words = ask(client, retriever="lexical", top_k=50)["hits"]
     assert len(hits) > len(words)  # documents that hold none of the query's words
@@ -68,7 +71,7 @@ def test_hybrid_counts_words_and_their_like(client: httpx.Client, index: Index) 
     assert set(ranked.parts) == {"dense", "learned"}
     hits = ask(client, retriever="hybrid", top_k=20)["hits"]
     assert [hit["id"] for hit in hits] == [
-        each.id for each in index.documents.rows(ranked.rows[:20].tolist())
+        each.id for each in index[STORED_FIELDS].rows(ranked.rows[:20].tolist())
     ]
     assert all({"dense", "learned"} >= set(hit["scores"]) for hit in hits)
     assert ask(client, top_k=20)["hits"] == hits  # what searches where a request does not say

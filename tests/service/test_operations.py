@@ -10,6 +10,7 @@ import pytest
 
 from glow import __version__
 from glow.index import Index
+from glow.index.vectors import VECTORS
 from tests.until import until
 
 
@@ -39,7 +40,7 @@ def test_head_answers_as_get_without_a_body(http: httpx.Client, path: str) -> No
 def test_info_tells_what_runs(http: httpx.Client, index: Index) -> None:
     info = http.get("/info").json()
     assert info["version"] == __version__
-    assert info["index"]["documents"] == len(index.dense)
+    assert info["index"]["documents"] == len(index[VECTORS])
     assert info["index"]["hashes"] == index.manifest.hashes
     assert info["providers"] == ["CPUExecutionProvider"]
     assert info["retrievers"] == ["dense", "lexical", "hybrid"]
@@ -74,7 +75,7 @@ def test_metrics_count_requests_by_route_and_status(http: httpx.Client) -> None:
 def test_metrics_name_the_index(http: httpx.Client, index: Index) -> None:
     found = samples(http)
     assert found[f'glow_index_info{{model="{index.model}",version="{index.version}"}}'] == 1
-    assert found["glow_index_documents"] == len(index.dense)
+    assert found["glow_index_documents"] == len(index[VECTORS])
     assert found["glow_ready"] == 1
     assert found["glow_requests_in_flight"] == 1  # the one that asks
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import QueryStates, Reranker, RerankMethod
 from glow.search import Reranking, rank_hybrid, rerank
 from glow_service.api.schemas import SearchResult
@@ -66,7 +67,7 @@ def test_an_answer_is_the_reranked_ranking_page_by_page(serve: Serve, index: Ind
     vector = index.encoder.run([index.preprocessor.query(QUERY)])[0]
     first = rank_hybrid(index, QUERY, vector, 100)
     ranked, _ = rerank(index, QUERY, first, Reranking(20), vector=vector)
-    wanted = [document.id for document in index.documents.rows(ranked.rows.tolist())]
+    wanted = [document.id for document in index[STORED_FIELDS].rows(ranked.rows.tolist())]
     with serve() as (client, _):
         pages = [ask(client, rerank={"depth": 20}, top_k=7, offset=offset) for offset in range(0, 49, 7)]
         assert list(itertools.chain(*map(ids, pages))) == wanted[:49]

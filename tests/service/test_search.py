@@ -8,6 +8,8 @@ import pytest
 
 from glow.index import Index
 from glow.index.columns import pick
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 from glow_service.api.schemas import DocumentBody, SearchResult
 
 TEXT = "Honey bees find the way home by the sun, by landmarks and by the smell of their hive."
@@ -34,9 +36,11 @@ def test_v1_answers_as_the_short_path_does(http: httpx.Client) -> None:
 def test_hits_are_those_of_comparing_with_every_vector(http: httpx.Client, index: Index) -> None:
     hits = http.post("/search", json={"query": QUERY, "top_k": 50, "retriever": "dense"}).json()["hits"]
     vector = index.encoder.encode([index.preprocessor.query(QUERY)])[0]
-    stored = index.dense._index.reconstruct_n(0, len(index.dense))  # type: ignore[attr-defined]  # the part itself, behind its view
+    stored = index[VECTORS]._index.reconstruct_n(0, len(index[VECTORS]))  # type: ignore[attr-defined]  # the part itself, behind its view
     scores = stored @ vector
-    expected = [document.id for document in index.documents.rows(np.argsort(-scores, kind="stable").tolist())]
+    expected = [
+        document.id for document in index[STORED_FIELDS].rows(np.argsort(-scores, kind="stable").tolist())
+    ]
     assert [hit["id"] for hit in hits] == expected
     np.testing.assert_allclose([hit["score"] for hit in hits], np.sort(scores)[::-1], atol=2e-6)
     assert all(hit["scores"] == {"dense": hit["score"]} for hit in hits)
@@ -133,8 +137,8 @@ def test_an_answer_carries_its_headers(http: httpx.Client, index: Index) -> None
 
 @pytest.mark.parametrize("path", ["/documents", "/v1/documents"])
 def test_every_document_is_found_by_its_id(http: httpx.Client, index: Index, path: str) -> None:
-    for row in range(0, len(index.dense), 7):
-        stored = index.documents.rows([row])[0]
+    for row in range(0, len(index[VECTORS]), 7):
+        stored = index[STORED_FIELDS].rows([row])[0]
         found = DocumentBody.model_validate_json(http.get(f"{path}/{stored.id}").content)
         assert found.id == stored.id
         assert found.metadata == stored.metadata

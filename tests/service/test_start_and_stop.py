@@ -22,6 +22,7 @@ from glow.artifact import IndexRoot
 from glow.artifact.model import QUERY_TOWER
 from glow.errors import ArtifactError, IntegrityError, MismatchError
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow_service.app import create_app
 from glow_service.live.resources import Resources
 from glow_service.settings import Settings
@@ -183,7 +184,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
     monkeypatch.setattr("glow_service.live.readiness.FRESH_S", 60.0)
     app = make_app(index_copy)
     with serve_app(app) as client:
-        documents = app.state.service.resources.live().documents
+        documents = app.state.service.resources.live()[STORED_FIELDS]
         # As if its disk were gone: the file cannot be opened, and open connections to it are lost.
         documents._uri = documents._uri.replace("documents.sqlite", "gone.sqlite")
         documents._local, documents._spare = type(documents._local)(), None

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glow.index import DenseView
 from glow.index.columns import Columns, build_columns
 from glow.index.milvus import CollectionWriter, FilterFields, MilvusVectors, StoreAccess, StoreHeader, connect
 from glow.index.stored_fields import DocumentStore, DocumentWriter
-from glow.index.vectors import IndexKind, build_dense
+from glow.index.vectors import DenseView, IndexKind, build_dense
 from glow.records import Document
 from tests.stores.server import Milvus
 

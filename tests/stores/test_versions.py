@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,10 +21,11 @@ from glow.artifact import IndexRoot
 from glow.errors import ConfigError, MismatchError, StoreError
 from glow.index import Index, RowMask
 from glow.index.milvus import STORE_FILE, StoreAccess, connect, read_store_header
+from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_dense, rank_hybrid
 from glow_index_builder.building import build
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
-from glow_index_builder.encoding.ray_import import ImportJob, RayImport
+from glow_index_builder.encoding.ray_spread import RayImport
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
@@ -54,7 +56,7 @@ def answers(index: Index) -> list[tuple[list[str], list[str]]]:
     for text in QUERIES:
         vector = index.encoder.encode([index.preprocessor.query(text)])[0]
         rankings = rank_dense(index, vector, 5), rank_hybrid(index, text, vector, 5)
-        ids = [[hit.id for hit in index.documents.rows(each.rows.tolist())] for each in rankings]
+        ids = [[hit.id for hit in index[STORED_FIELDS].rows(each.rows.tolist())] for each in rankings]
         found.append((ids[0], ids[1]))
     return found
 
@@ -297,9 +299,8 @@ def test_access_is_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_of_ray_import_what_one_process_would(
     milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "glow_index_builder.encoding.ray_import.IMPORT_ROWS", 16
-    )  # so that there are several ranges
+    # So that there are several ranges.
+    monkeypatch.setattr("glow_index_builder.encoding.ray_spread.RANGE_ROWS", 16)
     milvus.start()  # another test may have killed it
     given = {"store": milvus.address, "passages": True}
     plain = made(tmp_path / "plain", toy_model, toy_corpus, **given)
@@ -330,15 +331,11 @@ class Rows:
 
 @pytest.mark.parametrize("tries", [1, 2])
 def test_a_range_whose_worker_is_killed_is_imported_again(
-    tries: int, tmp_path: Path, toy_model: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
+    tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glow_index_builder.encoding.ray_import.IMPORT_ROWS", 16)
-    root = made(tmp_path / "index", toy_model, toy_corpus, None)
-    folder = root.folder(root.current())
-    vectors = np.zeros((48, 4), np.float32)
-    job = ImportJob("milvus://127.0.0.1:1", Rows(vectors, tmp_path, tries), folder, 50, None)  # type: ignore[arg-type]
-    monkeypatch.setattr("glow_index_builder.encoding.ray_import._import", _read_only)
-    run = RayImport(job, 2)("any", 0, 48)
+    monkeypatch.setattr("glow_index_builder.encoding.ray_spread.RANGE_ROWS", 16)
+    task = ReadOnly(Rows(np.zeros((48, 4), np.float32), tmp_path, tries))
+    run = RayImport(task, 2)("any", 0, 48)
     if tries == 1:
         assert list(run)[-1] == 48
     else:
@@ -346,6 +343,12 @@ def test_a_range_whose_worker_is_killed_is_imported_again(
             list(run)
 
 
-def _read_only(job: ImportJob, collection: str, start: int, stop: int) -> None:
+@dataclass(frozen=True)
+class ReadOnly:
     """Reads a range, in place of importing it."""
-    assert len(job.vectors[start:stop]) == stop - start
+
+    vectors: Rows
+
+    def __call__(self, collection: str, start: int, stop: int) -> None:
+        """As `RangeTask`."""
+        assert len(self.vectors[start:stop]) == stop - start

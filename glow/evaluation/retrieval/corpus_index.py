@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.evaluation.task import Corpus
-from glow.index import DEFAULT_FUSION, DenseView, Fusion, ImpactsView, LearnedView
-from glow.index.passages import PassageMap
-from glow.index.postings import IMPACTS_FOLDER, ImpactIndex, build_lexical
+from glow.index import DEFAULT_FUSION, Fusion, Key, Rows, View
+from glow.index.postings import IMPACTS_FOLDER, POSTINGS, ImpactIndex, build_lexical
 from glow.index.spelling import SPELLING_FOLDER, Speller, SpellingTable, build_spelling
-from glow.index.vectors import build_dense
+from glow.index.vectors import VECTORS, build_dense
 from glow.records import Document
 from glow.runtime import Device, Model, encode_documents
 from glow.text import (
@@ -39,6 +39,7 @@ from glow.text import (
 
 __all__ = ["CorpusIndex", "DenseOptions", "Progress"]
 
+R = TypeVar("R")
 Progress = Callable[[int, int], None]
 """Called with the documents encoded so far and all of them."""
 
@@ -76,15 +77,13 @@ class CorpusIndex:
         ids: document ids, in the order of the rows.
         preprocessor: with the corpus's term table, or what `options` chose.
         encoder: the query tower.
-        dense, impacts, learned, passages, fusion, order, speller: as for `Index`.
+        fusion, order, speller: as for `Index`, as are `holds` and `corpus_index[VECTORS]`.
 
     Raises:
         GlowError: if the corpus cannot be read, the model cannot be opened, or the device is not there.
     """
 
-    passages: PassageMap | None = None
     fusion: Fusion = DEFAULT_FUSION
-    learned: LearnedView | None = None
 
     def __init__(
         self,
@@ -109,9 +108,8 @@ class CorpusIndex:
         if vectors is None:
             vectors = _encode(model, corpus, self.preprocessor, options, shape, progress)
             _store(path, vectors)
-        self.dense: DenseView = build_dense(vectors, "flat", options.device)
+        readers: dict[str, Any] = {VECTORS.name: build_dense(vectors, "flat", options.device)}
         self.order = _id_ranks(self.ids)
-        self.impacts: ImpactsView | None = None
         # Its files are mapped, so the folder stays as long as this does.
         self._folder = tempfile.TemporaryDirectory(prefix="glow-corpus-")
         folder = Path(self._folder.name)
@@ -123,26 +121,33 @@ class CorpusIndex:
             build_lexical(
                 folder / IMPACTS_FOLDER, words, corpus_words, stems, analyzer=analyzer, on_words=spell
             )
-            self.impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
-        self.speller = _speller(self.preprocessor, self.impacts, corpus_words, folder)
+            readers[POSTINGS.name] = ImpactIndex.open(folder / IMPACTS_FOLDER)
+        self._view = View("of a corpus in memory", Rows(len(self.ids)), readers)
+        self.speller = _speller(self.preprocessor, self._view, corpus_words, folder)
+
+    def holds(self, component: Key[Any, Any]) -> bool:
+        """As `Index.holds`."""
+        return self._view.holds(component)
+
+    def __getitem__(self, component: Key[Any, R]) -> R:
+        """As of an `Index`."""
+        return self._view[component]
 
     def names(self, rows: Sequence[int]) -> list[str]:
         """The ids of rows."""
         return [self.ids[row] for row in rows]
 
 
-def _speller(
-    preprocessor: Preprocessor, impacts: ImpactsView | None, words: TermTable, folder: Path
-) -> Speller | None:
+def _speller(preprocessor: Preprocessor, view: View, words: TermTable, folder: Path) -> Speller | None:
     """As a version built of the corpus would have it, which holds words whatever searches it."""
     if preprocessor.weighting.unit != "word":
         return None
-    if impacts is None:
+    if not view.holds(POSTINGS):
         build_spelling(
             folder / SPELLING_FOLDER, ((word, df) for word, df in words.items() if is_lexical(word))
         )
     table = SpellingTable.open(folder / SPELLING_FOLDER)
-    return Speller(preprocessor.pieces, preprocessor.terms, [table], impacts)
+    return Speller(preprocessor.pieces, preprocessor.terms, [table], view.get(POSTINGS))
 
 
 def _id_ranks(ids: Sequence[str]) -> NDArray[np.uint32]:

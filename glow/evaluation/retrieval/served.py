@@ -11,7 +11,10 @@ from glow.errors import MismatchError
 from glow.evaluation.retrieval.corpus_index import CorpusIndex, DenseOptions, Progress
 from glow.evaluation.runs import Run
 from glow.evaluation.task import Corpus
-from glow.index import Index
+from glow.index import Index, Searchable
+from glow.index.learned_sparse import LEARNED_SPARSE
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Hit, Query
 from glow.runtime import Device, Encoder, Model
 from glow.search import (
@@ -19,7 +22,6 @@ from glow.search import (
     Ranked,
     Reranking,
     Retriever,
-    Searchable,
     Typos,
     rank_dense,
     rank_hybrid,
@@ -137,9 +139,9 @@ def open_version(
     """
     versions = IndexRoot(root)
     index = Index.open(versions.folder(versions.current()), device, threads)
-    if kind == "learned" and index.learned is None:
+    if kind == "learned" and not index.holds(LEARNED_SPARSE):
         raise MismatchError(f"index {index.version} has no learned impacts; build it again with --learned")
-    if kind != "dense" and index.impacts is None:
+    if kind != "dense" and not index.holds(POSTINGS):
         raise MismatchError(
             f"version {index.version} holds no words, {kind!r} needs them; build it with --lexical"
         )
@@ -152,7 +154,7 @@ def open_version(
         )
 
     def names(rows: Sequence[int]) -> list[str]:
-        return [document.id for document in index.documents.rows(list(rows))]
+        return [document.id for document in index[STORED_FIELDS].rows(list(rows))]
 
-    ids = [row[0] for row in index.documents.by_id()]
+    ids = [row[0] for row in index[STORED_FIELDS].by_id()]
     return index, ServedRetriever(index, index.encoder, ids, names, kind, reranking=reranking)

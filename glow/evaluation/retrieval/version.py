@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.index import Index
-from glow.index.vectors import SearchParams
+from glow.index.learned_sparse import LEARNED_SPARSE
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS, SearchParams
 from glow.search import (
     DEFAULT_CANDIDATES,
     Reranking,
@@ -56,20 +59,20 @@ class VersionSearch:
         self._vectors = (
             np.concatenate(encoded) if encoded else np.empty((0, index.encoder.dimensions), np.float32)
         )
-        parts: dict[Retriever, object] = {
+        parts: dict[Retriever, bool] = {
             "dense": True,
-            "learned": index.learned,
-            "hybrid": index.impacts,
-            "rerank": index.reranker,
+            "learned": index.holds(LEARNED_SPARSE),
+            "hybrid": index.holds(POSTINGS),
+            "rerank": index.reranker is not None,
         }
-        self.retrievers = tuple(name for name, part in parts.items() if part is not None)
+        self.retrievers = tuple(name for name, is_there in parts.items() if is_there)
 
     def ids(self, retriever: Retriever, k: int = DEPTH) -> list[tuple[str, ...]]:
         """The ids of at most k documents for each query, best first."""
         hits: list[tuple[str, ...]] = [()] * len(self._texts)
         for place, vector in zip(self._asked, self._vectors, strict=True):
             rows = self._rows(retriever, self._texts[place], vector, k)
-            hits[place] = tuple(document.id for document in self._index.documents.rows(rows.tolist()))
+            hits[place] = tuple(document.id for document in self._index[STORED_FIELDS].rows(rows.tolist()))
         return hits
 
     def _rows(
@@ -80,12 +83,12 @@ class VersionSearch:
             return rank_dense(index, vector, k).rows
         if retriever == "learned":
             return rank_lexical(index, text, k, by="learned").rows
-        if index.impacts is not None:
+        if index.holds(POSTINGS):
             ranked = rank_hybrid(index, text, vector, gathered)
         else:
             ranked = rank_dense(index, vector, gathered)
         if retriever == "rerank":
-            unit = score_unit(index, "dense" if index.impacts is None else "hybrid", None)
+            unit = score_unit(index, "hybrid" if index.holds(POSTINGS) else "dense", None)
             ranked, _ = rerank(index, text, ranked, Reranking(), unit, vector)
         return ranked.rows[:k]
 
@@ -94,7 +97,7 @@ class VersionSearch:
 
         None where it cannot be known: no query has a word.
         """
-        dense = self._index.dense
+        dense = self._index[VECTORS]
         if not len(self._vectors):
             return None
         if dense.kind == "flat":

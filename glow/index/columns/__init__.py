@@ -1,40 +1,35 @@
 """Metadata by field: the columns that filters and facets read."""
 
 from glow.index.columns.build import build_columns
-from glow.index.columns.dates import DateSpan, duration_s, instant_of, now_s, span_of
-from glow.index.columns.format import COLUMNS_FOLDER, COLUMNS_HEADER, MAX_FIELDS, ORDER_FILE, ColumnsHeader
+from glow.index.columns.component import COLUMNS
+from glow.index.columns.dates import duration_s, instant_of, now_s, span_of
+from glow.index.columns.format import COLUMNS_FOLDER, MAX_FIELDS, ColumnsHeader
+from glow.index.columns.joined import join_columns
 from glow.index.columns.metadata import (
     MAX_NAME_CHARACTERS,
-    VALUE_TYPES,
-    Scalar,
     ValueType,
     field_values,
     pick,
     type_of,
 )
-from glow.index.columns.order import order_kind, value_ranks
-from glow.index.columns.reader import Columns, Field, TypedColumn
+from glow.index.columns.order import value_ranks
+from glow.index.columns.reader import Columns, TypedColumn
 
 __all__ = [
+    "COLUMNS",
     "COLUMNS_FOLDER",
-    "COLUMNS_HEADER",
     "MAX_FIELDS",
     "MAX_NAME_CHARACTERS",
-    "ORDER_FILE",
-    "VALUE_TYPES",
     "Columns",
     "ColumnsHeader",
-    "DateSpan",
-    "Field",
-    "Scalar",
     "TypedColumn",
     "ValueType",
     "build_columns",
     "duration_s",
     "field_values",
     "instant_of",
+    "join_columns",
     "now_s",
-    "order_kind",
     "pick",
     "span_of",
     "type_of",

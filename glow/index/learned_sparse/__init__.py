@@ -1,27 +1,17 @@
 """Learned impacts: the words that a document counts for, even if it lacks them."""
 
-from glow.index.learned_sparse.build import build_learned
-from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts, LearnedWords, WordScorer
-from glow.index.learned_sparse.parts import (
-    LEARNED_WEIGHT_FILE,
-    LearnedWeight,
-    open_learned,
-    open_learned_weight,
-)
-from glow.index.learned_sparse.words import LEARNED_WORDS_FILES, LEARNED_WORDS_FOLDER, WordSide, choose_words
+from glow.index.learned_sparse.component import LEARNED_SPARSE, LearnedOptions, LearnedRules
+from glow.index.learned_sparse.impacts import LearnedImpacts
+from glow.index.learned_sparse.weight import LEARNED_WEIGHT_FILE, LearnedWeight
+from glow.index.learned_sparse.words import LEARNED_WORDS_FOLDER, WordSide
 
 __all__ = [
+    "LEARNED_SPARSE",
     "LEARNED_WEIGHT_FILE",
-    "LEARNED_WORDS_FILES",
     "LEARNED_WORDS_FOLDER",
-    "Expansion",
     "LearnedImpacts",
+    "LearnedOptions",
+    "LearnedRules",
     "LearnedWeight",
-    "LearnedWords",
-    "WordScorer",
     "WordSide",
-    "build_learned",
-    "choose_words",
-    "open_learned",
-    "open_learned_weight",
 ]

@@ -124,6 +124,11 @@ class LearnedImpacts:
         return LearnedImpacts(self._bm25, self._learned, weight)
 
     @property
+    def learned(self) -> ImpactIndex:
+        """The learned impacts alone."""
+        return self._learned
+
+    @property
     def analyzer(self) -> Analyzer:
         """Of BM25; learned impacts are of words as they are."""
         return self._bm25.analyzer

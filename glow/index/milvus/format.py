@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from glow.index.vectors import IndexKind
+from glow.index.vector_search import IndexKind
 from glow.options import StrictModel
 from glow.storage import read_header
 

@@ -15,7 +15,7 @@ from glow.index.milvus.connection import BUILD_S, LOAD_S, Connection
 from glow.index.milvus.expressions import FilterFields
 from glow.index.milvus.format import ROW_FIELD, VECTOR_FIELD, StoreHeader, sample_hash, sampled_rows
 from glow.index.row_mask import RowMask
-from glow.index.vectors import (
+from glow.index.vector_search import (
     DEFAULT_NPROBE,
     HNSW_EF_SEARCH,
     IndexKind,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index.encoding import VectorRows
 from glow.index.milvus.connection import BUILD_S, INDEX_S, Connection, require_pymilvus
 from glow.index.milvus.expressions import FilterFields
 from glow.index.milvus.format import (
@@ -23,7 +24,7 @@ from glow.index.milvus.format import (
     sample_hash,
     sampled_rows,
 )
-from glow.index.vectors import IndexKind, VectorRows, list_count
+from glow.index.vector_search import IndexKind, list_count
 
 __all__ = [
     "IMPORT_ROWS",

@@ -1,11 +1,10 @@
 """Long documents in passages: which rows belong to which document, and a search that returns documents."""
 
 from glow.index.passages.build import build_passages, passages_of
+from glow.index.passages.component import PASSAGES
 from glow.index.passages.map import (
     ARRAYS,
-    PASSAGES_FILES,
     PASSAGES_FOLDER,
-    PASSAGES_HEADER,
     Folded,
     FoundPassage,
     PassageMap,
@@ -14,9 +13,8 @@ from glow.index.passages.map import (
 
 __all__ = [
     "ARRAYS",
-    "PASSAGES_FILES",
+    "PASSAGES",
     "PASSAGES_FOLDER",
-    "PASSAGES_HEADER",
     "Folded",
     "FoundPassage",
     "PassageMap",

@@ -25,7 +25,15 @@ from glow.records import Document
 from glow.storage import map_array, read_header
 from glow.text import body_text
 
-__all__ = ["ARRAYS", "PASSAGES_FILES", "PASSAGES_FOLDER", "FoundPassage", "PassageMap", "PassagesHeader"]
+__all__ = [
+    "ARRAYS",
+    "PASSAGES_FILES",
+    "PASSAGES_FOLDER",
+    "FoundPassage",
+    "PassageMap",
+    "PassagesHeader",
+    "read_passages_header",
+]
 
 PASSAGES_FOLDER = "passages"
 PASSAGES_HEADER = "passages.json"
@@ -78,6 +86,15 @@ class FoundPassage:
     text: str
 
 
+def read_passages_header(folder: Path) -> PassagesHeader:
+    """Reads `passages.json` of the folder `passages`.
+
+    Raises:
+        FormatError: if it is missing, or of another format.
+    """
+    return read_header(folder / PASSAGES_HEADER, PassagesHeader)
+
+
 class PassageMap:
     """Passage rows to documents and places in them; safe to use from many threads.
 
@@ -89,6 +106,7 @@ class PassageMap:
 
     Attributes:
         header, documents, starts, ends, first: as given.
+        count: passages that can be found; rows go beyond it if some are gone.
         order: uint32 [p], each passage's place among equals: by document, then as in its body; None: its row.
     """
 
@@ -102,6 +120,7 @@ class PassageMap:
         order: NDArray[np.uint32] | None = None,
     ) -> None:
         self.header = header
+        self.count = len(documents)
         self.documents = documents
         self.starts = starts
         self.ends = ends
@@ -123,19 +142,22 @@ class PassageMap:
             FormatError: if a file is missing, damaged, of another format version, or does not fit the others; the
                 message names it.
         """
-        header = read_header(folder / PASSAGES_HEADER, PassagesHeader)
+        header = read_passages_header(folder)
         lengths = {name: header.passages for name in ARRAYS} | {"first": header.documents + 1}
         arrays = {name: map_array(folder / f"{name}.npy", np.uint32, lengths[name]) for name in ARRAYS}
         if fault := _fault(**arrays):
             raise FormatError(f"{folder.name}/{fault}; rebuild the index")
         return cls(header, **arrays, order=order)
 
-    def followed_by(self, other: "PassageMap", order: NDArray[np.uint32] | None = None) -> "PassageMap":
+    def followed_by(
+        self, other: "PassageMap", order: NDArray[np.uint32] | None = None, gone: int = 0
+    ) -> "PassageMap":
         """One map of both, held in memory: the other's documents and passages come after these.
 
         Args:
             other: cut by the same rules.
             order: of the documents of both, as for the class.
+            gone: passages of both that are found no more.
         """
         documents, passages = self.header.documents, self.header.passages
         header = self.header.model_copy(
@@ -145,7 +167,7 @@ class PassageMap:
                 "left_out": self.header.left_out + other.header.left_out,
             }
         )
-        return PassageMap(
+        joined = PassageMap(
             header,
             np.concatenate([self.documents, other.documents + np.uint32(documents)]),
             np.concatenate([self.starts, other.starts]),
@@ -153,6 +175,8 @@ class PassageMap:
             np.concatenate([self.first[:-1], other.first + np.uint32(passages)]),
             order,
         )
+        joined.count -= gone
+        return joined
 
     def passage_of(self, document: Document, row: int) -> FoundPassage:
         """What a passage's row stands for.

@@ -2,6 +2,12 @@
 
 from glow.index.postings.bm25 import Bm25, build_lexical
 from glow.index.postings.build import ImpactWriter, pack_codes
+from glow.index.postings.component import (
+    POSTINGS,
+    PostingsOptions,
+    PostingsRules,
+    document_words,
+)
 from glow.index.postings.format import (
     CAUSES_FILE,
     CODES_FILE,
@@ -10,23 +16,22 @@ from glow.index.postings.format import (
     IMPACTS_HEADER,
     LEARNED_FILES,
     LEARNED_FOLDER,
-    MAXIMA_FILE,
     PACKED_FILE,
     PLACES_FILE,
-    ROWS_FILE,
-    STARTS_FILE,
     VALUES_FILE,
     WIDTHS_FILE,
     ImpactHeader,
-    Layout,
     read_impacts_header,
 )
 from glow.index.postings.impacts import ImpactIndex
-from glow.index.postings.lists import Block, PlainLists
-from glow.index.postings.packed import PACKED_FROM, pack_lists
+from glow.index.postings.joined import JoinedImpacts
+from glow.index.postings.lists import PlainLists
+from glow.index.postings.merge import merge_impacts
+from glow.index.postings.packed import pack_lists
 from glow.index.postings.packing import PackedPostings, pack_postings, packed_sizes, width_of
 from glow.index.postings.posting_list import PackedList, PostingList
 from glow.index.postings.sums import Sums, look_up
+from glow.index.postings.view import ImpactsView
 from glow.index.postings.vocabulary import Vocabulary
 
 __all__ = [
@@ -37,28 +42,29 @@ __all__ = [
     "IMPACTS_HEADER",
     "LEARNED_FILES",
     "LEARNED_FOLDER",
-    "MAXIMA_FILE",
     "PACKED_FILE",
-    "PACKED_FROM",
     "PLACES_FILE",
-    "ROWS_FILE",
-    "STARTS_FILE",
+    "POSTINGS",
     "VALUES_FILE",
     "WIDTHS_FILE",
-    "Block",
     "Bm25",
     "ImpactHeader",
     "ImpactIndex",
     "ImpactWriter",
-    "Layout",
+    "ImpactsView",
+    "JoinedImpacts",
     "PackedList",
     "PackedPostings",
     "PlainLists",
     "PostingList",
+    "PostingsOptions",
+    "PostingsRules",
     "Sums",
     "Vocabulary",
     "build_lexical",
+    "document_words",
     "look_up",
+    "merge_impacts",
     "pack_codes",
     "pack_lists",
     "pack_postings",

@@ -1,20 +1,18 @@
 """Typos in queries: which words an index knows, and what an unknown word may mean."""
 
-from glow.index.spelling.build import build_spelling, merge_tables
+from glow.index.spelling.build import build_spelling
+from glow.index.spelling.component import SPELLING
 from glow.index.spelling.edits import forms, is_one_edit
-from glow.index.spelling.format import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER
-from glow.index.spelling.speller import Correction, Speller
+from glow.index.spelling.format import SPELLING_FOLDER
+from glow.index.spelling.speller import Speller
 from glow.index.spelling.table import SpellingTable
 
 __all__ = [
-    "SPELLING_FILES",
+    "SPELLING",
     "SPELLING_FOLDER",
-    "SPELLING_HEADER",
-    "Correction",
     "Speller",
     "SpellingTable",
     "build_spelling",
     "forms",
     "is_one_edit",
-    "merge_tables",
 ]

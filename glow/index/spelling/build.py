@@ -2,27 +2,29 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from glow.index.postings import IMPACTS_FOLDER, ImpactIndex
+from glow.index.postings import ImpactIndex
 from glow.index.spelling.edits import forms, key_of
 from glow.index.spelling.format import (
     DFS_FILE,
     KEYS_FILE,
     OFFSETS_FILE,
     PLACES_FILE,
-    SPELLING_FOLDER,
     SPELLING_HEADER,
     WORDS_FILE,
     SpellingHeader,
 )
 from glow.index.spelling.table import SpellingTable
 from glow.storage import SortedStrings
+from glow.text import TermTable, is_lexical
 
-__all__ = ["LONGEST_WORD", "SHORTEST_WORD", "build_spelling", "is_spelled", "merge_tables"]
+__all__ = [
+    "LONGEST_WORD", "SHORTEST_WORD", "build_spelling", "count_words", "is_spelled", "merged_words",
+]  # fmt: skip
 
 SHORTEST_WORD, LONGEST_WORD = 4, 24
 """Letters: shorter words are one edit from too many others, longer ones are rarely language."""
@@ -69,25 +71,38 @@ def build_spelling(folder: Path, words: Iterable[tuple[str, int]]) -> SpellingHe
     return header
 
 
-def merge_tables(folder: Path, tables: Iterable[SpellingTable]) -> None:
-    """Writes `spelling/` beside `impacts/` that were merged.
+def merged_words(impacts: ImpactIndex, tables: Iterable[SpellingTable]) -> Iterator[tuple[str, int]]:
+    """The words of an index that was merged, as `build_spelling` takes them.
 
-    Words that are terms are counted there. Where the index holds stems, the words of the tables that it still holds a form of stay, with
+    Words that are terms are counted there. If the index holds stems, the words of the tables that it still holds a form of stay, with
     the sums of their document frequencies: one that only documents had which are gone may stay as well, until the next build.
 
     Args:
-        folder: of a version or a delta.
+        impacts: merged.
         tables: of what was merged.
-
-    Raises:
-        OSError: if the disk is full or cannot be written.
     """
-    impacts = ImpactIndex.open(folder / IMPACTS_FOLDER)
     if impacts.analyzer.name == "plain":
-        build_spelling(folder / SPELLING_FOLDER, impacts.word_counts())
+        yield from impacts.word_counts()
         return
     counts: Counter[str] = Counter()
     for table in tables:
         counts.update(dict(table.items()))
-    held = ((word, counts[word]) for word in sorted(counts, key=str.encode) if impacts.holds(word))
-    build_spelling(folder / SPELLING_FOLDER, held)
+    for word in sorted(counts, key=str.encode):
+        if impacts.holds(word):
+            yield word, counts[word]
+
+
+def count_words(known: TermTable, documents: Iterable[Iterable[str]]) -> Iterator[tuple[str, int]]:
+    """Words that people may misspell, with how many documents hold each, as `build_spelling` takes them.
+
+    Args:
+        known: the table of the documents' words; it bounds the memory.
+        documents: the words of each that a lexical index counts.
+    """
+    words = [word for word, _ in known.items() if is_spelled(word) and is_lexical(word)]
+    wanted, counts = frozenset(words), Counter[str]()
+    for document in documents:
+        counts.update(wanted.intersection(document))
+    for word in words:
+        if counts[word]:
+            yield word, counts[word]

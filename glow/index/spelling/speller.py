@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from glow.index.postings import ImpactsView
 from glow.index.spelling.build import LONGEST_WORD, SHORTEST_WORD, is_spelled
 from glow.index.spelling.table import SpellingTable
-from glow.index.views import ImpactsView
 from glow.text import TermTable, WordPieces, WordSpans, is_lexical
 
 __all__ = ["Correction", "Speller"]

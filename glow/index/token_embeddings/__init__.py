@@ -8,22 +8,22 @@ from glow.index.token_embeddings.codes import (
     decode_states,
     encode_states,
 )
-from glow.index.token_embeddings.format import STATES_FILES, STATES_FOLDER, STATES_HEADER, StatesHeader
-from glow.index.token_embeddings.store import StatesWriter, TermStates, merge_states, write_states
+from glow.index.token_embeddings.component import TOKEN_EMBEDDINGS
+from glow.index.token_embeddings.encode import StatesJob
+from glow.index.token_embeddings.format import STATES_FILES, StatesHeader
+from glow.index.token_embeddings.store import StatesWriter, TermStates
 
 __all__ = [
     "LEAST",
     "STATES_FILES",
-    "STATES_FOLDER",
-    "STATES_HEADER",
+    "TOKEN_EMBEDDINGS",
     "CodedStates",
     "StateBits",
     "StatesHeader",
+    "StatesJob",
     "StatesWriter",
     "TermStates",
     "code_bytes",
     "decode_states",
     "encode_states",
-    "merge_states",
-    "write_states",
 ]

@@ -4,7 +4,6 @@ n   documents       t   tokens of all       e   numbers of a token
 B   documents asked for     L   the longest of them, in tokens
 """
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -22,11 +21,10 @@ from glow.index.token_embeddings.format import (
 )
 from glow.storage import map_array, read_header
 
-__all__ = ["StatesWriter", "TermStates", "merge_states", "write_states"]
+__all__ = ["StatesWriter", "TermStates"]
 
 # numpy's header of a one-dimensional array whose length is known at the end alone: room for any.
 _HEADER_BYTES = 128
-_MERGED_AT_ONCE = 1024
 
 
 class StatesWriter:
@@ -76,52 +74,6 @@ class StatesWriter:
         written = header.model_copy(update={"documents": len(offsets) - 1, "tokens": tokens})
         written.save(self._folder / STATES_HEADER)
         return written
-
-
-def write_states(
-    folder: Path, header: StatesHeader, documents: Iterable[NDArray[np.float32]]
-) -> StatesHeader:
-    """Writes a store of documents' states.
-
-    Args:
-        folder: to be made; it must not exist.
-        header: of the store; its counts are filled in.
-        documents: float32 [L, e] of each, in the order of rows, L >= 1.
-
-    Returns:
-        The header as written.
-
-    Raises:
-        ValueError: if a document has another e, more tokens than `document_tokens`, none, or numbers that are no GELU's.
-        OSError: if it cannot be written.
-    """
-    with StatesWriter(folder, header) as writer:
-        for row, states in enumerate(documents):
-            if states.ndim != 2 or states.shape[1] != header.size:
-                raise ValueError(
-                    f"document {row} has states of shape {states.shape}, expected tokens of {header.size}"
-                )
-            writer.add(CodedStates.of([states], header.bits))
-        return writer.close()
-
-
-def merge_states(folder: Path, parts: Sequence[tuple["TermStates", NDArray[np.int64]]]) -> StatesHeader:
-    """Writes a store of some rows of others, made by one re-ranker; nothing is read or coded again.
-
-    Args:
-        folder: to be made.
-        parts: stores, and the rows of each that stay, int64, in the order of the new rows.
-
-    Raises:
-        MismatchError: if the stores are of different re-rankers or precisions.
-    """
-    first = parts[0][0].header
-    with StatesWriter(folder, first) as writer:
-        for states, rows in parts:
-            states.require_like(first)
-            for start in range(0, len(rows), _MERGED_AT_ONCE):
-                writer.add(states.coded(rows[start : start + _MERGED_AT_ONCE]))
-        return writer.close()
 
 
 def _close(file: BinaryIO, kind: type[np.generic], length: int) -> None:

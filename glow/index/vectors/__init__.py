@@ -1,28 +1,27 @@
 """Vectors: the kinds of dense index, how each is built, searched and filtered."""
 
-from glow.index.vectors.build import VectorRows, build_dense
-from glow.index.vectors.cosines import products
-from glow.index.vectors.filter import should_scan
-from glow.index.vectors.index import (
+from glow.index.encoding import VectorRows
+from glow.index.vector_search import (
     DEFAULT_NPROBE,
-    GPU_MAX_HITS,
     HNSW_EF_SEARCH,
-    DenseIndex,
-    SearchParams,
-    VectorReader,
-    require_device,
-    set_threads,
-)
-from glow.index.vectors.kinds import (
-    FLAT_MAX_VECTORS,
     KINDS,
     IndexKind,
+    SearchParams,
+    list_count,
+)
+from glow.index.vectors.build import build_dense
+from glow.index.vectors.component import VECTORS
+from glow.index.vectors.filter import should_scan
+from glow.index.vectors.index import GPU_MAX_HITS, DenseIndex, require_device, set_threads
+from glow.index.vectors.kept_rows import KeptVectors
+from glow.index.vectors.kinds import (
+    FLAT_MAX_VECTORS,
     choose_kind,
     code_count,
     index_bytes,
-    list_count,
-    require_buildable,
 )
+from glow.index.vectors.rules import VectorOptions, VectorRules
+from glow.index.vectors.view import DenseView
 
 __all__ = [
     "DEFAULT_NPROBE",
@@ -30,18 +29,20 @@ __all__ = [
     "GPU_MAX_HITS",
     "HNSW_EF_SEARCH",
     "KINDS",
+    "VECTORS",
     "DenseIndex",
+    "DenseView",
     "IndexKind",
+    "KeptVectors",
     "SearchParams",
-    "VectorReader",
+    "VectorOptions",
     "VectorRows",
+    "VectorRules",
     "build_dense",
     "choose_kind",
     "code_count",
     "index_bytes",
     "list_count",
-    "products",
-    "require_buildable",
     "require_device",
     "set_threads",
     "should_scan",

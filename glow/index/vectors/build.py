@@ -1,20 +1,19 @@
 """Building a dense index from vectors."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index.encoding import VectorRows
+from glow.index.vector_search import TRAIN_VECTORS_PER_LIST, IndexKind, list_count
 from glow.index.vectors.index import DenseIndex, to_gpu
 from glow.index.vectors.kinds import (
     HNSW_LINKS,
     PQ_BITS,
     PQ_BLOCK_VECTORS,
-    TRAIN_VECTORS_PER_LIST,
-    IndexKind,
     code_count,
-    list_count,
     require_buildable,
 )
 
@@ -26,19 +25,6 @@ HNSW_EF_CONSTRUCTION = 200
 MAX_TRAIN_VECTORS = 262_144
 BLOCK_VECTORS = 4_096
 """Vectors that are held beside the index in the making: 6 MB of 384 dimensions."""
-
-
-class VectorRows(Protocol):
-    """Vectors that are read block by block: an array, or what reads them from files."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(count, D)."""
-        ...
-
-    def __getitem__(self, wanted: Any, /) -> NDArray[np.float32]:
-        """Rows of a slice without step, float32 [m, D], or of row numbers, int64 [...], float32 [..., D]."""
-        ...
 
 
 def build_dense(

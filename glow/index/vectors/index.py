@@ -5,9 +5,8 @@ n   queries     k   hits a query    D   dimensions
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,14 @@ from numpy.typing import NDArray
 
 from glow.errors import BuildError, DeviceError, FormatError, QueryError
 from glow.index.row_mask import RowMask
-from glow.index.vectors.cosines import products
+from glow.index.vector_search import (
+    DEFAULT_NPROBE,
+    HNSW_EF_SEARCH,
+    IndexKind,
+    SearchParams,
+    VectorReader,
+    products,
+)
 from glow.index.vectors.filter import (
     bitmap_of,
     require_fit,
@@ -27,7 +33,6 @@ from glow.index.vectors.filter import (
     widened_ef,
     widened_probes,
 )
-from glow.index.vectors.kinds import IndexKind
 
 __all__ = [
     "DenseIndex", "SearchParams", "VectorReader", "require_device", "set_threads", "to_gpu",
@@ -36,8 +41,6 @@ __all__ = [
 faiss: Any = _faiss  # its type stubs lack much of what it has
 
 # docs/results/dense-index.md has the measurements behind these figures.
-HNSW_EF_SEARCH = 96
-DEFAULT_NPROBE = 64
 RESCORED, RESCORED_OF_MANY, MANY_VECTORS = 10, 20, 4_000_000
 """Vectors that `ivf-pq` scores again for each hit, of so many vectors twice as many: docs/results/scale.md."""
 MIN_READ_LIMIT_BYTES = 2 << 30
@@ -45,24 +48,7 @@ WRITE_BYTES = 1 << 20
 # FAISS's own limits on a GPU.
 GPU_MAX_HITS = 2048
 GPU_MAX_PROBES = 2048
-VectorReader = Callable[[NDArray[np.int64]], NDArray[np.float32]]
-"""Rows int64 [m] -> vectors float32 [m, D]."""
 _SIGNATURE = re.compile(r"^Error in .*? at \S+:\d+: (Error: )?", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchParams:
-    """How thoroughly to search; None takes the index's default.
-
-    Attributes:
-        ef_search: candidates that `hnsw` keeps, 1 to 10,000.
-        nprobe: lists that `ivf-*` looks into, 1 to 65,536.
-        exact: compare with every vector as it is stored, whatever the kind; of `ivf-pq`, in 8 bits.
-    """
-
-    ef_search: int | None = None
-    nprobe: int | None = None
-    exact: bool = False
 
 
 class DenseIndex:
@@ -317,7 +303,9 @@ class DenseIndex:
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
-            raise FormatError(f"FAISS cannot read {path.name}: {_reason(error)}") from error
+            raise FormatError(
+                f"FAISS cannot read {path.name}: {_reason(error)}; rebuild the index"
+            ) from error
         kind = _kind_of(index)
         if device == "cuda":
             return cls(to_gpu(index, kind), kind, "cuda")

@@ -4,16 +4,12 @@
 lists. `ivf-pq` does so over codes, and scores what these find again, by vectors in 8 bits that are read from the mapped file.
 """
 
-from typing import Literal
-
 from glow.errors import ConfigError
+from glow.index.vector_search import KINDS, IndexKind, list_count
 
 __all__ = [
     "KINDS", "IndexKind", "choose_kind", "code_count", "index_bytes", "list_count", "require_buildable",
 ]  # fmt: skip
-
-IndexKind = Literal["flat", "hnsw", "ivf-flat", "ivf-pq"]
-KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat", "ivf-pq")
 
 # docs/results/dense-index.md has the measurements behind these figures.
 FLAT_MAX_VECTORS = 4_000
@@ -23,7 +19,6 @@ PQ_BITS = 4
 PQ_DIMENSIONS_PER_CODE = 2
 PQ_BLOCK_VECTORS = 32
 """Codes of so many vectors lie side by side; FAISS fills up the last block of each list."""
-TRAIN_VECTORS_PER_LIST = 64
 
 
 def choose_kind(
@@ -77,11 +72,6 @@ def require_buildable(kind: IndexKind, count: int) -> None:
         raise ConfigError(
             f"an {kind} index needs at least {least} vectors to train, found {count}; choose flat"
         )
-
-
-def list_count(count: int) -> int:
-    """Lists of an IVF index: 4·sqrt(count), bounded by what its training set can fill."""
-    return int(min(max(4 * count**0.5, 1), max(count // TRAIN_VECTORS_PER_LIST, 1)))
 
 
 def code_count(dimensions: int) -> int:

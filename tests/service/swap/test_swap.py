@@ -14,6 +14,10 @@ import httpx
 import pytest
 
 from glow.index import Index
+from glow.index.columns import COLUMNS
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
 
 Serve = Callable[..., AbstractContextManager[Any]]
 Until = Callable[..., None]
@@ -100,9 +104,16 @@ def no_collector() -> Iterator[None]:
 
 def parts_of(index: Index) -> list[Any]:
     """Weak references to a version and to what holds its memory."""
-    columns = index.columns
-    parts = [index, index.encoder, index.dense, index.documents, index.preprocessor.pieces, index.masks]
-    parts += [index.preprocessor.weigher, index.impacts, columns]
+    columns = index[COLUMNS].columns
+    parts = [
+        index,
+        index.encoder,
+        index[VECTORS],
+        index[STORED_FIELDS],
+        index.preprocessor.pieces,
+        index[COLUMNS].masks,
+    ]
+    parts += [index.preprocessor.weigher, index[POSTINGS], columns]
     assert all(part is not None for part in parts)
     return [weakref.ref(part) for part in parts if hasattr(type(part), "__weakref__")]
 
@@ -216,7 +227,7 @@ def test_a_version_of_the_same_model_takes_over_its_tower(versions: Any, serve: 
     with serve() as served, no_collector():
         live = served.service.resources.live()
         tower, pieces, old = live.encoder, live.preprocessor.pieces, weakref.ref(live)
-        dense = weakref.ref(live.dense)
+        dense = weakref.ref(live[VECTORS])
         del live
         versions.publish("b1")
         until(lambda: served.live == "b1")

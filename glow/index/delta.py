@@ -1,0 +1,176 @@
+"""`delta/` of a version: what was added, replaced and deleted since its base, as a small index of its own.
+
+The other files of such a version are those of its base. `delta/` holds `delta.json`, `tombstones.npy` (uint32 [t], ascending:
+rows of the base that are gone), `order.npy` (uint32 [N + M]: the rank of each document's id, of base and delta together),
+and a segment: the files of every component that the base has, all in the formats of a version. Term table and model are the base's.
+
+N, M   documents of base and delta      t   tombstones
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from glow.errors import FormatError, MismatchError
+from glow.index.segment import DELTA
+from glow.options import StrictModel
+from glow.storage import map_array, read_header
+
+__all__ = [
+    "DELTA_HEADER", "DeltaHeader", "DeltaRows", "in_delta", "joined_order", "read_delta_header", "read_order",
+    "read_tombstones", "write_delta_rows",
+]  # fmt: skip
+
+HEADER_FILE, TOMBSTONES_FILE, ORDER_FILE = "delta.json", "tombstones.npy", "order.npy"
+DELTA_HEADER = f"{DELTA}{HEADER_FILE}"
+"""A version with this file has a delta."""
+Count = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class DeltaHeader(StrictModel):
+    """`delta.json`.
+
+    Attributes:
+        format: of the folder.
+        base_documents, base_vectors: rows of the base: its documents, and its passages if it has them.
+        documents, vectors: those of the delta.
+        tombstones: rows of the base that are gone.
+    """
+
+    format: Literal[1] = 1
+    base_documents: Count
+    base_vectors: Count
+    documents: Count
+    vectors: Count
+    tombstones: Count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeltaRows:
+    """What a delta says of rows beside its components.
+
+    Attributes:
+        header: how many there are.
+        tombstones: rows of the base that are gone, int64 [t], ascending.
+        order: uint32 [N + M], the rank of each document's id among all ids of base and delta.
+    """
+
+    header: DeltaHeader
+    tombstones: NDArray[np.int64]
+    order: NDArray[np.uint32]
+
+    @classmethod
+    def open(cls, version: Path, files: Collection[str]) -> "DeltaRows":
+        """Reads what lies in `delta/` beside the components' files.
+
+        Args:
+            version: the version's folder.
+            files: its files whose checksums were compared, by their path in it.
+
+        Raises:
+            FormatError: if a file is damaged.
+            MismatchError: if the manifest lacks one, or it is of other rows than `delta.json` says.
+        """
+        header, there = read_delta_header(version), in_delta(files)
+        for name in (HEADER_FILE, TOMBSTONES_FILE, ORDER_FILE):
+            if name not in there:
+                raise MismatchError(f"the manifest lacks {DELTA}{name}; roll back to an older version")
+        return cls(header, read_tombstones(version, header), read_order(version, header))
+
+
+class SortedIds(Protocol):
+    """Documents whose ids are sorted; `DocumentStore` describes it."""
+
+    def row_before(self, document_id: str) -> int | None: ...
+
+
+def in_delta(files: Collection[str]) -> frozenset[str]:
+    """Those of a version's files that are the delta's, by their paths in `delta/`."""
+    return frozenset(name.removeprefix(DELTA) for name in files if name.startswith(DELTA))
+
+
+def read_delta_header(version: Path) -> DeltaHeader:
+    """Reads `delta.json` of a version's folder.
+
+    Raises:
+        FormatError: if it is missing, or of another format.
+    """
+    return read_header(
+        version / DELTA_HEADER, DeltaHeader, "a newer GLOW may read it, or roll back to its base"
+    )
+
+
+def read_tombstones(version: Path, header: DeltaHeader) -> NDArray[np.int64]:
+    """The rows of the base that are gone, int64 [t], ascending.
+
+    Raises:
+        FormatError: if it is damaged.
+        MismatchError: if rows that the base has not.
+    """
+    path = version / DELTA / TOMBSTONES_FILE
+    rows = map_array(path, np.uint32, header.tombstones).astype(np.int64)
+    if (rows[1:] <= rows[:-1]).any():
+        raise FormatError(f"{DELTA}{TOMBSTONES_FILE} does not ascend; roll back to an older version")
+    if len(rows) and rows[-1] >= header.base_documents:
+        raise MismatchError(
+            f"{DELTA}{TOMBSTONES_FILE} names row {rows[-1]} of a base of {header.base_documents} documents; "
+            "roll back to an older version"
+        )
+    return rows
+
+
+def read_order(version: Path, header: DeltaHeader) -> NDArray[np.uint32]:
+    """The rank of each document's id among all ids of base and delta, uint32 [N + M].
+
+    Raises:
+        FormatError: if it is damaged.
+    """
+    rows = header.base_documents + header.documents
+    order: NDArray[np.uint32] = map_array(version / DELTA / ORDER_FILE, np.uint32, rows)
+    return order
+
+
+def write_delta_rows(folder: Path, rows: DeltaRows) -> None:
+    """Writes `tombstones.npy`, `order.npy` and `delta.json`.
+
+    Args:
+        folder: `delta/` in the making.
+        rows: of it.
+
+    Raises:
+        OSError: if the disk is full or cannot be written.
+    """
+    np.save(folder / TOMBSTONES_FILE, rows.tombstones.astype(np.uint32), allow_pickle=False)
+    np.save(folder / ORDER_FILE, rows.order, allow_pickle=False)
+    rows.header.save(folder / HEADER_FILE)
+
+
+def joined_order(order: NDArray[np.uint32], documents: SortedIds, ids: Sequence[str]) -> NDArray[np.uint32]:
+    """The rank of each id among those of a base and more, in code point order; of equal ids the later stands first.
+
+    Args:
+        order: uint32 [N], ranks within the base.
+        documents: the base's, whose index of ids is asked once for each of the others.
+        ids: M others, each once.
+
+    Returns:
+        uint32 [N + M], a permutation.
+    """
+    # For each of the others, how many ids of the base come before it.
+    before = np.zeros(len(ids), np.int64)
+    for place, identifier in enumerate(ids):
+        row = documents.row_before(identifier)
+        before[place] = 0 if row is None else int(order[row]) + 1
+    # UTF-8 sorts as code points do.
+    by_id = np.array(sorted(range(len(ids)), key=lambda place: ids[place].encode()), np.int64)
+    joined = np.empty(len(order) + len(ids), np.uint32)
+    joined[len(order) + by_id] = before[by_id] + np.arange(len(ids))
+    # A row of rank r moves up by as many others as have r ids or fewer before them.
+    shift = np.cumsum(np.bincount(before, minlength=len(order) + 1))
+    joined[: len(order)] = order + shift[order]
+    return joined

@@ -1,0 +1,216 @@
+"""Learned impacts as a component of an index: `learned/`, and `learned-words/` with the words that they are made for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glow.artifact import LEARNED_HEAD, learned_hash
+from glow.errors import ConfigError, MismatchError
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Rules
+from glow.index.learned_sparse.build import build_learned
+from glow.index.learned_sparse.encode import LearnedJob, make_word_side, require_learned, words_of
+from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts, WordScorer
+from glow.index.learned_sparse.joined import JoinedLearned
+from glow.index.learned_sparse.view import LearnedView
+from glow.index.learned_sparse.weight import LEARNED_WEIGHT_FILE, read_weight
+from glow.index.learned_sparse.words import LEARNED_WORDS_FILES, LEARNED_WORDS_FOLDER, WordSide
+from glow.index.postings import (
+    IMPACTS_HEADER,
+    LEARNED_FILES,
+    LEARNED_FOLDER,
+    POSTINGS,
+    ImpactIndex,
+    Vocabulary,
+    merge_impacts,
+    read_impacts_header,
+)
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.options import option
+from glow.runtime import LearnedHead, Model
+
+__all__ = ["LEARNED_SPARSE", "LearnedOptions", "LearnedRules", "LearnedSparse"]
+
+WEIGHT_DIGITS = 4
+"""Of an impact, in explanations."""
+
+
+class LearnedOptions(ComponentOptions):
+    """Of `glow build`."""
+
+    learned: bool = option(
+        False,
+        "Make learned impacts: documents also count for words that they do not hold. Needs a model with a head.",
+    )
+    learned_budget: int = option(100, "Most words of a document in them.", ge=1, le=10_000)
+    learned_words: int = option(10_000, "Words that they are made for, the likeliest in queries.", ge=1)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRules(Rules):
+    """How learned impacts are made.
+
+    Attributes:
+        budget: most words of a document.
+        limit: most words that are chosen; no matter if `words` are.
+        words: folder of the words, as the index has it; None: they are to be chosen.
+        unit: impact of code 1, as the index has it; None: what suits the words.
+        index: that has them, for messages; empty: there is none yet.
+    """
+
+    budget: int = 100
+    limit: int = 10_000
+    words: Path | None = None
+    unit: float | None = None
+    index: str = ""
+
+
+class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, LearnedOptions]):
+    """Learned impacts, searched together with BM25's."""
+
+    name, label, stage, prepares = "learned_sparse", "learned impacts", "learned", "learned-words"
+    part = "learned"
+    paths, stays = (f"{LEARNED_FOLDER}/",), (f"{LEARNED_WORDS_FOLDER}/", LEARNED_WEIGHT_FILE)
+    needs = ("postings",)
+    options = LearnedOptions
+
+    def rules(self, options: LearnedOptions, asked: Asked) -> LearnedRules | None:
+        """As `Component`."""
+        if not options.learned:
+            return None
+        digest = require_learned(asked.model)
+        if POSTINGS.name not in asked.rules:
+            raise ConfigError("--learned counts beside BM25: leave --no-lexical out")
+        return LearnedRules(
+            hashes={"learned": digest}, budget=options.learned_budget, limit=options.learned_words
+        )
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> LearnedRules | None:
+        """As `Component`."""
+        if not segment.has(f"{LEARNED_FOLDER}/{IMPACTS_HEADER}"):
+            return None
+        header = read_impacts_header(segment.path(LEARNED_FOLDER))
+        hashes = {name: digest for name, digest in segment.hashes.items() if name == "learned"}
+        return LearnedRules(
+            hashes=hashes,
+            budget=int(header.parameters["budget"]),
+            words=(segment.root / LEARNED_WORDS_FOLDER).resolve(),
+            unit=header.unit,
+            index=segment.name,
+        )
+
+    def check_model(self, rules: LearnedRules, model: Model) -> None:
+        """As `Component`: the head must be that of the index."""
+        found, expected = learned_hash(model.manifest.files), rules.hashes.get("learned")
+        if found != expected:
+            raise MismatchError(
+                f"model {model.label} makes other learned impacts than {rules.index} has: expected the hash "
+                f"{(expected or 'none')[:8]}, found {(found or 'none')[:8]}; give the model that built it with --model"
+            )
+
+    def prepare(self, corpus: Corpus, rules: LearnedRules) -> None:
+        """Chooses the words; they stay as they are if documents are left out later, as records name their places."""
+        chosen = f"{LEARNED_WORDS_FOLDER}/{LEARNED_WORDS_FILES[0]}"
+        if rules.words is None and not corpus.made.has(chosen):
+            side = make_word_side(
+                corpus.model, corpus.documents(), corpus.counted, corpus.terms, rules.limit, corpus.threads
+            )
+            side.save(corpus.made.folder / LEARNED_WORDS_FOLDER)
+
+    def encoding(self, made: Segment, rules: LearnedRules) -> LearnedJob:
+        """As `Component`."""
+        return LearnedJob(_words_folder(made, rules), rules.budget, rules.unit)
+
+    def build(self, corpus: Corpus, rules: LearnedRules) -> None:
+        """As `Component`."""
+        made = corpus.made
+        side = WordSide.load(_words_folder(made, rules))
+        # Nothing is scored here: of the head only the unit is wanted, which an index that is added to has.
+        cut = 0.0 if rules.unit is not None else LearnedHead.load(corpus.model.folder / LEARNED_HEAD).cut
+        scorer = WordScorer(side, cut, rules.budget, rules.unit)
+        rows = words_of(corpus.encoded.records(self.name))
+        folder = made.folder / LEARNED_FOLDER
+        build_learned(folder, rows, side.words, scorer.unit, rules.budget, scorer.best_of, made.rows.first)
+
+    def merge(self, kept: Sequence[MergeSource], rules: LearnedRules, made: Segment) -> None:
+        """As `Component`."""
+        merge_impacts(
+            [(each.segment[self].learned, each.live) for each in kept], made.folder / LEARNED_FOLDER
+        )
+
+    def report(self, made: Segment, rules: LearnedRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+        """Counts, parameters and size."""
+        header, folder = made[self].learned.header, made.path(LEARNED_FOLDER)
+        return {
+            "learned": {
+                "words": len(Vocabulary.load(_words_folder(made, rules))),
+                "postings": header.postings,
+                "postings_per_document": round(header.postings / max(header.documents, 1), 1),
+                "parameters": header.parameters,
+                "size_bytes": sum((folder / name).stat().st_size for name in LEARNED_FILES),
+            }
+        }
+
+    def open(self, segment: Segment) -> LearnedImpacts | None:
+        """As `Component`; a delta has the words of its base."""
+        if not segment.has_any(self.paths):
+            return None
+        segment.require(*(f"{LEARNED_FOLDER}/{name}" for name in LEARNED_FILES))
+        if segment.files is not None and not segment.below:
+            segment.require(*(f"{LEARNED_WORDS_FOLDER}/{name}" for name in LEARNED_WORDS_FILES))
+        learned = ImpactIndex.open(segment.path(LEARNED_FOLDER))
+        found, kind, documents = len(learned), learned.header.kind, segment.rows.documents
+        if found != documents or kind != "learned":
+            held = f"{segment.below}{LEARNED_FOLDER}/ holds impacts ({kind}) of {found} documents"
+            said = (
+                f"{held}, {segment.below}delta.json says {documents} documents"
+                if segment.below
+                else f"index {segment.name}: {held}, {documents} stored documents"
+            )
+            raise MismatchError(f"{said}; {segment.remedy}")
+        return LearnedImpacts(segment[POSTINGS], learned, read_weight(segment))
+
+    def alone(self, reader: LearnedImpacts, segment: Segment) -> LearnedView:
+        """As it is."""
+        return reader
+
+    def join(self, both: BaseAndDelta[LearnedImpacts]) -> LearnedView:
+        """As `Component`, under the base's weight."""
+        base, delta = both.base.learned.header.unit, both.delta.learned.header.unit
+        if base != delta:
+            raise MismatchError(
+                f"index {both.name}: learned impacts of its base in the unit {base:g}, of its delta in {delta:g}; "
+                "roll back to its base"
+            )
+        return JoinedLearned(replace(both, delta=both.delta.with_weight(both.base.weight)))
+
+    def serves(self, reader: LearnedView | None) -> Mapping[str, str]:
+        """Searches by learned impacts."""
+        why = "this index holds no learned impacts; build it with glow build --learned"
+        return {"learned": "" if reader is not None else why}
+
+    def info(self, reader: LearnedView | None) -> dict[str, Any]:
+        """How much they count."""
+        return {"learned": None if reader is None else {"weight": reader.weight}}
+
+    def explain(
+        self, reader: LearnedView, retriever: str, words: Sequence[str], hit: Explained
+    ) -> dict[str, Any]:
+        """What each word of the query adds, by where it comes from."""
+        if retriever not in ("learned", "hybrid"):
+            return {}
+        expansions = reader.expansions(words, hit.row)
+        return {"learned": [_line(word, each, hit.because.get(word)) for word, each in expansions.items()]}
+
+
+def _words_folder(made: Segment, rules: LearnedRules) -> Path:
+    return rules.words or made.path(LEARNED_WORDS_FOLDER).resolve()
+
+
+def _line(word: str, found: Expansion, because: str | None) -> dict[str, Any]:
+    bm25, learned = (round(impact, WEIGHT_DIGITS) for impact in (found.bm25, found.learned))
+    line = {"word": word, "bm25": bm25, "learned": learned}
+    return line if because is None else {**line, "because": because}
+
+
+LEARNED_SPARSE = LearnedSparse()

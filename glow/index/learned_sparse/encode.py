@@ -1,0 +1,149 @@
+"""Learned impacts of documents, made in the same pass of the document tower as their vectors.
+
+b   texts of a batch        L   tokens
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from glow.artifact import LEARNED_HEAD, learned_hash
+from glow.errors import ConfigError
+from glow.index.encoding import Records, Texts
+from glow.index.learned_sparse.impacts import LearnedWords, WordScorer
+from glow.index.learned_sparse.words import WordSide, choose_words
+from glow.records import Document
+from glow.runtime import Device, LearnedHead, Model
+from glow.text import TermTable, is_lexical, lexical_tokens
+
+__all__ = ["LearnedEncoder", "LearnedJob", "make_word_side", "require_learned", "words_of"]
+
+CLICKED_QUERIES = "clicked_queries"
+"""Field of the queries by which people came to a document, if the schema has it."""
+RECORD = np.dtype([("word", "<u4"), ("cause", "u1"), ("code", "u1")])
+
+
+def require_learned(model: Model) -> str:
+    """The hash of what a model makes learned impacts with.
+
+    Raises:
+        ConfigError: if it has nothing of the kind.
+    """
+    digest = learned_hash(model.manifest.files)
+    if digest is None:
+        raise ConfigError(
+            f"--learned: model {model.label} makes no learned impacts; train a head (glow train --config configs/learned.toml) "
+            "and add it (glow export-model --add-learned)"
+        )
+    return digest
+
+
+def make_word_side(
+    model: Model, documents: Iterable[Document], corpus: TermTable, terms: TermTable, limit: int, threads: int
+) -> WordSide:
+    """The words that an index' learned impacts are made for, with what the model's head makes of them.
+
+    Args:
+        model: with a head.
+        documents: of the index, whose clicked queries tell which words are asked for.
+        corpus: the table of their own words.
+        terms: the index's table.
+        limit: most words.
+        threads: of encoding them.
+    """
+    head = LearnedHead.load(model.folder / LEARNED_HEAD)
+    encoder = model.encoder("query", "cpu", threads)
+    pieces = model.preprocessor.pieces
+    asked = Counter(
+        word
+        for document in documents
+        for query in document.fields.get(CLICKED_QUERIES, ())
+        for word in pieces.words(query)
+        if is_lexical(word)
+    )
+    return WordSide.make(choose_words(corpus, head, limit, asked), head, model.with_terms(terms), encoder)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedJob:
+    """What makes learned impacts.
+
+    Attributes:
+        words: folder of the words.
+        budget: words of a document.
+        unit: impact of code 1, as the index has it already; None: what suits the words.
+    """
+
+    words: Path
+    budget: int
+    unit: float | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As `EncodeJob`: a word's place, its cause and its code."""
+        return RECORD
+
+    def open(self, model: Model, terms: TermTable, device: Device) -> "LearnedEncoder":
+        """Opens it, by a model that has a head.
+
+        Raises:
+            ArtifactError: if a file is gone or damaged.
+        """
+        _use_one_thread()
+        head = LearnedHead.load(model.folder / LEARNED_HEAD)
+        return LearnedEncoder(WordScorer(WordSide.load(self.words), head.cut, self.budget, self.unit))
+
+
+class LearnedEncoder:
+    """Directions of tokens to learned words; safe to use from many threads.
+
+    Args:
+        scorer: scores words.
+    """
+
+    reads: Literal["texts", "tokens"] = "tokens"
+
+    def __init__(self, scorer: WordScorer) -> None:
+        self._scorer = scorer
+
+    def encode(self, batch: Texts) -> Records:
+        """The words of each text that matter most.
+
+        Raises:
+            ValueError: if a direction is not finite, so that the head is broken.
+        """
+        assert batch.tokens is not None  # noqa: S101 - this encoder reads them
+        found = [np.empty(0, RECORD)]
+        for place, sequence in enumerate(batch.sequences):
+            spoken = lexical_tokens(sequence)
+            tokens = batch.tokens[place, spoken]
+            if not np.isfinite(tokens).all():
+                raise ValueError(f"the directions of document {batch.texts[place].id!r} are not finite")
+            kept = self._scorer.score(tokens, sequence.word_ids[spoken])
+            records = np.empty(len(kept.words), RECORD)
+            records["word"], records["cause"], records["code"] = kept.words, kept.causes, kept.codes
+            found.append(records)
+        counts = np.fromiter(map(len, found[1:]), np.int64, len(found) - 1)
+        return Records(np.concatenate(found), counts)
+
+
+def words_of(blocks: Iterable[Records]) -> Iterator[LearnedWords]:
+    """The learned words of each text, of what `LearnedEncoder` made of them."""
+    for records, counts in blocks:
+        ends = np.cumsum(counts).tolist()
+        for stop, count in zip(ends, counts.tolist(), strict=True):
+            held = records[stop - count : stop]
+            yield LearnedWords(held["word"], held["code"], held["cause"])
+
+
+def _use_one_thread() -> None:
+    """NumPy's products on one thread each: as many documents as there are threads are scored at the same time.
+
+    Of NumPy alone, whose library of these is not the one that FAISS brings.
+    """
+    ThreadpoolController().select(prefix="libscipy_openblas").limit(limits=1)

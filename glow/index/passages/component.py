@@ -1,0 +1,147 @@
+"""Passages as a component of an index: where long documents are cut, so that each part has a vector."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import MismatchError
+from glow.index.columns import COLUMNS
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.passages.build import build_passages
+from glow.index.passages.map import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap, read_passages_header
+from glow.index.passages.merge import merge_passages
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.options import option
+from glow.text import PassageCutter, PassageOptions
+
+__all__ = ["PASSAGES", "Passages", "PassagesOptions", "PassagesRules"]
+
+COST_STAGES = ("passages", "encode", "index")
+"""What passages make longer."""
+
+
+class PassagesOptions(ComponentOptions):
+    """How documents are cut, if they are."""
+
+    passages: bool = option(False, "Cut long documents into passages, with a vector for each.")
+    passage_field: str | None = option(None, "Field that is cut; default: the model's body.")
+    passage_overlap: int = option(0, "Sentences that neighbours share.", ge=0)
+    max_passages: int = option(128, "Most passages of a document.", ge=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassagesRules(Rules):
+    """How documents are cut.
+
+    Attributes:
+        cut: field, overlap and limit.
+    """
+
+    cut: PassageOptions
+
+
+class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]):
+    """Documents are cut before they are encoded; what is of a vector is then of a passage."""
+
+    name = "passages"
+    part = "passages"
+    label = "passages"
+    stage = "passages"
+    prepares = "passages"
+    paths = (f"{PASSAGES_FOLDER}/",)
+    needs = (COLUMNS.name,)
+    options = PassagesOptions
+
+    def rules(self, options: PassagesOptions, asked: Asked) -> PassagesRules | None:
+        """As asked for; a field that the model has not is refused."""
+        if not options.passages:
+            return None
+        cut = PassageOptions(options.passage_field, options.passage_overlap, options.max_passages)
+        PassageCutter(asked.model.preprocessor, cut)
+        return PassagesRules(cut=cut)
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> PassagesRules | None:
+        """As the header says."""
+        passages = segment.get(self)
+        if passages is None:
+            return None
+        header = passages.header
+        return PassagesRules(cut=PassageOptions(header.field, header.overlap, header.limit))
+
+    def prepare(self, corpus: Corpus, rules: PassagesRules) -> None:
+        """Cuts every document; the table of terms does not matter to that."""
+        cutter = PassageCutter(corpus.model.preprocessor, rules.cut)
+        build_passages(corpus.documents(), cutter, corpus.made.folder, corpus.advance)
+
+    def build(self, corpus: Corpus, rules: PassagesRules) -> None:
+        """Nothing is left to do: documents were cut before they were encoded."""
+
+    def merge(self, kept: Sequence[MergeSource], rules: PassagesRules, made: Segment) -> None:
+        """Copies where the documents that stay are cut."""
+        merge_passages(self, kept, made.folder)
+
+    def report(self, made: Segment, rules: PassagesRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+        """What was cut, and what a passage took to build."""
+        return {"passages": _describe(made[self], seconds)}
+
+    def counts(self, reader: PassageMap) -> dict[str, int]:
+        """How many they are."""
+        return {"passages": reader.count}
+
+    def open(self, segment: Segment) -> PassageMap | None:
+        """Opens the folder; documents in the making have no columns yet, and no order among equals."""
+        if not segment.has_any(self.paths):
+            return None
+        segment.require(*PASSAGES_FILES)
+        folder, columns = segment.path(PASSAGES_FOLDER), segment.get(COLUMNS)
+        found, expected = read_passages_header(folder).documents, segment.rows.documents
+        if found != expected and segment.below:
+            raise MismatchError(
+                f"{segment.below}{PASSAGES_FOLDER}/ holds {found} documents, "
+                f"{segment.below}delta.json says {expected} documents; {segment.remedy}"
+            )
+        if found != expected:
+            raise MismatchError(
+                f"index {segment.name}: {PASSAGES_FOLDER}/ holds {found} documents, its manifest {expected}; {segment.remedy}"
+            )
+        return PassageMap.open(folder, columns.order if columns else None)
+
+    def first(self, reader: PassageMap) -> NDArray[np.uint32]:
+        """Vectors are of passages."""
+        return reader.first
+
+    def alone(self, reader: PassageMap, segment: Segment) -> PassageMap:
+        """The map itself."""
+        return reader
+
+    def join(self, both: BaseAndDelta[PassageMap]) -> PassageMap:
+        """One map of both."""
+        gone = int(np.diff(both.base.first)[both.tombstones].sum())
+        return both.base.followed_by(both.delta, both.order, gone)
+
+    def info(self, reader: PassageMap | None) -> dict[str, Any]:
+        """How many can be found."""
+        return {"passages": None if reader is None else reader.count}
+
+
+PASSAGES = Passages()
+
+
+def _describe(passages: PassageMap, seconds: Mapping[str, float]) -> dict[str, Any]:
+    header = passages.header
+    sizes = passages.first[1:] - passages.first[:-1]
+    took = sum(seconds.get(name, 0.0) for name in COST_STAGES)
+    return {
+        "field": header.field,
+        "overlap": header.overlap,
+        "limit": header.limit,
+        "count": header.passages,
+        "per_document": round(header.passages / header.documents, 3),
+        "most": int(sizes.max()),
+        "whole_documents": int((sizes == 1).sum()),
+        "cut_off_documents": header.left_out,
+        "milliseconds_each": round(1_000 * took / header.passages, 3),
+    }

@@ -1,0 +1,235 @@
+"""Words as a component of an index: BM25 impacts in `impacts/`, and in `stems/` the table that the idf of stems comes from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from glow.errors import MismatchError
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Rules
+from glow.index.postings.bm25 import Bm25, build_lexical
+from glow.index.postings.format import IMPACTS_FOLDER, IMPACTS_HEADER, Layout, read_impacts_header
+from glow.index.postings.impacts import ImpactIndex
+from glow.index.postings.joined import JoinedImpacts
+from glow.index.postings.merge import merge_impacts
+from glow.index.postings.packed import PACKED_FROM, pack_lists
+from glow.index.postings.view import ImpactsView
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.options import option
+from glow.text import (
+    DEFAULT_ANALYZER,
+    Analyzer,
+    AnalyzerName,
+    TermStats,
+    TermTable,
+    check_analyzer,
+    lexical_words,
+    select_terms,
+)
+
+__all__ = ["POSTINGS", "STEMS_FOLDER", "Postings", "PostingsOptions", "PostingsRules", "document_words"]
+
+STEMS_FOLDER = "stems"
+"""The table that the idf of stems comes from, for what is added later; only if the analyzer makes stems."""
+WEIGHT_DIGITS = 4
+"""Of an impact, in explanations."""
+
+
+class PostingsOptions(ComponentOptions):
+    """Of `glow build`."""
+
+    lexical: bool = option(True, "Index the words too, for lexical and hybrid search.")
+    impacts: Literal["auto", "plain", "packed"] = option(
+        "auto",
+        "How words are stored: plain, or packed in a third of the bytes and 8 bits an impact; auto packs from 4,000,000 documents on.",
+    )
+    analyzer: AnalyzerName = option(
+        DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PostingsRules(Rules):
+    """How words are indexed.
+
+    Attributes:
+        analyzer: makes terms of words.
+        layout: of the lists; `auto`: packed from `PACKED_FROM` documents on.
+        bm25: the parameters; None: the usual ones.
+        average_length: in words, of the collection that the documents join; None: their own.
+        term_stats: which documents the idf of stems comes from.
+        stems: folder of the table that the idf of stems comes from, as the index has it; None: it is to be made.
+    """
+
+    analyzer: AnalyzerName = DEFAULT_ANALYZER
+    layout: Layout | Literal["auto"] = "auto"
+    bm25: Bm25 | None = None
+    average_length: float | None = None
+    term_stats: TermStats = "corpus"
+    stems: Path | None = None
+
+    def packs(self, documents: int) -> bool:
+        """Whether the lists of so many documents are packed."""
+        return documents >= PACKED_FROM if self.layout == "auto" else self.layout == "packed"
+
+
+class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOptions]):
+    """The inverted index of the documents' own words."""
+
+    name, label, stage = "postings", "impacts", "lexical"
+    part = "impacts"
+    paths, stays = (f"{IMPACTS_FOLDER}/",), (f"{STEMS_FOLDER}/",)
+    options = PostingsOptions
+
+    def rules(self, options: PostingsOptions, asked: Asked) -> PostingsRules | None:
+        """As `Component`."""
+        if not options.lexical:
+            return None
+        check_analyzer(options.analyzer, asked.model.preprocessor.weighting.unit)
+        return PostingsRules(analyzer=options.analyzer, layout=options.impacts, term_stats=asked.term_stats)
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> PostingsRules | None:
+        """As `Component`; the lists of a delta are plain.
+
+        Raises:
+            MismatchError: if impacts that were learned are to be added to, which nothing here can make.
+        """
+        if not segment.has(f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}"):
+            return None
+        header = read_impacts_header(segment.path(IMPACTS_FOLDER))
+        if not delta:
+            return PostingsRules(analyzer=header.analyzer, layout=header.layout)
+        if header.kind != "bm25":
+            raise MismatchError(
+                f"the lexical index is of kind {header.kind}, and only bm25 can be added to; build the index again"
+            )
+        parameters = header.parameters
+        return PostingsRules(
+            analyzer=header.analyzer,
+            layout="plain",
+            bm25=Bm25(parameters["k1"], parameters["b"]),
+            average_length=parameters["average_length"],
+            stems=None if header.analyzer == "plain" else segment.root / STEMS_FOLDER,
+        )
+
+    def build(self, corpus: Corpus, rules: PostingsRules) -> None:
+        """As `Component`: a second reading of the documents, as only now their words are counted."""
+        folder = corpus.made.folder / IMPACTS_FOLDER
+        header = build_lexical(
+            folder,
+            document_words(corpus),
+            corpus.counted,
+            _idf_table(corpus, rules),
+            rules.bm25,
+            average_length=rules.average_length,
+            analyzer=Analyzer(rules.analyzer),
+        )
+        if rules.packs(header.documents):
+            pack_lists(folder, header)
+
+    def merge(self, kept: Sequence[MergeSource], rules: PostingsRules, made: Segment) -> None:
+        """As `Component`."""
+        documents = sum(each.documents for each in kept)
+        layout: Layout = "packed" if rules.packs(documents) else "plain"
+        merge_impacts(
+            [(each.segment[self], each.live) for each in kept], made.folder / IMPACTS_FOLDER, layout
+        )
+
+    def report(self, made: Segment, rules: PostingsRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+        """Counts, parameters and size."""
+        header, folder = made[self].header, made.path(IMPACTS_FOLDER)
+        size_bytes = sum((folder / name).stat().st_size for name in header.files)
+        return {
+            "lexical": {
+                "kind": header.kind,
+                "analyzer": header.analyzer,
+                "layout": header.layout,
+                "words": header.words,
+                "postings": header.postings,
+                "parameters": header.parameters,
+                "size_bytes": size_bytes,
+                "bytes_per_posting": round(size_bytes / max(header.postings, 1), 2),
+            }
+        }
+
+    def open(self, segment: Segment) -> ImpactIndex | None:
+        """As `Component`."""
+        if not segment.has_any(self.paths):
+            return None
+        segment.require(f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}")
+        folder = segment.path(IMPACTS_FOLDER)
+        segment.require(*(f"{IMPACTS_FOLDER}/{name}" for name in read_impacts_header(folder).files))
+        impacts = ImpactIndex.open(folder)
+        found, documents = len(impacts), segment.rows.documents
+        if found != documents:
+            said = (
+                f"{segment.below} holds impacts of {found} documents, {segment.below}delta.json says {documents} documents"
+                if segment.below
+                else f"index {segment.name}: impacts of {found} documents, {documents} stored documents"
+            )
+            raise MismatchError(f"{said}; {segment.remedy}")
+        return impacts
+
+    def alone(self, reader: ImpactIndex, segment: Segment) -> ImpactsView:
+        """As it is."""
+        return reader
+
+    def join(self, both: BaseAndDelta[ImpactIndex]) -> ImpactsView:
+        """As `Component`."""
+        base, delta = both.base.analyzer.name, both.delta.analyzer.name
+        if base != delta:
+            raise MismatchError(
+                f"index {both.name}: words of its base by the analyzer {base}, of its delta by {delta}; roll back to its base"
+            )
+        return JoinedImpacts(both)
+
+    def serves(self, reader: ImpactsView | None) -> Mapping[str, str]:
+        """Searches by words, alone or beside vectors."""
+        if reader is not None:
+            return {"lexical": "", "hybrid": ""}
+        return {
+            request: f"this index holds no words, {request!r} needs them; build it with --lexical"
+            for request in ("lexical", "learned", "hybrid")
+        }
+
+    def info(self, reader: ImpactsView | None) -> dict[str, Any]:
+        """The analyzer's name."""
+        return {"analyzer": None if reader is None else reader.analyzer.name}
+
+    def explain(
+        self, reader: ImpactsView, retriever: str, words: Sequence[str], hit: Explained
+    ) -> dict[str, Any]:
+        """What each word of the query adds to the score, of those that the document holds."""
+        if retriever == "dense":
+            return {}
+        impacts = reader.contributions(words, hit.row)
+        return {
+            "lexical": [
+                {"word": word, "impact": round(impact, WEIGHT_DIGITS)}
+                for word, impact in impacts.items()
+                if impact > 0
+            ]
+        }
+
+
+def document_words(corpus: Corpus) -> Iterator[Iterator[str]]:
+    """The words of each document that a lexical index counts; tells the progress."""
+    for document in corpus.documents():
+        own = corpus.model.preprocessor
+        yield iter(lexical_words(document, own.schema, own.pieces))
+        corpus.advance(1)
+
+
+def _idf_table(corpus: Corpus, rules: PostingsRules) -> TermTable:
+    """The table that idf comes from; of stems it is made of these documents, and kept, unless the index has it."""
+    if rules.analyzer == "plain":
+        return corpus.terms
+    if rules.stems is not None:
+        return TermTable.load(rules.stems)
+    own = Analyzer(rules.analyzer).table(corpus.model.preprocessor.terms)
+    table = select_terms(rules.term_stats, corpus.counted_terms, own)
+    table.save(corpus.made.folder / STEMS_FOLDER)
+    return table
+
+
+POSTINGS = Postings()

@@ -1,0 +1,64 @@
+"""Words of a base and its delta as one lexical index."""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index.postings.view import StoredImpacts
+from glow.index.ranking import Ranking
+from glow.index.row_mask import RowMask
+from glow.index.segment import BaseAndDelta
+
+__all__ = ["JoinedImpacts"]
+
+W = TypeVar("W", bound=StoredImpacts)
+
+
+class JoinedImpacts(Generic[W]):
+    """Words of both. Impacts of the delta are made with the base's idf and average length, so they compare.
+
+    Args:
+        both: the lexical indexes, or those with learned impacts.
+    """
+
+    def __init__(self, both: BaseAndDelta[W]) -> None:
+        self._both = both
+        # Of what is left: a rebuild would not know the impacts that are gone.
+        self.largest = max(both.base.largest_of(both.segments.alive), both.delta.largest)
+        self.analyzer = both.base.analyzer
+
+    def __len__(self) -> int:
+        return len(self._both.segments)
+
+    def search(
+        self,
+        words: Sequence[str],
+        k: int,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> Ranking:
+        """Finds the k documents with the highest scores in both; arguments as for `ImpactIndex`."""
+
+        def find(reader: W, rows: RowMask | None, ranks: NDArray[np.uint32] | None) -> Ranking:
+            return reader.search(words, k, rows, ranks)
+
+        return self._both.search(find, k, allowed, order)
+
+    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The scores of some documents, to the bit those of `search`."""
+        return self._both.gather(rows, lambda reader, here: reader.score(words, here))
+
+    def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
+        """What each word of a query adds to one document's score: word -> impact, 0 if the document lacks it."""
+        reader, here = self._both.owner(row)
+        return reader.contributions(words, here)
+
+    def holds(self, word: str) -> bool:
+        """Whether a document of either holds a word, or another of its term; one that is gone counts until the next build."""
+        return self._both.base.holds(word) or self._both.delta.holds(word)
+
+    def bound(self, words: Sequence[str]) -> float:
+        """What no document's score exceeds."""
+        return max(self._both.base.bound(words), self._both.delta.bound(words))

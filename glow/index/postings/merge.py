@@ -1,0 +1,122 @@
+"""Inverted indexes of several segments made into one, word by word, in memory that does not grow with the postings.
+
+Within a word, postings of the first segment come first, and renumbering keeps their order: each goes to one place that
+counting alone tells.
+
+    n   documents       p   postings        v   words
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index.postings.format import (
+    CAUSES_FILE,
+    CODES_FILE,
+    IMPACTS_HEADER,
+    MAXIMA_FILE,
+    ROWS_FILE,
+    STARTS_FILE,
+    VALUES_FILE,
+    ImpactHeader,
+    Layout,
+)
+from glow.index.postings.impacts import ImpactIndex
+from glow.index.postings.lists import Block
+from glow.index.postings.packed import pack_lists
+from glow.index.postings.vocabulary import Vocabulary
+from glow.storage import new_array
+
+__all__ = ["merge_impacts"]
+
+BLOCK_POSTINGS = 1 << 20
+
+
+def merge_impacts(
+    kept: Sequence[tuple[ImpactIndex, NDArray[np.bool_]]], folder: Path, layout: Layout = "plain"
+) -> ImpactHeader:
+    """Writes one inverted index of what stays of several: BM25's, or learned impacts of one unit.
+
+    Args:
+        kept: one or more; which documents of each stay, bool [n]. Parameters are those of the first.
+        folder: made.
+        layout: of the new one.
+
+    Raises:
+        OSError: if the disk is full or cannot be written.
+    """
+    folder.mkdir()
+    sources, first_row = [], 0
+    for index, live in kept:
+        sources.append(_Source(index, live, first_row))
+        first_row += int(np.count_nonzero(live))
+    words = sorted({word for source in sources for word in source.words()}, key=str.encode)
+    places = {word: place for place, word in enumerate(words)}
+    counts = np.zeros(len(words), np.int64)
+    for source in sources:
+        source.moved = np.fromiter((places.get(word, -1) for word in source.all_words()), np.int64)
+        counts[source.moved[source.counts > 0]] += source.counts[source.counts > 0]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    header = sources[0].index.header.model_copy(
+        update={"documents": first_row, "words": len(words), "postings": int(starts[-1]), "layout": "plain"}
+    )
+    Vocabulary.save(folder, words)
+    np.save(folder / STARTS_FILE, starts)
+    np.save(folder / MAXIMA_FILE, np.float32(header.unit) * _write(sources, starts, folder))
+    header.save(folder / IMPACTS_HEADER)
+    return header if layout == "plain" else pack_lists(folder, header)
+
+
+class _Source:
+    """What stays of one segment's postings.
+
+    Attributes:
+        counts: int64 [v], postings of each word that stay.
+        moved: int64 [v], each word's place in the new vocabulary; -1 if none stays.
+    """
+
+    def __init__(self, index: ImpactIndex, live: NDArray[np.bool_], first_row: int) -> None:
+        self.index = index
+        self.mask = live
+        self.new_rows = np.cumsum(live, dtype=np.int64) - 1 + first_row
+        self.counts = np.zeros(len(index.vocabulary), np.int64)
+        for words, rows, _, _ in self.blocks():
+            self.counts += np.bincount(words[self.mask[rows]], minlength=len(self.counts))
+        self.moved = np.empty(0, np.int64)
+
+    def all_words(self) -> Iterator[str]:
+        return (self.index.vocabulary.word(row) for row in range(len(self.counts)))
+
+    def words(self) -> Iterator[str]:
+        return (self.index.vocabulary.word(row) for row in np.flatnonzero(self.counts).tolist())
+
+    def blocks(self) -> Iterator[Block]:
+        """The postings, in order, some at a time."""
+        return self.index.blocks(BLOCK_POSTINGS)
+
+
+def _write(sources: Sequence[_Source], starts: NDArray[np.int64], folder: Path) -> NDArray[np.float32]:
+    """Puts every posting in its place; returns each word's largest impact or code, float32 [v]."""
+    is_learned = sources[0].index.header.kind == "learned"
+    all_rows = new_array(folder / ROWS_FILE, np.uint32, int(starts[-1]))
+    kind, name = (np.uint8, CODES_FILE) if is_learned else (np.float32, VALUES_FILE)
+    all_impacts = new_array(folder / name, kind, int(starts[-1]))
+    all_causes = new_array(folder / CAUSES_FILE, np.uint8, int(starts[-1])) if is_learned else None
+    heads = starts[:-1].copy()  # where the next posting of each word goes
+    maxima = np.zeros(len(heads), np.float32)
+    for source in sources:
+        for words, rows, impacts, causes in source.blocks():
+            stay = source.mask[rows]
+            moved = source.moved[words[stay]]
+            there, first, counts = np.unique(moved, return_index=True, return_counts=True)
+            # Words of a block ascend, in the old vocabulary and so in the new one.
+            places = np.repeat(heads[there] - first, counts) + np.arange(len(moved))
+            all_rows[places] = source.new_rows[rows[stay]]
+            all_impacts[places] = impacts[stay]
+            if all_causes is not None and causes is not None:
+                all_causes[places] = causes[stay]
+            np.maximum.at(maxima, moved, impacts[stay])
+            heads[there] += counts
+    return maxima

@@ -1,0 +1,40 @@
+"""What searches ask of words, whether one segment holds them or two (`glow.index.segment`)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index.ranking import Ranking
+from glow.index.row_mask import RowMask
+from glow.text import Analyzer
+
+__all__ = ["ImpactsView", "StoredImpacts"]
+
+
+class ImpactsView(Protocol):
+    """What searches ask of a lexical index; `ImpactIndex` describes each of it."""
+
+    @property
+    def largest(self) -> float: ...  # noqa: D102 - see the class
+    @property
+    def analyzer(self) -> Analyzer: ...  # noqa: D102
+    def __len__(self) -> int: ...
+    def search(  # noqa: D102
+        self,
+        words: Sequence[str],
+        k: int,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> Ranking: ...
+    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
+    def contributions(self, words: Sequence[str], row: int) -> dict[str, float]: ...  # noqa: D102
+    def holds(self, word: str) -> bool: ...  # noqa: D102
+    def bound(self, words: Sequence[str]) -> float: ...  # noqa: D102
+
+
+class StoredImpacts(ImpactsView, Protocol):
+    """What joining asks of one segment's; `ImpactIndex` describes it."""
+
+    def largest_of(self, alive: RowMask | None) -> float: ...  # noqa: D102 - see the class

@@ -1,0 +1,30 @@
+"""What can be searched: a version of an index, or a corpus in memory that is measured as one would be served."""
+
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index.segment import Key
+from glow.index.settings import Fusion
+from glow.index.spelling import Speller
+from glow.text import Preprocessor
+
+__all__ = ["Searchable"]
+
+R = TypeVar("R")
+
+
+class Searchable(Protocol):
+    """What searches ask of an index; `Index` describes each of it."""
+
+    @property
+    def preprocessor(self) -> Preprocessor: ...  # noqa: D102
+    @property
+    def fusion(self) -> Fusion: ...  # noqa: D102
+    @property
+    def order(self) -> NDArray[np.uint32]: ...  # noqa: D102
+    @property
+    def speller(self) -> Speller | None: ...  # noqa: D102
+    def holds(self, component: Key[Any, Any]) -> bool: ...  # noqa: D102
+    def __getitem__(self, component: Key[Any, R]) -> R: ...

@@ -1,0 +1,62 @@
+"""Spelling as a component of an index: `spelling/`, the whole words that queries are corrected to."""
+
+from collections.abc import Sequence
+
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.postings import POSTINGS, document_words
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.spelling.build import build_spelling, count_words, merged_words
+from glow.index.spelling.format import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER
+from glow.index.spelling.table import SpellingTable
+
+__all__ = ["SPELLING", "Spelling"]
+
+
+class Spelling(Component[SpellingTable, tuple[SpellingTable, ...], Rules, ComponentOptions]):
+    """The words of a lexical index, as they are written."""
+
+    name, label, stage = "spelling", "spelling", "spelling"
+    paths, per, needs = (f"{SPELLING_FOLDER}/",), "index", ("postings",)
+
+    def rules(self, options: ComponentOptions, asked: Asked) -> Rules | None:
+        """Every index with words has it."""
+        return Rules() if POSTINGS.name in asked.rules else None
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> Rules | None:
+        """As the segment has it: there is nothing to choose. What replaces one with words alone, of an older GLOW, gets it too."""
+        has_it = segment.has(f"{SPELLING_FOLDER}/{SPELLING_HEADER}")
+        return Rules() if has_it or (not delta and POSTINGS.rules_of(segment, delta=delta)) else None
+
+    def build(self, corpus: Corpus, rules: Rules) -> None:
+        """As `Component`; whole words of an index that holds stems are counted once more, as nothing else knows of them."""
+        impacts = corpus.made[POSTINGS]
+        words = (
+            impacts.word_counts()
+            if impacts.analyzer.name == "plain"
+            else count_words(corpus.counted, document_words(corpus))
+        )
+        build_spelling(corpus.made.folder / SPELLING_FOLDER, words)
+
+    def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
+        """As `Component`."""
+        found = (each.segment.get(self) for each in kept)
+        words = merged_words(made[POSTINGS], (table for table in found if table is not None))
+        build_spelling(made.folder / SPELLING_FOLDER, words)
+
+    def open(self, segment: Segment) -> SpellingTable | None:
+        """As `Component`."""
+        if not segment.has_any(self.paths):
+            return None
+        segment.require(*(f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES))
+        return SpellingTable.open(segment.path(SPELLING_FOLDER))
+
+    def alone(self, reader: SpellingTable, segment: Segment) -> tuple[SpellingTable, ...]:
+        """One table."""
+        return (reader,)
+
+    def join(self, both: BaseAndDelta[SpellingTable]) -> tuple[SpellingTable, ...]:
+        """Both tables: a word may be in either, and who asks adds up."""
+        return both.base, both.delta
+
+
+SPELLING = Spelling()

@@ -1,0 +1,70 @@
+"""The documents of a base and a delta as one store."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+from glow.index.segment import BaseAndDelta
+from glow.index.stored_fields.store import DocumentStore, not_found
+from glow.records import Document
+
+__all__ = ["SegmentedDocuments"]
+
+
+class SegmentedDocuments:
+    """Documents of both: those of the delta stand for those of the base with the same id.
+
+    Args:
+        both: the stores.
+
+    Attributes:
+        count: documents that can be found; rows go beyond it if some are gone.
+    """
+
+    def __init__(self, both: BaseAndDelta[DocumentStore]) -> None:
+        self._both = both
+        self._segments = both.segments
+        self.count = both.segments.count
+
+    def find(self, document_id: str) -> int | None:
+        """The row of an id; None if there is none, or it is gone."""
+        row = self._both.delta.find(document_id)
+        if row is not None:
+            return row + self._segments.base
+        row = self._both.base.find(document_id)
+        return None if row is None or self._segments.is_gone(row) else row
+
+    def get(self, document_id: str) -> Document:
+        """The document of an id.
+
+        Raises:
+            DocumentNotFoundError: if there is none, or it is gone.
+        """
+        row = self.find(document_id)
+        if row is None:
+            raise not_found(document_id)
+        return self.rows([row])[0]
+
+    def rows(self, rows: Sequence[int]) -> list[Document]:
+        """The documents of rows, in the order asked for; every row must exist, and may be gone."""
+        return self._both.collect(rows, DocumentStore.rows)
+
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        """As `rows`, but the ids alone."""
+        return self._both.collect(rows, DocumentStore.ids)
+
+    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+        """Yields the documents of rows `start` to `stop` (not included; None: to the end) that are not gone."""
+        first = self._segments.base
+        stop = len(self._segments) if stop is None else stop
+        for row, document in enumerate(self._both.base.scan(start, min(stop, first)), start):
+            if not self._segments.is_gone(row):
+                yield document
+        yield from self._both.delta.scan(max(start - first, 0), stop - first)
+
+    def by_id(self) -> Iterator[tuple[str, int, str, str]]:
+        """As `DocumentStore.by_id`, without what is gone."""
+        first = self._segments.base
+        old = (entry for entry in self._both.base.by_id() if not self._segments.is_gone(entry[1]))
+        new = ((name, row + first, fields, rest) for name, row, fields, rest in self._both.delta.by_id())
+        return heapq.merge(old, new, key=itemgetter(0))

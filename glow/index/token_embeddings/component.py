@@ -1,0 +1,199 @@
+"""Term representations as a component of an index: what a re-ranker reads documents into beforehand."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.artifact import MIXTURE_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
+from glow.errors import MismatchError
+from glow.index.component import Asked, ComponentOptions, Corpus, RowComponent, Rules
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.token_embeddings.codes import CodedStates
+from glow.index.token_embeddings.encode import StatesJob, coded_of, states_header
+from glow.index.token_embeddings.format import STATES_FILES, STATES_FOLDER, STATES_HEADER, StatesHeader
+from glow.index.token_embeddings.joined import SegmentedStates
+from glow.index.token_embeddings.store import StatesWriter, TermStates
+from glow.index.token_embeddings.view import StatesView
+from glow.options import option
+from glow.runtime import RerankerShape
+
+__all__ = ["TOKEN_EMBEDDINGS", "TokenEmbeddings", "TokenEmbeddingsOptions", "TokenEmbeddingsRules"]
+
+
+class TokenEmbeddingsOptions(ComponentOptions):
+    """Which re-ranker reads documents, and how it is stored."""
+
+    rerank: Path | None = option(
+        None,
+        "Re-ranker folder: read every document by it beforehand, for searches with `rerank`.",
+        metavar="DIR",
+    )
+    rerank_bits: Literal[16, 8, 4] = option(4, "Bits of each number that is stored for the re-ranker.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEmbeddingsRules(Rules):
+    """What reads documents, and how it is stored.
+
+    Attributes:
+        header: of the store, its counts 0.
+        folder: of the re-ranker, absolute.
+        copied: its files that a new index gets.
+    """
+
+    header: StatesHeader
+    folder: Path
+    copied: tuple[str, ...] = ()
+
+
+class TokenEmbeddings(
+    RowComponent[TermStates, StatesView, TokenEmbeddingsRules, TokenEmbeddingsOptions, CodedStates]
+):
+    """One store of every vector's tokens, and in a new index a copy of the re-ranker that can read them."""
+
+    name = "token_embeddings"
+    part = "rerank"
+    label = "term representations"
+    stage = "states"
+    per = "vector"
+    paths = (f"{STATES_FOLDER}/",)
+    stays = (f"{RERANKER_FOLDER}/", MIXTURE_FILE)
+    options = TokenEmbeddingsOptions
+
+    def rules(self, options: TokenEmbeddingsOptions, asked: Asked) -> TokenEmbeddingsRules | None:
+        """By the re-ranker that was asked for, verified."""
+        if options.rerank is None:
+            return None
+        manifest, digest = open_reranker(options.rerank)
+        return TokenEmbeddingsRules(
+            hashes={"reranker": digest},
+            parents={"reranker": {"name": manifest.name, "hash": digest}},
+            header=states_header(options.rerank, digest, options.rerank_bits),
+            folder=options.rerank.resolve(),
+            copied=reranker_files(manifest.files),
+        )
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> TokenEmbeddingsRules | None:
+        """By the version's own copy of the re-ranker, in as many bits."""
+        states = segment.get(self)
+        if states is None:
+            return None
+        return TokenEmbeddingsRules(
+            hashes={"reranker": states.header.model},
+            header=states.header.model_copy(update={"documents": 0, "tokens": 0}),
+            folder=(segment.root / RERANKER_FOLDER).resolve(),
+        )
+
+    def encoding(self, made: Segment, rules: TokenEmbeddingsRules) -> StatesJob:
+        """The re-ranker reads what the document tower reads."""
+        return StatesJob(rules.folder, rules.header.size, rules.header.bits)
+
+    def blocks(self, corpus: Corpus, rules: TokenEmbeddingsRules) -> Iterator[CodedStates]:
+        """What was encoded."""
+        for records in corpus.encoded.records(self.name):
+            if len(records.counts):
+                yield coded_of(records)
+
+    def stored(self, reader: TermStates, rows: NDArray[np.int64]) -> CodedStates:
+        """Nothing is read or coded again."""
+        return reader.coded(rows)
+
+    def write(self, folder: Path, rules: TokenEmbeddingsRules, blocks: Iterator[CodedStates]) -> None:
+        """Writes the store, in memory that does not grow with it."""
+        with StatesWriter(folder / STATES_FOLDER, rules.header) as writer:
+            for block in blocks:
+                writer.add(block)
+            writer.close()
+
+    def build(self, corpus: Corpus, rules: TokenEmbeddingsRules) -> None:
+        """Writes the store, and copies the re-ranker; a delta uses its base's copy."""
+        super().build(corpus, rules)
+        if rules.copied:
+            target = corpus.made.folder / RERANKER_FOLDER
+            target.mkdir()
+            for name in rules.copied:
+                shutil.copyfile(rules.folder / name, target / name)
+
+    def merge(self, kept: Sequence[MergeSource], rules: TokenEmbeddingsRules, made: Segment) -> None:
+        """Copies the codes that stay; stores of different re-rankers or precisions are refused."""
+        for each in kept:
+            each.segment[self].require_like(rules.header)
+        super().merge(kept, rules, made)
+
+    def report(
+        self, made: Segment, rules: TokenEmbeddingsRules, seconds: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """What they are and take."""
+        return {"rerank": _describe(made[self].header, made.path(STATES_FOLDER))}
+
+    def open(self, segment: Segment) -> TermStates | None:
+        """Opens the store, which must be that of the version's re-ranker."""
+        is_base = segment.files is not None and not segment.below
+        shape = f"{RERANKER_FOLDER}/{RERANKER_SHAPE}"
+        if not segment.has_any(self.paths) and not (is_base and segment.has(shape)):
+            return None
+        segment.require(*(f"{STATES_FOLDER}/{name}" for name in STATES_FILES))
+        if is_base and not segment.has(shape):
+            segment.require(f"{RERANKER_FOLDER}/")
+        states = TermStates.open(segment.path(STATES_FOLDER), segment.rows.count(self.per))
+        if segment.files is not None:
+            _check_reranker(segment, states)
+        return states
+
+    def alone(self, reader: TermStates, segment: Segment) -> StatesView:
+        """The store itself."""
+        return reader
+
+    def join(self, both: BaseAndDelta[TermStates]) -> StatesView:
+        """Rows of both, if one re-ranker made them in one precision."""
+        both.delta.require_like(both.base.header)
+        return SegmentedStates(both)
+
+    def serves(self, reader: StatesView | None) -> Mapping[str, str]:
+        """Re-ranking."""
+        lacks = "this index holds no term representations to re-rank with; build it with a re-ranker (glow build --rerank DIR)"
+        return {"rerank": lacks if reader is None else ""}
+
+    def info(self, reader: StatesView | None) -> dict[str, Any]:
+        """How they are stored."""
+        stored = None if reader is None else {"bits": reader.header.bits, "size": reader.header.size}
+        return {"rerank": stored}
+
+
+TOKEN_EMBEDDINGS = TokenEmbeddings()
+
+
+def _check_reranker(segment: Segment, states: TermStates) -> None:
+    """Its hash is the manifest's, and what it reads is of the store's shape."""
+    states.require_model(segment.hashes.get("reranker", "none"))
+    place, header = segment.root / RERANKER_FOLDER / RERANKER_SHAPE, states.header
+    if not place.is_file():
+        raise MismatchError(
+            f"index {segment.name} has {segment.below}{STATES_FOLDER}/ and no {RERANKER_FOLDER}/{RERANKER_SHAPE}; {segment.remedy}"
+        )
+    shape = RerankerShape.load(place)
+    expected = (shape.split, shape.size, shape.query_tokens, shape.document_tokens)
+    found = (header.split, header.size, header.position_start, header.document_tokens)
+    if found != expected:
+        raise MismatchError(
+            f"{segment.below}{STATES_FOLDER}/{STATES_HEADER} says of layers, numbers, start and longest document {found}, "
+            f"the re-ranker {expected}; {segment.remedy}"
+        )
+
+
+def _describe(header: StatesHeader, folder: Path) -> dict[str, Any]:
+    size_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    return {
+        "reranker": header.model,
+        "split": header.split,
+        "size": header.size,
+        "bits": header.bits,
+        "tokens": header.tokens,
+        "bytes": size_bytes,
+        "bytes_per_token": round(size_bytes / max(header.tokens, 1), 1),
+    }

@@ -1,0 +1,186 @@
+"""Vectors as a component of an index: in a FAISS file, or of a base also in a collection of a Milvus server."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from glow.errors import DeviceError, MismatchError
+from glow.index.columns import COLUMNS, COLUMNS_FOLDER
+from glow.index.component import Asked, Component, Corpus
+from glow.index.encoding import VectorRows
+from glow.index.milvus import (
+    STORE_FILE,
+    ImportRange,
+    MilvusVectors,
+    VectorStore,
+    connect,
+    read_store_header,
+)
+from glow.index.passages import PASSAGES, PASSAGES_FOLDER
+from glow.index.segment import BaseAndDelta, MergeSource, Rows, Segment
+from glow.index.vectors.build import build_dense
+from glow.index.vectors.index import DenseIndex, require_device
+from glow.index.vectors.joined import SegmentedDense
+from glow.index.vectors.kept_rows import KeptVectors
+from glow.index.vectors.rules import DEFAULT_MEMORY_MB, VectorOptions, VectorRules
+from glow.index.vectors.stored import DENSE_FILE, StoredVectors, open_dense
+from glow.index.vectors.view import DenseView
+
+__all__ = ["VECTORS", "Vectors"]
+
+
+class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
+    """A vector of each document, or of each passage; of a delta always `flat`, on the CPU and in a file."""
+
+    name = "vectors"
+    label = "vectors"
+    stage = "index"
+    paths = (DENSE_FILE, STORE_FILE)
+    per = "vector"
+    needs = (COLUMNS.name,)
+    options = VectorOptions
+
+    def rules(self, options: VectorOptions, asked: Asked) -> VectorRules:
+        """As asked for; a device or a server that is not there is refused now, not after hours of reading."""
+        require_device(options.index, asked.device)
+        if options.store:
+            connect(options.store)
+        return VectorRules(
+            index=options.index,
+            dimensions=asked.dimensions,
+            memory_mb=options.memory_mb,
+            device=asked.device,
+            store=options.store or None,
+        )
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> VectorRules | None:
+        """For a compacted version as the base's options say, if enough vectors are left, and where the base's are."""
+        if delta:  # nothing is opened: an upsert needs neither the base's vectors nor a server that has them
+            return VectorRules(index="flat", dimensions=0) if segment.has_any(self.paths) else None
+        vectors = segment.get(self)
+        if vectors is None:
+            return None
+        is_stored = isinstance(vectors, MilvusVectors)
+        return VectorRules(
+            index=segment.parameters.get("index", "auto"),
+            dimensions=vectors.dimensions,
+            memory_mb=int(segment.parameters.get("memory_mb", DEFAULT_MEMORY_MB)),
+            store=read_store_header(segment.path(STORE_FILE).parent).address if is_stored else None,
+            falls_back=True,
+        )
+
+    def check_rows(self, rows: Rows, rules: VectorRules) -> None:
+        """Refuses too few vectors for a kind that must be trained."""
+        rules.kind(rows.count(self.per))
+
+    def build(self, corpus: Corpus, rules: VectorRules) -> None:
+        """Indexes what the document tower made, on other machines if the corpus can be spread and a server gets it."""
+        vectors, made = corpus.encoded.vectors(), corpus.made
+        if rules.store is None:
+            kind = rules.kind(vectors.shape[0])
+            build_dense(vectors, kind, rules.device).save(made.folder / DENSE_FILE)
+            return
+        spread = corpus.spread
+        insert = None if spread is None else spread(_import_range(rules.store, vectors, made))
+        store = VectorStore(rules.store, corpus.notes, insert)
+        hashes = corpus.model.hash, corpus.terms.hash
+        kind, columns, passages = rules.kind(vectors.shape[0]), made[COLUMNS], made.get(PASSAGES)
+        store.write(made.folder, vectors, kind, hashes, columns, passages, corpus.advance)
+
+    def merge(self, kept: Sequence[MergeSource], rules: VectorRules, made: Segment) -> None:
+        """Indexes the vectors that stay, as they are stored; no precision is lost twice."""
+        sources = [(each.segment[self].reader(), each.rows(self.per)) for each in kept]
+        vectors, oldest = KeptVectors(sources, kept[0].segment[self].dimensions), kept[0].segment[self]
+        kind = rules.kind(len(vectors))
+        if rules.store is None:
+            like = oldest if isinstance(oldest, DenseIndex) else None
+            build_dense(vectors, kind, rules.device, like).save(made.folder / DENSE_FILE)
+            return
+        store = VectorStore(rules.store, made.folder)
+        hashes = made.hashes["model"], made.hashes["terms"]
+        store.write(made.folder, vectors, kind, hashes, made[COLUMNS], made.get(PASSAGES))
+        store.forget()
+
+    def report(self, made: Segment, rules: VectorRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+        """Kind, reason and size."""
+        size_bytes = 0 if rules.store else made.path(DENSE_FILE).stat().st_size
+        unit = "documents" if made.rows.first is None else "passages"
+        return {"index": rules.describe(made[self].kind, len(made[self]), unit, size_bytes)}
+
+    def counts(self, reader: DenseView) -> dict[str, int]:
+        """How long a vector is."""
+        return {"dimensions": reader.dimensions}
+
+    def parameters(self, reader: StoredVectors) -> dict[str, Any]:
+        """What `auto` came to."""
+        return {"kind": reader.kind}
+
+    def open(self, segment: Segment) -> StoredVectors:
+        """Opens the file, or the collection that one names; every segment has one of them."""
+        is_stored = not segment.below and segment.has(STORE_FILE)
+        name = STORE_FILE if is_stored else DENSE_FILE
+        segment.require(name)
+        device = "cpu" if segment.below else segment.device
+        vectors = open_dense(segment.path(name), segment.get(COLUMNS), device)
+        # What has just been imported is checked once its version is whole.
+        if isinstance(vectors, MilvusVectors) and segment.files is not None:
+            vectors.check(segment.hashes.get("model", ""), segment.hashes.get("terms", ""))
+        _check_rows(segment, vectors)
+        return vectors
+
+    def alone(self, reader: StoredVectors, segment: Segment) -> DenseView:
+        """The vectors themselves."""
+        return reader
+
+    def join(self, both: BaseAndDelta[StoredVectors]) -> DenseView:
+        """Vectors of both, of which those that are gone are left out."""
+        base, delta = both.base, both.delta
+        if delta.dimensions != base.dimensions:
+            raise MismatchError(
+                f"index {both.name}: vectors of {delta.dimensions} dimensions in its delta, {base.dimensions} in "
+                "its base; roll back to its base"
+            )
+        if base.device != "cpu":
+            raise DeviceError(
+                f"index {both.name} has a delta, which cannot be searched on a GPU; run `glow compact`, or "
+                "serve with --device cpu"
+            )
+        return SegmentedDense(both)
+
+    def serves(self, reader: DenseView | None) -> Mapping[str, str]:
+        """Searches by vector; what is like a document needs that document's vector."""
+        if reader is None:
+            return dict.fromkeys(("dense", "like"), "this index holds no vectors; build it again")
+        on_gpu = "this index is on a GPU, where no vector can be read by its document"
+        return {"dense": "", "like": "" if reader.has_vectors else on_gpu}
+
+    def info(self, reader: DenseView | None) -> dict[str, Any]:
+        """Kind of index, and how long a vector is."""
+        if reader is None:
+            return {"kind": None, "dimensions": None}
+        return {"kind": reader.kind, "dimensions": reader.dimensions}
+
+
+VECTORS = Vectors()
+
+
+def _import_range(address: str, vectors: VectorRows, made: Segment) -> ImportRange:
+    """What another machine that sees the same disk needs."""
+    cut = None if made.get(PASSAGES) is None else made.path(PASSAGES_FOLDER).resolve()
+    columns = made.path(COLUMNS_FOLDER).resolve().parent
+    return ImportRange(address, vectors, columns, made.rows.documents, cut)
+
+
+def _check_rows(segment: Segment, vectors: StoredVectors) -> None:
+    """There is a vector of every row; of a delta, each is compared with."""
+    found, expected, documents = len(vectors), segment.rows.count("vector"), segment.rows.documents
+    if segment.below and (found != expected or vectors.kind != "flat"):
+        raise MismatchError(
+            f"{segment.below} holds {found} vectors ({vectors.kind}), {segment.below}delta.json says {documents} documents "
+            f"and {expected} vectors (flat); {segment.remedy}"
+        )
+    if found != expected:
+        passages = "" if segment.rows.first is None else f" and {expected} passages"
+        raise MismatchError(
+            f"index {segment.name}: {found} vectors, {documents} stored documents, {documents}{passages} in the manifest; "
+            f"{segment.remedy}"
+        )

@@ -1,0 +1,96 @@
+"""What decides of which kind the vectors of a segment are, and where they lie."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from glow.errors import ConfigError
+from glow.index.component import ComponentOptions, Rules
+from glow.index.vector_search import IndexKind
+from glow.index.vectors.kinds import choose_kind, index_bytes, require_buildable
+from glow.options import option
+from glow.runtime import Device
+
+__all__ = ["VectorOptions", "VectorRules"]
+
+DEFAULT_MEMORY_MB = 4096
+
+
+class VectorOptions(ComponentOptions):
+    """Which dense index is made, and where it lies."""
+
+    index: IndexKind | Literal["auto"] = option("auto", "Kind of dense index; auto suits the size.")
+    memory_mb: int = option(DEFAULT_MEMORY_MB, "MiB the served index may take, for auto.", ge=1)
+    store: str | None = option(
+        None,
+        "Keep the vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db without a server.",
+        metavar="ADDRESS",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorRules(Rules):
+    """How vectors are indexed.
+
+    Attributes:
+        index: the kind; `auto`: what suits their number.
+        dimensions: D.
+        memory_mb: MiB the served index may take, for `auto`.
+        device: where the index is built.
+        store: address of the Milvus server that gets them; None: a file does.
+        falls_back: whether too few vectors for the kind make it `flat`, instead of being refused.
+    """
+
+    index: IndexKind | Literal["auto"]
+    dimensions: int
+    memory_mb: int = DEFAULT_MEMORY_MB
+    device: Device = "cpu"
+    store: str | None = None
+    falls_back: bool = False
+
+    def kind(self, count: int) -> IndexKind:
+        """The kind for a number of vectors.
+
+        Raises:
+            ConfigError: if they are too few, or the kind is unknown; both numbers are in the message.
+        """
+        if self.index == "auto":
+            return choose_kind(count, self.dimensions, self.memory_mb << 20, self.device)
+        try:
+            require_buildable(self.index, count)
+        except ConfigError:
+            if not self.falls_back:
+                raise
+            return "flat"
+        return self.index
+
+    def describe(self, kind: IndexKind, count: int, unit: str, size_bytes: int) -> dict[str, Any]:
+        """What a report says of the index: kind, reason and size, JSON values.
+
+        Args:
+            kind: that was made.
+            count: vectors.
+            unit: what each is of: `documents` or `passages`.
+            size_bytes: of the file; 0 if a server has the vectors.
+        """
+        return {
+            "kind": kind,
+            "why": self._why(kind, count, unit),
+            "device": self.device,
+            "dimensions": self.dimensions,
+            "size_bytes": size_bytes,
+            **({"store": self.store} if self.store else {}),
+        }
+
+    def _why(self, kind: IndexKind, count: int, unit: str) -> str:
+        if self.index == kind:
+            return "asked for by --index"
+        if self.index != "auto":
+            return f"{count} {unit} are too few for {self.index}, which was asked for by --index"
+        if kind == "flat":
+            return f"{count} {unit} are few enough to compare with every one"
+        graph_mb = index_bytes("hnsw", count, self.dimensions) / 2**20
+        fits = "fits" if graph_mb <= self.memory_mb else "does not fit"
+        return (
+            f"{count} {unit} are too many to compare with every one, and with its vectors whole the index of "
+            f"about {graph_mb:.0f} MiB {fits} into --memory-mb {self.memory_mb}"
+        )

@@ -1,0 +1,37 @@
+"""What searches ask of vectors, whether one segment holds them or two (`glow.index.segment`)."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index.row_mask import RowMask
+from glow.index.vector_search import IndexKind, SearchParams
+
+__all__ = ["DenseView"]
+
+
+class DenseView(Protocol):
+    """What searches ask of vectors; `DenseIndex` describes each of it."""
+
+    @property
+    def kind(self) -> IndexKind: ...  # noqa: D102 - see the class
+    @property
+    def device(self) -> str: ...  # noqa: D102
+    @property
+    def dimensions(self) -> int: ...  # noqa: D102
+    @property
+    def has_vectors(self) -> bool: ...  # noqa: D102
+    def __len__(self) -> int: ...
+    def search(  # noqa: D102
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+    def score(  # noqa: D102
+        self, vector: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]: ...
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102

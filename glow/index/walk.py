@@ -1,0 +1,199 @@
+"""What is done with every component of an index, one after another; nothing here knows one by its name."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import MismatchError
+from glow.index.component import Asked, Component, Explained, Rules
+from glow.index.components import COMPONENTS
+from glow.index.segment import BaseAndDelta, MergeSource, Rows, Segment, View
+from glow.index.segments import Segments
+from glow.options import StrictModel
+
+__all__ = [
+    "AnyComponent", "asked_rules", "causes_of_refusal", "counts_of", "explain_hit", "held_rules", "info_of", "is_made_anew", "join_segments",
+    "merge_segments", "open_segment", "parts_of", "view_of",
+]  # fmt: skip
+
+AnyComponent = Component[Any, Any, Any, Any]
+Stage = Callable[[AnyComponent], AbstractContextManager[object]]
+"""What a component's merging is done in, such as a stage of a report."""
+
+
+def asked_rules(options: StrictModel, asked: Asked) -> dict[str, Rules]:
+    """What a build is to make: name of each component that is asked for -> its rules.
+
+    Args:
+        options: of the build, with the options of every component among them.
+        asked: what else decides; its rules are filled in.
+
+    Raises:
+        ConfigError, DeviceError, DependencyError, StoreError: as `Component.rules`.
+    """
+    rules: dict[str, Rules] = {}
+    for component in COMPONENTS:
+        values = {name: getattr(options, name) for name in component.options.model_fields}
+        own = component.rules(component.options.model_validate(values), replace(asked, rules=rules))
+        if own is not None:
+            rules[component.name] = own
+    return rules
+
+
+def held_rules(segment: Segment, *, delta: bool) -> dict[str, Rules]:
+    """How the components of a segment were made: as `Component.rules_of`, for what is added to it or for one that replaces it."""
+    found = ((component.name, component.rules_of(segment, delta=delta)) for component in COMPONENTS)
+    return {name: rules for name, rules in found if rules is not None}
+
+
+def is_made_anew(name: str) -> bool:
+    """Whether a file of a version belongs to a component, and is written again by a compaction."""
+    return any(name.startswith(component.paths) for component in COMPONENTS)
+
+
+def open_segment(segment: Segment, like: Segment | None = None) -> Segment:
+    """Opens every component; what another open segment has of the same files is taken from it.
+
+    Raises:
+        ArtifactError: as `Component.open`.
+    """
+    for component in COMPONENTS:
+        paths = tuple(path for each in _with_needs(component) for path in (*each.paths, *each.stays))
+        reader = like.get(component) if like is not None and segment.shares(like, paths) else None
+        reader = component.open(segment) if reader is None else reader
+        if reader is not None:
+            segment = segment.with_reader(component, reader, component.first(reader))
+    return segment
+
+
+def _with_needs(component: AnyComponent) -> Iterator[AnyComponent]:
+    """A component and all that it needs."""
+    yield component
+    for other in COMPONENTS:
+        if other.name in component.needs:
+            yield from _with_needs(other)
+
+
+def view_of(segment: Segment) -> View:
+    """A segment without a delta, as searches see it."""
+    readers = {
+        component.name: component.alone(segment[component], segment)
+        for component in COMPONENTS
+        if segment.get(component) is not None
+    }
+    return View(segment.name, segment.rows, readers)
+
+
+def join_segments(
+    base: Segment, delta: Segment, tombstones: NDArray[np.int64], order: NDArray[np.uint32]
+) -> View:
+    """A base and its delta as one.
+
+    Args:
+        base, delta: N and M documents.
+        tombstones: rows of the base that are gone, int64 [t], ascending.
+        order: uint32 [N + M], the rank of each document's id, of both together.
+
+    Raises:
+        MismatchError: if one of them lacks a component, or they do not belong together.
+        DeviceError: as `Component.join`.
+    """
+    live = np.ones(base.rows.documents, np.bool_)
+    live[tombstones] = False
+    documents = Segments(base.rows.documents, delta.rows.documents, tombstones)
+    vectors, first = documents, None
+    if base.rows.first is not None and delta.rows.first is not None:
+        gone = base.rows.held("vector", ~live)
+        vectors = Segments(base.rows.count("vector"), delta.rows.count("vector"), gone)
+        first = np.concatenate([base.rows.first[:-1], delta.rows.first + base.rows.first[-1]])
+    readers = {}
+    for component in COMPONENTS:
+        old, new = base.get(component), delta.get(component)
+        if old is None and component.per == "index":
+            continue  # an older GLOW made none, and the delta's alone would stand for all
+        if (old is None) != (new is None):
+            where = "delta" if old is None else "base"
+            raise MismatchError(
+                f"index {base.name}: {component.label} in its {where} alone; roll back to its base"
+            )
+        if old is not None:
+            segments = vectors if component.per == "vector" else documents
+            both = BaseAndDelta(base.name, old, new, segments, tombstones, order)
+            readers[component.name] = component.join(both)
+    return View(base.name, Rows(len(documents), first), readers)
+
+
+def merge_segments(
+    kept: Sequence[MergeSource],
+    made: Segment,
+    *,
+    delta: bool,
+    stage: Stage = lambda component: nullcontext(),
+) -> Segment:
+    """Writes what stays of several segments as one: a new delta, or a compacted version.
+
+    Args:
+        kept: segments with the same components; the first says how they are made.
+        made: where it is written; its components are open in what is returned.
+        delta: whether it is a delta.
+        stage: what each merging is done in.
+
+    Raises:
+        OSError: if the disk is full or cannot be written.
+        ArtifactError: if the segments do not belong together.
+    """
+    for component in COMPONENTS:
+        rules = component.rules_of(kept[0].segment, delta=delta)
+        if rules is None:
+            continue
+        with stage(component):
+            component.merge(kept, rules, made)
+        reader = component.open(made)
+        if reader is not None:
+            made = made.with_reader(component, reader, component.first(reader))
+    return made
+
+
+def causes_of_refusal(view: View) -> Mapping[str, str]:
+    """Request -> "", or why an index cannot serve it, of every request that a component knows."""
+    causes: dict[str, str] = {}
+    for component in COMPONENTS:
+        for request, cause in component.serves(view.get(component)).items():
+            causes[request] = causes.get(request) or cause
+    return causes
+
+
+def info_of(view: View) -> dict[str, Any]:
+    """The components' members of `/info`."""
+    members: dict[str, Any] = {}
+    for component in COMPONENTS:
+        members |= component.info(view.get(component))
+    return members
+
+
+def counts_of(view: View) -> dict[str, int]:
+    """What the components count, as a manifest has it."""
+    counts: dict[str, int] = {}
+    for component in COMPONENTS:
+        if view.holds(component):
+            counts |= component.counts(view[component])
+    return counts
+
+
+def parts_of(view: View) -> list[str]:
+    """The components of an index that not every index has, or had in older versions, as `/info` names them."""
+    return [component.part for component in COMPONENTS if component.part and view.holds(component)]
+
+
+def explain_hit(view: View, retriever: str, words: Sequence[str], hit: Explained) -> dict[str, Any]:
+    """The components' members of the explanation of a hit."""
+    members: dict[str, Any] = {}
+    for component in COMPONENTS:
+        reader = view.get(component)
+        if reader is not None:
+            members |= component.explain(reader, retriever, words, hit)
+    return members

@@ -1,0 +1,87 @@
+"""Counts of the code that may not grow without a reason: lines, files, long functions, and who knows a component by name."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+ROOT = Path(__file__).parent.parent
+PRODUCT = ("glow", "service", "index_builder", "model_export")
+COMPONENTS = ROOT / "glow" / "index"
+READERS = (
+    "DocumentsView", "FilteredColumns", "PassageMap", "ImpactsView", "SpellingTable", "LearnedView", "StatesView", "DenseView",
+)  # fmt: skip
+"""What components are read through."""
+LONGEST_FUNCTION = 60
+BOUNDS = {
+    "lines of the product": 60_800,
+    "files of the product": 520,
+    "lines of tests": 54_500,
+    "readers that may be None, outside their packages": 2,
+    "files with the identifier `learned`": 10,
+    "folders with the identifier `learned`": 7,
+    "functions over 60 lines": 4,
+}
+"""What is there today, rounded up. Who makes one smaller lowers its bound."""
+
+
+def main() -> None:
+    """Prints every count with its bound; ends with 1 if one is exceeded."""
+    found = counts()
+    for name, count in found.items():
+        typer.echo(f"{count:>7,} of at most {BOUNDS[name]:>7,}  {name}")
+    if any(count > BOUNDS[name] for name, count in found.items()):
+        raise typer.Exit(1)
+
+
+def counts() -> dict[str, int]:
+    """Name of each count -> what there is."""
+    product = [path for top in PRODUCT for path in sorted((ROOT / top).rglob("*.py"))]
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    learned = [path for path in product if _has_identifier(path, "learned")]
+    found = (
+        sum(_lines(path) for path in product),
+        len(product),
+        sum(_lines(path) for path in tests),
+        sum(
+            len(re.findall(rf"\b(?:{'|'.join(READERS)}) \| None", _text(path)))
+            for path in product
+            if COMPONENTS not in path.parents
+        ),
+        len(learned),
+        len({path.parent for path in learned}),
+        sum(length > LONGEST_FUNCTION for path in product for length in _functions(path)),
+    )
+    return dict(zip(BOUNDS, found, strict=True))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _lines(path: Path) -> int:
+    return _text(path).count("\n")
+
+
+def _has_identifier(path: Path, name: str) -> bool:
+    """Whether a name is one of the program's own: a variable, an attribute, an argument or a keyword."""
+    for node in ast.walk(ast.parse(_text(path))):
+        match node:
+            case (
+                ast.Name(id=found) | ast.Attribute(attr=found) | ast.arg(arg=found) | ast.keyword(arg=found)
+            ) if found == name:
+                return True
+    return False
+
+
+def _functions(path: Path) -> Iterator[int]:
+    """Lines of every function."""
+    for node in ast.walk(ast.parse(_text(path))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+if __name__ == "__main__":
+    typer.run(main)

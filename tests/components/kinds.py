@@ -1,0 +1,82 @@
+"""Kinds of index, and the documents that go into them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from glow.records import Document
+from tests.conftest import DATA
+from tests.made_index import documents
+
+__all__ = ["KINDS", "NEW", "OLD", "Kind", "document_of"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of index.
+
+    Attributes:
+        options: of its build.
+        lacks: components that it has not.
+    """
+
+    options: Mapping[str, Any]
+    lacks: frozenset[str] = frozenset()
+
+
+KINDS = {
+    "whole": Kind(
+        {
+            "passages": True,
+            "passage_overlap": 1,
+            "max_passages": 3,
+            "learned": True,
+            "learned_budget": 30,
+            "rerank": DATA / "toy-reranker",
+            "index": "ivf-flat",
+            "analyzer": "english",
+        }
+    ),
+    "plain": Kind(
+        {"analyzer": "plain", "index": "hnsw"}, frozenset({"passages", "learned_sparse", "token_embeddings"})
+    ),
+    "packed": Kind(
+        {"analyzer": "plain", "impacts": "packed", "index": "flat"},
+        frozenset({"passages", "learned_sparse", "token_embeddings"}),
+    ),
+}
+"""Packed impacts are rounded list by list, so no delta over them answers to the bit as a rebuild; their files are looked at alone."""
+
+
+def _made(numbers: Iterable[int], prefix: str) -> list[dict[str, Any]]:
+    """Documents of `made_index` with bodies of one to many passages, the same text in some; numbers and texts in one field."""
+    found = documents(80)
+    return [
+        {
+            **found[number],
+            "_id": f"{prefix}/{number}",
+            "text": found[number % 30]["text"] * (1 + number % 4 * 6),
+            "code": number if number % 2 else f"c{number}",
+        }
+        for number in numbers
+    ]
+
+
+OLD = _made(range(40), "d")
+"""Of a base."""
+NEW = [
+    *({**each, "lang": "is", "day": "later"} for each in OLD[:3]),
+    {**OLD[3], "title": "zeppelins", "text": "Nothing of the kind, but owls, tea and zeppelins."},
+    *_made((41, 64, 65, 66), "new"),
+    {**OLD[8], "_id": "d/08"},
+    {"_id": "empty", "title": "", "text": "the of"},
+]
+"""Of a delta: replaced by other metadata or another text, new, equal to one of the base, and without a word to search for."""
+
+
+def document_of(record: Mapping[str, Any]) -> Document:
+    """A record as it is stored."""
+    fields = {name: (record[name],) for name in ("title", "text")}
+    return Document(
+        record["_id"], fields, {name: record[name] for name in record if name not in ("_id", *fields)}
+    )

@@ -1,0 +1,224 @@
+"""A component that is written in one file and added to the list by one line goes through everything that is done with components."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from glow.artifact import IndexRoot
+from glow.index import (
+    COMPONENTS,
+    DELTA,
+    REPORT_FILE,
+    Asked,
+    BaseAndDelta,
+    ComponentOptions,
+    Corpus,
+    Explained,
+    Index,
+    RowComponent,
+    Rules,
+    Segment,
+)
+from glow.index.stored_fields import STORED_FIELDS
+from glow.storage import map_array
+from glow_index_builder.deltas import CompactOptions, UpsertOptions, compact, upsert
+from glow_index_builder.progress import Stages
+from tests.components.answers import Answers
+from tests.components.files import Files
+from tests.components.probes import PROBES, Seen, bits
+from tests.components.versions import Versions
+from tests.goldens.service import serving
+from tests.made_index import write
+
+MakeVersions = Callable[[str], Versions]
+FILE = "lengths/words.npy"
+Words = NDArray[np.int32]
+
+
+class Lengths(Protocol):
+    """How many words documents have; safe to read from many threads."""
+
+    def read(self, rows: NDArray[np.int64]) -> Words:
+        """Words of rows, int64 [m] -> int32 [m]."""
+        ...
+
+
+class StoredLengths:
+    """One segment's, memory-mapped: int32 [n]."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def read(self, rows: NDArray[np.int64]) -> Words:
+        """As `Lengths`."""
+        return self._words[rows]
+
+
+class JoinedLengths:
+    """Those of a base and its delta."""
+
+    def __init__(self, both: BaseAndDelta[StoredLengths]) -> None:
+        self._both = both
+
+    def read(self, rows: NDArray[np.int64]) -> Words:
+        """As `Lengths`."""
+        return self._both.gather(rows, StoredLengths.read)
+
+
+class LengthsComponent(RowComponent[StoredLengths, Lengths, Rules, ComponentOptions, Words]):
+    """How many words every document's fields hold."""
+
+    name, label, stage, part = "lengths", "lengths", "lengths", "lengths"
+    paths = ("lengths/",)
+
+    def rules(self, options: ComponentOptions, asked: Asked) -> Rules:
+        """Every index has it."""
+        return Rules()
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> Rules | None:
+        """As the segment has it: there is nothing to choose."""
+        return Rules() if segment.get(self) is not None else None
+
+    def blocks(self, corpus: Corpus, rules: Rules) -> Iterator[Words]:
+        """Words between spaces."""
+        for document in corpus.documents():
+            texts = (text for values in document.fields.values() for text in values)
+            yield np.array([sum(len(text.split()) for text in texts)], np.int32)
+            corpus.advance(1)
+
+    def stored(self, reader: StoredLengths, rows: NDArray[np.int64]) -> Words:
+        """As it is read."""
+        return reader.read(rows)
+
+    def write(self, folder: Path, rules: Rules, blocks: Iterator[Words]) -> None:
+        """Writes the file."""
+        (folder / FILE).parent.mkdir()
+        np.save(folder / FILE, np.concatenate([np.empty(0, np.int32), *blocks]), allow_pickle=False)
+
+    def open(self, segment: Segment) -> StoredLengths | None:
+        """Maps the file; None in a version that was built before there was one."""
+        if not segment.has_any(self.paths):
+            return None
+        segment.require(FILE)
+        return StoredLengths(map_array(segment.path(FILE), np.int32, segment.rows.documents))
+
+    def alone(self, reader: StoredLengths, segment: Segment) -> Lengths:
+        """As it is."""
+        return reader
+
+    def join(self, both: BaseAndDelta[StoredLengths]) -> Lengths:
+        """Row by row."""
+        return JoinedLengths(both)
+
+    def report(self, made: Segment, rules: Rules, seconds: Mapping[str, float]) -> dict[str, Any]:
+        """Of how many documents."""
+        return {"lengths": made.rows.documents}
+
+    def serves(self, reader: Lengths | None) -> Mapping[str, str]:
+        """The shortest first, if somebody asks for it."""
+        return {
+            "shortest": ""
+            if reader is not None
+            else "this index holds no lengths; build it with this version"
+        }
+
+    def info(self, reader: Lengths | None) -> dict[str, Any]:
+        """Whether there are any."""
+        return {"lengths": reader is not None}
+
+    def explain(
+        self, reader: Lengths, retriever: str, words: Sequence[str], hit: Explained
+    ) -> dict[str, Any]:
+        """How long the document is."""
+        return {"length": int(reader.read(np.array([hit.row]))[0])}
+
+
+LENGTHS = LengthsComponent()
+BOTH = pytest.mark.parametrize("kind", ["whole", "plain"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def listed() -> Iterator[None]:
+    """The one line that adds it, and its answers for the suite."""
+    COMPONENTS.append(LENGTHS)
+    PROBES[LENGTHS.name] = lambda seen: bits(seen.view[LENGTHS].read(seen.rows))
+    yield
+    COMPONENTS.remove(LENGTHS)
+    del PROBES[LENGTHS.name]
+
+
+CASES = [pytest.param((kind, LENGTHS.name), id=kind) for kind in ("whole", "plain")]
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+class TestAnswers(Answers):
+    """What it answers and writes."""
+
+
+@pytest.mark.parametrize("file_case", CASES, indirect=True)
+class TestFiles(Files):
+    """What it makes of files."""
+
+
+def counted(index: Index) -> dict[str, int]:
+    """What it must say, worked out of the stored documents."""
+    return {
+        document.id: sum(len(text.split()) for texts in document.fields.values() for text in texts)
+        for document in index[STORED_FIELDS].scan()
+    }
+
+
+@BOTH
+def test_it_is_built_added_to_deleted_from_and_compacted(kind: str, made_versions: MakeVersions) -> None:
+    versions = made_versions(kind)
+    for version in (versions.base, versions.first, versions.last, versions.compacted):
+        index, seen = version.index, Seen.of(version.index.view)
+        assert dict(zip(seen.ids, index[LENGTHS].read(seen.rows).tolist(), strict=True)) == counted(index)
+        assert FILE in index.manifest.files and (f"{DELTA}{FILE}" in index.manifest.files) == (
+            index.delta is not None
+        )
+        assert (
+            "lengths" in index.parts() and index.info()["lengths"] is True and index.refusal("shortest") == ""
+        )
+    for version, count in ((versions.base, 40), (versions.compacted, 42)):
+        report = json.loads((version.folder / REPORT_FILE).read_bytes())
+        assert report["lengths"] == count
+
+
+@BOTH
+def test_a_service_shows_it(kind: str, made_versions: MakeVersions) -> None:
+    versions = made_versions(kind)
+    root, expected = versions.base.folder.parent, counted(versions.compacted.index)
+    with serving(root) as client:
+        info = client.get("/info").json()["index"]
+        body = {"query": "owls and bees", "retriever": "hybrid", "explain": True, "top_k": 20}
+        hits = client.post("/search", json=body).json()["hits"]
+    assert info["lengths"] is True and "lengths" in info["parts"]
+    assert len(hits) == 20
+    assert {hit["id"]: hit["explanation"]["length"] for hit in hits}.items() <= expected.items()
+
+
+def test_a_version_that_was_built_before_goes_on_without_it(
+    toy_index: Path, toy_model: Path, tmp_path: Path
+) -> None:
+    root = IndexRoot(shutil.copytree(toy_index, tmp_path / "toy"))
+    source = str(write(tmp_path / "new.jsonl", [{"_id": "b", "text": "zebra"}]))
+    for _ in range(2):
+        index = Index.open(root.folder(root.current()))
+        assert (
+            not index.holds(LENGTHS) and "lengths" not in index.parts() and index.info()["lengths"] is False
+        )
+        assert "build it with" in index.refusal("shortest")
+        upsert(
+            UpsertOptions(output=root.path, source=source, model=toy_model, threads=1), Stages(io.StringIO())
+        )
+    assert index.delta is not None
+    compact(CompactOptions(output=root.path, threads=1), Stages(io.StringIO()))
+    assert not Index.open(root.folder(root.current())).holds(LENGTHS)
