@@ -75,7 +75,7 @@ class Asked:
 
 
 class Corpus(Protocol):
-    """Documents that components are built of: of a build, without those that could not be encoded, or of an upsert."""
+    """Documents that components are built of: of a build, without documents that could not be encoded, or of an upsert."""
 
     @property
     def model(self) -> Model:

@@ -78,7 +78,7 @@ class Segment:
         root: the version's folder, or for a delta in the making its base's; what both share lies there (`reranker/`, `learned-words/`).
         below: "" for a base, `DELTA` for a delta.
         hashes, parameters: of the version's manifest.
-        files: those that were verified, by their paths in the folder; None: the segment is in the making.
+        files: the verified ones, by their paths in the folder; None: the segment is in the making.
         rows: of it; the vectors are known once what cuts documents is open.
         device: where vectors are searched.
         readers: name of a component -> its reader.

@@ -1,4 +1,4 @@
-"""The documents of a build: the step that reads them, and the one that leaves out those that cannot be encoded."""
+"""The documents of a build: one step reads them, another leaves out what cannot be encoded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

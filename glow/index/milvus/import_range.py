@@ -49,5 +49,5 @@ class ImportRange:
 
 
 def documents_of(passages: PassageMap | None) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
-    """Rows int64 [m] -> the document of each; the rows themselves if there are no passages."""
+    """Rows int64 [m] -> the document of each; without passages the rows themselves."""
     return lambda rows: rows if passages is None else passages.documents[rows].astype(np.int64)

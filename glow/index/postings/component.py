@@ -199,7 +199,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
     def explain(
         self, reader: ImpactsView, retriever: str, words: Sequence[str], hit: Explained
     ) -> dict[str, Any]:
-        """What each word of the query adds to the score, of those that the document holds."""
+        """What each word of the query that the document holds adds to the score."""
         if retriever == "dense":
             return {}
         impacts = reader.contributions(words, hit.row)

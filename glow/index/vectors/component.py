@@ -132,7 +132,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         return reader
 
     def join(self, both: BaseAndDelta[StoredVectors]) -> DenseView:
-        """Vectors of both, of which those that are gone are left out."""
+        """Vectors of both, without the gone ones of the base."""
         base, delta = both.base, both.delta
         if delta.dimensions != base.dimensions:
             raise MismatchError(
