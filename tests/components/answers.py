@@ -66,9 +66,11 @@ class Answers:
 
         same_files(case.component, *case.once("deleted and added", both))
 
-    def test_one_document(self, case: Case) -> None:
-        """It is all that there is, and gets a companion; its words alone would count until the next build if it went."""
-        changed = case.once("one", lambda: case.change(OLD[9:10], NEW[4:5], ()))
+    @pytest.mark.parametrize("new", [[], NEW[4:5]], ids=["deleted", "added"])
+    def test_one_document(self, case: Case, new: list[Any]) -> None:
+        """It is all that there is; it goes, or it gets a companion."""
+        deleted = () if new else (OLD[9]["_id"],)
+        changed = case.once(f"one {bool(new)}", lambda: case.change(OLD[9:10], new, deleted))
         assert changed.base.rows.documents == 1
         case.check(changed)
 

@@ -125,7 +125,14 @@ class Files:
     def test_a_file_that_is_not_what_it_must_be_is_refused(self, file_case: FileCase) -> None:
         """One alone, with a manifest that agrees."""
         edited = file_case.edited()
-        for name in file_case.names(edited):
+        self._refuse_edits(file_case, edited, file_case.names(edited))
+        # Headers once more without a delta, which a delta's would be compared with.
+        alone = file_case.edited(file_case.versions.base)
+        headers = [name for name in alone.names(file_case.component) if name.endswith(".json")]
+        self._refuse_edits(file_case, alone, headers)
+
+    def _refuse_edits(self, file_case: FileCase, edited: Edited, names: list[str]) -> None:
+        for name in names:
             if name.startswith(FOR_ADDED_ALONE):
                 continue
             for how, content in edits(edited.version.folder / name):
