@@ -35,7 +35,7 @@ from benchmarks.report import emit_json
 from glow.artifact import default_model
 from glow.evaluation import compare, evaluate, find_tasks
 from glow.evaluation.task import Corpus, Task
-from glow.index.passages import build_passages, passages_of
+from glow.index.passages import TextsOfDocuments, build_passages
 from glow.index.vectors import build_dense, set_threads
 from glow.records import Document, Hit, Qrel, Query
 from glow.runtime import Model, encode_documents
@@ -208,7 +208,11 @@ class _Bench:
             passages = build_passages(self.documents, self.cutter, Path(folder))
             cut_s = time.process_time() - started
             whole, whole_s = self._encode(self.documents)
-            parts, parts_s = self._encode(passages_of(self.documents, passages))
+            parts, parts_s = self._encode(
+                text
+                for row, document in enumerate(self.documents)
+                for text in TextsOfDocuments(passages).of(document, row)
+            )
             dense, cut = build_dense(whole, "flat"), build_dense(parts, "flat")
             encoder = self.model.encoder("query", batch_tokens=BATCH_TOKENS)
             measured = {}

@@ -33,7 +33,7 @@ _ORDER = (
     "max_reject_share", "memory_mb", "passages", "passage_field", "passage_overlap", "max_passages", "lexical", "impacts",
     "analyzer", "store", "rerank", "rerank_bits", "learned", "learned_budget", "learned_words",
 )  # fmt: skip
-"""Options as people look for them in the help; those that are not here stand after these."""
+"""Options as people look for them in the help; others stand after these."""
 
 
 def rename_of(value: Any) -> Any:

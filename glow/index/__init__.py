@@ -1,17 +1,8 @@
 """What an index is made of: a package for each component, what is done with all of them, and a version of it, open."""
 
-from glow.index.component import (
-    Asked,
-    Component,
-    ComponentOptions,
-    Corpus,
-    Explained,
-    ImportRows,
-    RangeTask,
-    RowComponent,
-    Rules,
-)
+from glow.index.component import Asked, Component, ComponentOptions, Explained, RowComponent, Rules
 from glow.index.components import COMPONENTS
+from glow.index.corpus import Corpus, ImportRows, RangeTask
 from glow.index.delta import DeltaHeader, DeltaRows, joined_order, read_tombstones, write_delta_rows
 from glow.index.encoding import Encoded, EncodeJob, Records, RowEncoder, Texts, VectorRows
 from glow.index.models import MODEL_FOLDER, TERMS_FOLDER
@@ -19,8 +10,8 @@ from glow.index.opening import Delta, closed_base, files_of, open_delta
 from glow.index.ranking import Ranking, best
 from glow.index.row_mask import RowMask
 from glow.index.searchable import Searchable
-from glow.index.segment import DELTA, BaseAndDelta, Key, MergeSource, Rows, Segment, View
-from glow.index.segments import Segments
+from glow.index.segment import DELTA, Key, MergeSource, Rows, Segment, View
+from glow.index.segments import BaseAndDelta, Segments
 from glow.index.settings import (
     DEFAULT_FUSION,
     DEFAULT_MIXTURE,
@@ -35,6 +26,7 @@ from glow.index.version import REPORT_FILE, Index
 from glow.index.walk import (
     AnyComponent,
     asked_rules,
+    counts_of,
     held_rules,
     is_made_anew,
     join_segments,
@@ -89,6 +81,7 @@ __all__ = [
     "asked_rules",
     "best",
     "closed_base",
+    "counts_of",
     "files_of",
     "held_rules",
     "is_made_anew",

@@ -5,23 +5,24 @@ Anchors: Lucene's `Codec` and its base test classes. docs/decisions/0040 says wh
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.encoding import Encoded, EncodeJob
-from glow.index.segment import BaseAndDelta, Key, MergeSource, Per, R, Rows, S, Segment
+from glow.index.corpus import Corpus
+from glow.index.encoding import EncodeJob
+from glow.index.segment import Key, MergeSource, Per, R, Rows, S, Segment
+from glow.index.segments import BaseAndDelta
 from glow.options import StrictModel
-from glow.records import Document
 from glow.runtime import Device, Model
-from glow.text import TermStats, TermTable
+from glow.text import TermStats
 
 __all__ = [
-    "Asked", "Component", "ComponentOptions", "Corpus", "Explained", "ImportRows", "RangeTask", "RowComponent", "Rules",
+    "Asked", "Component", "ComponentOptions", "Explained", "RowComponent", "Rules",
 ]  # fmt: skip
 
 AT_ONCE = 1024
@@ -47,10 +48,6 @@ class Rules:
 C = TypeVar("C", bound=Rules)
 O = TypeVar("O", bound=ComponentOptions)
 B = TypeVar("B")
-RangeTask = Callable[[str, int, int], None]
-"""Puts rows `start` to `stop` into a collection; can be pickled."""
-ImportRows = Callable[[str, int, int], Iterator[int]]
-"""Puts rows `start` to `stop` into a collection; yields up to where all are there, ascending, `stop` at last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,63 +69,6 @@ class Asked:
     threads: int
     term_stats: TermStats
     rules: Mapping[str, Rules]
-
-
-class Corpus(Protocol):
-    """Documents that components are built of: of a build, without documents that could not be encoded, or of an upsert."""
-
-    @property
-    def model(self) -> Model:
-        """That encodes."""
-        ...
-
-    @property
-    def terms(self) -> TermTable:
-        """The index's own table."""
-        ...
-
-    @property
-    def counted(self) -> TermTable:
-        """Of the words of these documents."""
-        ...
-
-    @property
-    def counted_terms(self) -> TermTable:
-        """Of the terms that the index's analyzer makes of these documents' words; `counted` if it leaves words as they are."""
-        ...
-
-    @property
-    def encoded(self) -> Encoded:
-        """What came of the one pass of the document tower; not there while components prepare it."""
-        ...
-
-    @property
-    def made(self) -> Segment:
-        """What the components before this one have made, open; its folder is where this one writes."""
-        ...
-
-    @property
-    def notes(self) -> Path:
-        """A folder that outlives a build that is killed, for a component that goes on by itself."""
-        ...
-
-    @property
-    def threads(self) -> int:
-        """That work may be done on, >= 1."""
-        ...
-
-    @property
-    def spread(self) -> Callable[[RangeTask], ImportRows] | None:
-        """Does a task over many rows on other machines; None: this process does it."""
-        ...
-
-    def documents(self) -> Iterator[Document]:
-        """All, in the order of rows; read from disk each time."""
-        ...
-
-    def advance(self, count: int) -> None:
-        """Told how many rows are done."""
-        ...
 
 
 class Explained(NamedTuple):

@@ -1,10 +1,9 @@
-"""A segment of an index: one folder of files, and what was opened of them; and a base and a delta seen as one.
+"""A segment of an index: one folder of files, and what was opened of them; and what searches ask of it.
 
 n   documents       v   vectors: n, or the passages of n documents      m   rows that are asked for
-N, M   documents of base and delta
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -14,12 +13,9 @@ from numpy.typing import NDArray
 
 from glow.artifact import FileKey
 from glow.errors import MismatchError
-from glow.index.ranking import Ranking
-from glow.index.row_mask import RowMask
-from glow.index.segments import Segments
 from glow.runtime import Device
 
-__all__ = ["DELTA", "BaseAndDelta", "Files", "Key", "MergeSource", "Per", "Rows", "Segment", "View"]
+__all__ = ["DELTA", "Files", "Key", "MergeSource", "Per", "Rows", "Segment", "View"]
 
 S = TypeVar("S")
 """What one segment's files are opened as; it answers as an R does, and gives what `merge` copies."""
@@ -179,75 +175,6 @@ class MergeSource(NamedTuple):
     def rows(self, per: Per) -> NDArray[np.int64]:
         """A component's rows that stay, int64, ascending."""
         return self.segment.rows.held(per, self.live)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BaseAndDelta(Generic[S]):
-    """The readers of a base and its delta; row N + i is row i of the delta.
-
-    Attributes:
-        name: of the version, for messages.
-        base, delta: the readers.
-        segments: rows of both, and which of the base are gone, in the component's own rows.
-        tombstones: documents of the base that are gone, int64 [t], ascending.
-        order: uint32 [N + M], the rank of each document's id, of both together.
-    """
-
-    name: str
-    base: S
-    delta: S
-    segments: Segments
-    tombstones: NDArray[np.int64]
-    order: NDArray[np.uint32]
-
-    def gather(
-        self, rows: NDArray[np.int64], read: Callable[[S, NDArray[np.int64]], NDArray[Scalar]]
-    ) -> NDArray[Scalar]:
-        """What `read` says of rows of both, int64 [m] -> [m, ...], in their order."""
-        is_new = rows >= self.segments.base
-        old, new = read(self.base, rows[~is_new]), read(self.delta, rows[is_new] - self.segments.base)
-        found = np.empty((len(rows), *new.shape[1:]), new.dtype)
-        found[~is_new], found[is_new] = old, new
-        return found
-
-    def owner(self, row: int) -> tuple[S, int]:
-        """The reader of a row, and the row there."""
-        first = self.segments.base
-        return (self.base, row) if row < first else (self.delta, row - first)
-
-    def collect(self, rows: Sequence[int], read: Callable[[S, list[int]], list[Item]]) -> list[Item]:
-        """As `gather`, of what is no array."""
-        first = self.segments.base
-        old = iter(read(self.base, [row for row in rows if row < first]))
-        new = iter(read(self.delta, [row - first for row in rows if row >= first]))
-        return [next(old if row < first else new) for row in rows]
-
-    def search(
-        self,
-        find: Callable[[S, RowMask | None, NDArray[np.uint32] | None], Ranking],
-        k: int,
-        allowed: RowMask | None,
-        order: NDArray[np.uint32] | None,
-    ) -> Ranking:
-        """The k best of both, without what is gone.
-
-        Args:
-            find: searches one reader: allowed rows, ranks of its rows -> scores and rows [..., k'].
-            k: hits.
-            allowed: rows of both; None: all.
-            order: ranks of the rows of both, which break ties; None: by row.
-        """
-        base, delta = self.segments.split(allowed)
-        later = None if order is None else order[self.segments.base :]
-        (old_scores, old_rows), (new_scores, new_rows) = (
-            find(self.base, base, order),
-            find(self.delta, delta, later),
-        )
-        scores = np.concatenate([old_scores, new_scores], axis=-1)
-        rows = np.concatenate([old_rows, new_rows + self.segments.base], axis=-1)
-        # Row -1, which fills up, has the score -inf: it stands last whatever its rank is.
-        places = np.lexsort((rows if order is None else order[rows], -scores), axis=-1)[..., :k]
-        return np.take_along_axis(scores, places, -1), np.take_along_axis(rows, places, -1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,7 @@
 """An index version, open: everything that a search needs, verified to belong together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,7 @@ class Index:
         fusion: how a hybrid search fuses, unless a request says otherwise.
         mixture: how much a re-ranker's score counts.
         speller: knows the index' words and corrects those of queries; None in a version that was built without words.
+        refusals: request of a component, such as a retriever -> why it cannot be served, and how to build an index that can; "" if it can.
     """
 
     manifest: Manifest
@@ -64,6 +65,7 @@ class Index:
     fusion: Fusion = DEFAULT_FUSION
     mixture: Mixture = DEFAULT_MIXTURE
     speller: Speller | None = None
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -99,7 +101,17 @@ class Index:
             view = join_segments(base, delta.segment, delta.rows.tombstones, delta.rows.order)
         _check_counts(manifest, view, "rebuild the index" if delta is None else "roll back to its base")
         fusion, mixture = load_fusion(folder, manifest), load_mixture(folder, manifest)
-        return cls(manifest, models, base, delta, view, fusion, mixture, _speller(models, view))
+        return cls(
+            manifest,
+            models,
+            base,
+            delta,
+            view,
+            fusion,
+            mixture,
+            _speller(models, view),
+            causes_of_refusal(view),
+        )
 
     def holds(self, component: Key[Any, Any]) -> bool:
         """Whether the version has a component."""
@@ -117,10 +129,6 @@ class Index:
         """The same index with another reader of a component."""
         readers = {**self.view.readers, component.name: reader}
         return replace(self, view=replace(self.view, readers=readers))
-
-    def refusal(self, request: str) -> str:
-        """Why a request of a component, such as a retriever, cannot be served, and how to build an index that can; "" if it can."""
-        return causes_of_refusal(self.view).get(request, "")
 
     def info(self) -> Mapping[str, Any]:
         """The components' members of `/info`."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from glow.errors import MismatchError
 from glow.index.component import Asked, Component, Explained, Rules
 from glow.index.components import COMPONENTS
-from glow.index.segment import BaseAndDelta, MergeSource, Rows, Segment, View
-from glow.index.segments import Segments
+from glow.index.segment import MergeSource, Rows, Segment, View
+from glow.index.segments import BaseAndDelta, Segments
 from glow.options import StrictModel
 
 __all__ = [

@@ -1,7 +1,16 @@
 """One build from input to a version: its steps, its work folder, its report."""
 
 from glow_index_builder.building.builder import BuildResult, build
+from glow_index_builder.building.made_corpus import MadeCorpus
 from glow_index_builder.building.recall import RECALL_FLOOR, measure_recall
 from glow_index_builder.building.report import stage_seconds, write_json
 
-__all__ = ["RECALL_FLOOR", "BuildResult", "build", "measure_recall", "stage_seconds", "write_json"]
+__all__ = [
+    "RECALL_FLOOR",
+    "BuildResult",
+    "MadeCorpus",
+    "build",
+    "measure_recall",
+    "stage_seconds",
+    "write_json",
+]

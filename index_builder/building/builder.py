@@ -8,7 +8,18 @@ from pathlib import Path
 
 from glow.artifact import EXPLAIN_FILES, ArtifactWriter, IndexRoot, query_side_files
 from glow.errors import BuildError
-from glow.index import COMPONENTS, MODEL_FOLDER, REPORT_FILE, Asked, Index, Rules, Segment, asked_rules
+from glow.index import (
+    COMPONENTS,
+    MODEL_FOLDER,
+    REPORT_FILE,
+    Asked,
+    Index,
+    Rules,
+    Segment,
+    asked_rules,
+    counts_of,
+    view_of,
+)
 from glow.index.postings import POSTINGS, PostingsRules
 from glow.index.stored_fields import DOCUMENTS_FILE
 from glow.index.vectors import set_threads
@@ -188,13 +199,11 @@ class _Build:
             }
         }
         writer.parameters = dict(made.parameters)
-        writer.counts = {"rejects": sum(documents.rejects.values())}
+        writer.counts = {"rejects": sum(documents.rejects.values()), **counts_of(view_of(made))}
         for component in COMPONENTS:
             if component.name in self.rules:
-                reader = made[component]
                 writer.parents |= self.rules[component.name].parents
-                writer.parameters |= component.parameters(reader)
-                writer.counts |= component.counts(reader)
+                writer.parameters |= component.parameters(made[component])
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def read_documents(
 def leave_out(
     staged: StagedWork, poison: Mapping[int, str], options: CommonOptions, keep_rejects: Path
 ) -> Documents:
-    """The documents without those that cannot be encoded, which become rejects.
+    """The documents that can be encoded; the others become rejects.
 
     The term table still counts them: with another one, every vector would have to be made again.
 

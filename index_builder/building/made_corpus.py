@@ -1,4 +1,4 @@
-"""Documents of a build as components see them: a `Corpus` of `glow.index`."""
+"""Documents of a build, or of an upsert, as components see them: a `Corpus` of `glow.index`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ class MadeCorpus:
     made: Segment
     notes: Path
     threads: int
-    spread: Callable[[RangeTask], ImportRows] | None
+    spread: Callable[[RangeTask], ImportRows] | None = None
     encoded: Encoded = field(init=False)
     _advance: Advance = field(init=False, default=lambda count: None)
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from glow.index import COMPONENTS, TERMS_FOLDER, AnyComponent, Rows, Rules, Segment
+from glow.index.passages import cuts_of
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.runtime import Encoder, Model
@@ -25,7 +26,6 @@ from glow_index_builder.encoding import (
     encode_shards,
     make_runner,
     make_spread,
-    passages_folder,
     plan_shards,
 )
 from glow_index_builder.options import CommonOptions
@@ -132,12 +132,12 @@ class Steps:
             BuildError: if workers cannot start, or shards fail for no document's sake.
         """
         options, made, staged = self._options, corpus.made, self._staged
-        folder, passages = staged.work.path / SHARDS_FOLDER, passages_folder(made)
+        folder, cuts = staged.work.path / SHARDS_FOLDER, cuts_of(made)
         job = ShardJob(
             model=options.model_folder.resolve(),
             store=made.path(DOCUMENTS_FILE).resolve(),
             terms=made.path(TERMS_FOLDER).resolve(),
-            passages=None if passages is None else passages.resolve(),
+            cuts=None if cuts is None else cuts.resolve(),
             shards=folder.resolve(),
             device=options.device,
             threads=max(1, options.thread_count // options.workers),

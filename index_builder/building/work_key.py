@@ -36,7 +36,7 @@ def key_of(
         rules: name of each component that is made -> how.
 
     Returns:
-        Hexadecimal digits; None if an input is a pipe, which cannot be read again.
+        Hexadecimal digits; None if an input is a pipe, which can be read only once.
     """
     inputs = [source.identity for source in sources]
     if None in inputs:

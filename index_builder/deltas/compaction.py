@@ -17,9 +17,11 @@ from glow.index import (
     MergeSource,
     Rows,
     Segment,
+    counts_of,
     held_rules,
     is_made_anew,
     merge_segments,
+    view_of,
 )
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, KeptVectors, set_threads
@@ -34,7 +36,7 @@ from glow_index_builder.versions import VersionWriter, describe_heir, disk_error
 __all__ = ["compact"]
 
 OF_ONE_BUILD = (REPORT_FILE, REJECTS_FILE)
-"""Files of a base that are no component's and do not stay; term table, model and fusion do."""
+"""Files that describe one build; a compaction writes them anew or leaves them out."""
 
 
 def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
@@ -108,7 +110,8 @@ class _Compaction:
         )
         with self.stages.stage("recall"):
             recall = self._recall(made)
-        counts, parameters, members = self._described(made)
+        counts = counts_of(view_of(made))
+        parameters, members = self._described(made)
         self._describe(writer, counts, parameters)
         return {
             "status": "compacted",
@@ -129,18 +132,16 @@ class _Compaction:
         vectors = KeptVectors(parts, dense.dimensions)
         return asdict(measure_recall(dense, vectors, made[STORED_FIELDS], preprocessor, encoder))
 
-    def _described(self, made: Segment) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
-        """What the components say for the manifest, counts and parameters, and for the report."""
+    def _described(self, made: Segment) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the components say, for the parameters of the manifest and for the report."""
         rules = held_rules(self.live.base, delta=False)
-        counts: dict[str, int] = {}
         parameters: dict[str, Any] = {}
         members: dict[str, Any] = {}
         for component in COMPONENTS:
             if (reader := made.get(component)) is not None:
-                counts |= component.counts(reader)
                 parameters |= component.parameters(reader)
                 members |= component.report(made, rules[component.name], self.stages.seconds)
-        return counts, parameters, members
+        return parameters, members
 
     def _describe(self, writer: ArtifactWriter, counts: dict[str, int], parameters: dict[str, Any]) -> None:
         manifest = self.live.manifest

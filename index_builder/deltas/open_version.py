@@ -1,8 +1,10 @@
 """The live version as `upsert`, `delete` and `compact` see it: its segments, without what only searches need."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from glow.index import (
     MODEL_FOLDER,
     TERMS_FOLDER,
     BaseAndDelta,
+    Component,
     Delta,
     MergeSource,
     Rows,
@@ -29,7 +32,6 @@ from glow.index import (
 from glow.index.stored_fields import STORED_FIELDS, DocumentsView
 from glow.runtime import Model
 from glow.text import Preprocessor, TermTable, load_preprocessor
-from glow_index_builder.deltas.lazy import open_lazily
 
 __all__ = ["OpenVersion"]
 
@@ -61,7 +63,7 @@ class OpenVersion:
         folder, manifest = root.folder(version), root.manifest(version)
         files = files_of(folder, manifest)
         delta = open_delta(folder, manifest, files)
-        return cls(folder, manifest, open_lazily(closed_base(folder, manifest, files, delta)), delta)
+        return cls(folder, manifest, _open_lazily(closed_base(folder, manifest, files, delta)), delta)
 
     @cached_property
     def terms(self) -> TermTable:
@@ -143,3 +145,55 @@ class OpenVersion:
         live = np.ones(self.base.rows.documents, np.bool_)
         live[self.tombstones] = False
         return MergeSource(self.base, live)
+
+
+def _open_lazily(segment: Segment) -> Segment:
+    """A segment that opens each component when it is first asked for: a change of a few documents needs few of them.
+
+    What cuts documents, which decides the rows, is opened at once.
+
+    Args:
+        segment: verified before; none of its components is open.
+
+    Raises:
+        ArtifactError: as `Component.open`; of the other components, when they are asked for.
+    """
+    readers = _Readers(segment)
+    for component in COMPONENTS:
+        if type(component).first is not Component.first and component.name in readers:
+            readers.cut(component.first(readers[component.name]))
+    return readers.segment
+
+
+class _Readers(Mapping[str, Any]):
+    """Name of a component -> its reader.
+
+    Args:
+        segment: whose they are.
+
+    Attributes:
+        segment: the same, with these readers.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = replace(segment, readers=self)
+        self._opened: dict[str, Any] = {}
+        self._components = {component.name: component for component in COMPONENTS}
+
+    def cut(self, first: NDArray[np.uint32] | None) -> None:
+        """Says which vectors are whose; arguments as for `Rows`."""
+        self.segment = replace(self.segment, rows=Rows(self.segment.rows.documents, first))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._opened:
+            self._opened[name] = self._components[name].open(self.segment)
+        reader = self._opened[name]
+        if reader is None:
+            raise KeyError(name)
+        return reader
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._components if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

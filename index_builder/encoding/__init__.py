@@ -1,14 +1,13 @@
 """Documents to vectors and to what components make of them: in shards by threads, processes or Ray, or a few at once."""
 
 from glow_index_builder.encoding.encode import ShardJob
-from glow_index_builder.encoding.few_texts import encode_texts
+from glow_index_builder.encoding.few_texts import encode_texts, no_texts
 from glow_index_builder.encoding.runners import make_runner, make_spread, require_runner
 from glow_index_builder.encoding.schedule import EncodedShards, encode_shards
 from glow_index_builder.encoding.shards import plan_shards
 from glow_index_builder.encoding.text_encoder import TextEncoder, batch_tokens, encode_jobs
-from glow_index_builder.encoding.texts import passages_folder, texts_of
 
 __all__ = [
     "EncodedShards", "ShardJob", "TextEncoder", "batch_tokens", "encode_jobs", "encode_shards", "encode_texts", "make_runner",
-    "make_spread", "passages_folder", "plan_shards", "require_runner", "texts_of",
+    "make_spread", "no_texts", "plan_shards", "require_runner",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from glow.index import EncodeJob
-from glow.index.passages import PassageMap
+from glow.index.passages import TextsOfDocuments
 from glow.index.stored_fields import DocumentStore
 from glow.records import Document
 from glow.runtime import Device, Model
@@ -18,7 +18,6 @@ from glow.text import TermTable
 from glow_index_builder.encoding.record_files import EncodedTexts
 from glow_index_builder.encoding.shards import Shard, ShardReport, write_shard
 from glow_index_builder.encoding.text_encoder import TextEncoder
-from glow_index_builder.encoding.texts import texts_of_document
 
 __all__ = ["ShardEncoder", "ShardJob"]
 
@@ -34,7 +33,7 @@ class ShardJob:
         model: folder of the model.
         store: the document store.
         terms: folder of the index's term table.
-        passages: folder of the map of passages; None: documents stay whole.
+        cuts: folder that says how documents are cut; None: they stay whole.
         shards: folder that shards are written to.
         device: where the tower runs.
         threads: shards that one process encodes at the same time, >= 1.
@@ -44,7 +43,7 @@ class ShardJob:
     model: Path
     store: Path
     terms: Path
-    passages: Path | None
+    cuts: Path | None
     shards: Path
     device: Device
     threads: int
@@ -57,16 +56,16 @@ class ShardEncoder:
     Args:
         encoder: of texts.
         store: the documents.
-        passages: where they are cut; None: they stay whole.
+        texts: of each of them.
         folder: that shards are written to.
     """
 
     def __init__(
-        self, encoder: TextEncoder, store: DocumentStore, passages: PassageMap | None, folder: Path
+        self, encoder: TextEncoder, store: DocumentStore, texts: TextsOfDocuments, folder: Path
     ) -> None:
         self._encoder = encoder
         self._store = store
-        self._passages = passages
+        self._of_documents = texts
         self._folder = folder
 
     @classmethod
@@ -81,7 +80,7 @@ class ShardEncoder:
         return cls(
             TextEncoder.open(model, terms, job.device, job.jobs),
             DocumentStore(job.store),
-            PassageMap.open(job.passages) if job.passages else None,
+            TextsOfDocuments.open(job.cuts),
             job.shards,
         )
 
@@ -110,7 +109,7 @@ class ShardEncoder:
         for row, document in enumerate(self._store.scan(shard.start, shard.stop), shard.start):
             if row not in skip:
                 ids.append(document.id)
-                yield from texts_of_document(document, row, self._passages)
+                yield from self._of_documents.of(document, row)
 
 
 def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -11,7 +11,7 @@ from glow.records import Document
 from glow_index_builder.encoding.record_files import EncodedFiles, EncodedTexts, write_texts
 from glow_index_builder.encoding.text_encoder import EncodeError, TextEncoder
 
-__all__ = ["encode_texts"]
+__all__ = ["encode_texts", "no_texts"]
 
 CHUNK_TEXTS = 32
 """Few, so that a hundred documents keep several threads busy."""
@@ -44,6 +44,11 @@ def encode_texts(
     report = write_texts(folder, NAME, ids, _parts(texts, encoder, threads, ids, advance))
     dtypes = {name: job.dtype for name, job in jobs.items()}
     return EncodedFiles(folder, [NAME], [report.rows], encoder.dimensions, dtypes)
+
+
+def no_texts(folder: Path, dimensions: int) -> Encoded:
+    """What comes of no text: no vector of D numbers, and no records; the folder is not read."""
+    return EncodedFiles(folder, [], [], dimensions, {})
 
 
 def _parts(

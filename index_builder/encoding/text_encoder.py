@@ -142,7 +142,7 @@ def batch_tokens(device: Device) -> int:
 
 
 def encode_jobs(made: Segment, rules: Mapping[str, Rules]) -> dict[str, EncodeJob]:
-    """Name of a component -> what makes its records, of those that have any.
+    """Name of each component that has records -> what makes them.
 
     Args:
         made: documents in the making, for which components have prepared what they need.

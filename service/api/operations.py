@@ -1,6 +1,7 @@
 """What operators ask: `/healthz`, `/readyz`, `/metrics`, `/info`, `/problems/{code}`."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -91,7 +92,7 @@ async def get_problem(request: Request) -> Response:
 
 
 def _describe(index: Index) -> dict[str, Any]:
-    manifest = index.manifest
+    manifest, told = index.manifest, index.info()
     return {
         **index_body(index),
         "created": manifest.created,
@@ -99,16 +100,15 @@ def _describe(index: Index) -> dict[str, Any]:
         "hashes": manifest.hashes,
         "parts": _parts(index),
         "fusion": index.fusion.model_dump() if index.holds(POSTINGS) else None,
-        **index.info(),
-        "rerank": _rerank(index),
+        **told,
+        "rerank": _rerank(index, told["rerank"]),
     }
 
 
-def _rerank(index: Index) -> dict[str, Any] | None:
+def _rerank(index: Index, stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What reads hits again, and what it has stored of documents."""
-    if index.reranker is None:
+    if index.reranker is None or stored is None:
         return None
-    stored = index.info()["rerank"]
     return {"methods": index.reranker.shape.methods, **stored, "share": index.mixture.share}
 
 
@@ -118,7 +118,7 @@ def _parts(index: Index) -> list[str]:
 
 
 def _retrievers(index: Index) -> list[str]:
-    return [name for name in RETRIEVERS if not index.refusal(name)]
+    return [name for name in RETRIEVERS if not index.refusals[name]]
 
 
 def _fields(index: Index) -> list[dict[str, Any]]:

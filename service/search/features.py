@@ -77,7 +77,9 @@ def check_features(
 def _require_served(body: SearchBody, retriever: Retriever, index: Index) -> None:
     """Refuses what no component of the index can serve, all of it at once."""
     asked = {"/retriever": retriever, **({"/rerank": "rerank"} if body.rerank else {})}
-    lacking = [Fault(pointer, refusal) for pointer, name in asked.items() if (refusal := index.refusal(name))]
+    lacking = [
+        Fault(pointer, refusal) for pointer, name in asked.items() if (refusal := index.refusals[name])
+    ]
     if body.explain and index.explainer is None:
         detail = "this index holds no explain graphs; build it again without --no-explain"
         lacking.append(Fault("/explain", detail))

@@ -86,9 +86,8 @@ def _explanation(
     index: Index, call: SearchCall, text: str, hit: FoundDocument, explanations: Explanations, place: int
 ) -> dict[str, Any]:
     body: dict[str, Any] = {"terms": _words(explanations.documents[place])}
-    if call.source == "text":
-        words = index.preprocessor.pieces.words(text)
-        body |= index.explain(call.retriever, words, Explained(hit.row, hit.because))
+    words = index.preprocessor.pieces.words(text)
+    body |= index.explain(call.retriever, words, Explained(hit.row, hit.because))
     if call.explain is not None and call.explain.leave_one_out:
         left_out = explanations.left_out
         body["leave_one_out"] = [

@@ -37,8 +37,7 @@ def check_source(body: SearchBody, index: Index) -> Source:
             raise _fault(f"/{given[-1]}", f"found {both}; send one of 'query', 'vector' and 'like'")
         source = "vector" if given == ["vector"] else "like"
     _refuse_text_members(body, source)
-    if source == "like" and not index[VECTORS].has_vectors:
-        detail = "this index is on a GPU, where no vector can be read by its document"
+    if source == "like" and (detail := index.refusals["like"]):
         raise NotAvailableError(f"/like: {detail}", [Fault("/like", detail)])
     return source
 

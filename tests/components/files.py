@@ -49,7 +49,7 @@ class FileCase:
         return PROBES[self.component.name](Seen.of(index.view))
 
     def dependents(self) -> list[AnyComponent]:
-        """The component, and those that need it."""
+        """The component, and all that need it."""
         name = self.component.name
         return [each for each in COMPONENTS if each.name == name or name in needs_of(each)]
 
@@ -181,8 +181,8 @@ class Files:
             each.name for each in COMPONENTS if edited.version.index.holds(each) and each not in lost
         ]
         for request in component.serves(None):
-            assert "build it with" in index.refusal(request), request
-            served = edited.version.index.refusal(request)
+            assert "build it with" in index.refusals[request], request
+            served = edited.version.index.refusals[request]
             assert served == "" or request not in component.serves(edited.version.index[component])
         held = held_rules(index.base, delta=True)
         assert not any(each.name in held for each in lost)

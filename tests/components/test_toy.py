@@ -185,7 +185,9 @@ def test_it_is_built_added_to_deleted_from_and_compacted(kind: str, made_version
             index.delta is not None
         )
         assert (
-            "lengths" in index.parts() and index.info()["lengths"] is True and index.refusal("shortest") == ""
+            "lengths" in index.parts()
+            and index.info()["lengths"] is True
+            and index.refusals["shortest"] == ""
         )
     for version, count in ((versions.base, 40), (versions.compacted, 42)):
         report = json.loads((version.folder / REPORT_FILE).read_bytes())
@@ -215,7 +217,7 @@ def test_a_version_that_was_built_before_goes_on_without_it(
         assert (
             not index.holds(LENGTHS) and "lengths" not in index.parts() and index.info()["lengths"] is False
         )
-        assert "build it with" in index.refusal("shortest")
+        assert "build it with" in index.refusals["shortest"]
         upsert(
             UpsertOptions(output=root.path, source=source, model=toy_model, threads=1), Stages(io.StringIO())
         )

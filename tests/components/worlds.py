@@ -28,7 +28,7 @@ from glow.index import (
     open_segment,
 )
 from glow.index.learned_sparse import LEARNED_WEIGHT_FILE, LearnedWeight
-from glow.index.passages import PASSAGES, passages_of
+from glow.index.passages import PASSAGES, TextsOfDocuments
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
 from glow.records import Document
 from glow.runtime import Model, TermsEncoder
@@ -173,7 +173,8 @@ class Maker:
 
     def _encoded(self, corpus: _Corpus, jobs: Mapping[str, EncodeJob]) -> _Encoded:
         cut = corpus.made.get(PASSAGES)
-        texts = list(corpus.documents() if cut is None else passages_of(corpus.documents(), cut))
+        whole = TextsOfDocuments(cut)
+        texts = [text for row, each in enumerate(corpus.documents()) for text in whole.of(each, row)]
         dimensions = self.model.encoder("document").dimensions
         if not texts:
             return _Encoded(texts, lambda text: ({}, {}), dimensions)

@@ -1,11 +1,8 @@
 """Indexes hold and answer what they did when the goldens were recorded (`python -m tests.goldens.record`).
 
-With `GLOW_GOLDENS_EXACT=FILE` everything is compared to the byte and the last digit with that file, which is written
-if it is not there yet: record it before a change, on the same machine.
+`python -m tests.goldens.exact FILE` compares everything to the byte and the last digit, before and after a change.
 """
 
-import json
-import os
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,6 @@ from tests.goldens.portable import load, portable
 from tests.goldens.whole import whole
 
 FOLDER = Path(__file__).parent
-EXACT = "GLOW_GOLDENS_EXACT"
 SHOWN = 40
 
 Json = dict[str, Any]
@@ -58,14 +54,3 @@ def test_a_difference_is_named_and_nearly_equal_hits_may_change_places() -> None
     ]
     assert list(differences({"x": 1, "y": 2}, {"y": 2, "x": 1}, exact, "")) == [": members in another order"]
     assert list(differences({"x": [1]}, {"y": 1.0}, exact, "p")) == ["p/x: is gone", "p/y: is new"]
-
-
-@pytest.mark.skipif(EXACT not in os.environ, reason=f"{EXACT} names no file")
-def test_to_the_byte_and_the_last_digit(found: Json) -> None:
-    path = Path(os.environ[EXACT])
-    if not path.exists():
-        path.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    wanted = json.loads(path.read_bytes())
-    assert list(wanted) == list(found)
-    for name in CORPORA:
-        check(wanted[name], found[name], exact, name)

@@ -9,6 +9,7 @@ import pytest
 
 import glow_index_builder.encoding.encode as encode
 from glow.collection import read_documents
+from glow.index.passages import TextsOfDocuments
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
 from glow.runtime import Encoder, Model
@@ -123,7 +124,7 @@ def test_a_vector_that_is_not_finite_fails_the_shard_and_names_the_document(
     job = job_of(tmp_path, model, documents)
     broken = BrokenEncoder(model.folder / "document.onnx")
     texts = TextEncoder(model.preprocessor, broken)
-    encoder = ShardEncoder(texts, DocumentStore(job.store), None, job.shards)
+    encoder = ShardEncoder(texts, DocumentStore(job.store), TextsOfDocuments(), job.shards)
     with pytest.raises(EncodeError, match="vector of document 'toy/13' is not finite"):
         encoder.encode(Shard(10, 20))
     assert not list(job.shards.iterdir())

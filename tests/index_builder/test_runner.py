@@ -70,7 +70,7 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> ShardJob:
         model=model,
         store=folder / "documents.sqlite",
         terms=folder / "terms",
-        passages=None,
+        cuts=None,
         shards=folder / "shards",
         device="cpu",
         threads=1,

@@ -225,3 +225,9 @@ def test_passages_that_do_not_belong_to_their_index_are_refused(cut_version: tup
     remake(version, lambda body: add_passages(body, version, count))
     with pytest.raises(MismatchError, match="passages/ holds 49 documents, its manifest 50"):
         Index.open(version)
+    (version / "passages" / "passages.json").write_text(json.dumps(header))
+    first = np.load(version / "passages" / "first.npy")
+    np.save(version / "passages" / "first.npy", first[:-1])
+    remake(version, lambda body: add_passages(body, version, count))
+    with pytest.raises(FormatError, match=r"passages/first\.npy"):
+        Index.open(version)

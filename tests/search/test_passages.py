@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glow.errors import FormatError
-from glow.index.passages import ARRAYS, PassageMap, PassagesHeader, build_passages, passages_of
+from glow.index.passages import ARRAYS, PassageMap, PassagesHeader, TextsOfDocuments, build_passages
 from glow.records import Document
 from glow.runtime import Model
 from glow.text.passages import PassageCutter, PassageOptions
@@ -46,7 +46,9 @@ def test_a_map_is_read_as_it_was_written(folder: Path, toy_model: Path) -> None:
     bodies = [SENTENCE, SENTENCE * 40, "", SENTENCE * 400]
     documents = [Document(str(row), {"title": ("bees",), "text": (body,)}) for row, body in enumerate(bodies)]
     expected = [passage for document in documents for passage in cutter.passages(document)]
-    assert list(passages_of(documents, found)) == expected
+    assert [
+        text for row, each in enumerate(documents) for text in TextsOfDocuments(found).of(each, row)
+    ] == expected
     counts = [len(cutter.cut(document).spans) for document in documents]
     assert counts[0] == counts[2] == 1 < counts[1] < counts[3] == 50
     assert found.documents.tolist() == np.repeat(np.arange(4), counts).tolist()

@@ -10,8 +10,10 @@ from glow.index.columns.filters import FilterMasks
 from glow.index.columns.format import COLUMNS_FOLDER, COLUMNS_HEADER, ORDER_FILE, VALUES_FILE, ColumnsHeader
 from glow.index.columns.joined import FilteredColumns, join_columns, segment_masks
 from glow.index.columns.reader import Columns, Field
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.component import Asked, Component, ComponentOptions, Rules
+from glow.index.corpus import Corpus
+from glow.index.segment import MergeSource, Segment
+from glow.index.segments import BaseAndDelta
 from glow.index.stored_fields import STORED_FIELDS
 from glow.storage import read_header
 

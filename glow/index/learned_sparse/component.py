@@ -7,7 +7,8 @@ from typing import Any
 
 from glow.artifact import LEARNED_HEAD, learned_hash
 from glow.errors import ConfigError, MismatchError
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Rules
+from glow.index.component import Asked, Component, ComponentOptions, Explained, Rules
+from glow.index.corpus import Corpus
 from glow.index.learned_sparse.build import build_learned
 from glow.index.learned_sparse.encode import LearnedJob, make_word_side, require_learned, words_of
 from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts, WordScorer
@@ -25,7 +26,8 @@ from glow.index.postings import (
     merge_impacts,
     read_impacts_header,
 )
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment
+from glow.index.segments import BaseAndDelta
 from glow.options import option
 from glow.runtime import LearnedHead, Model
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts
 from glow.index.postings import JoinedImpacts
-from glow.index.segment import BaseAndDelta
+from glow.index.segments import BaseAndDelta
 
 __all__ = ["JoinedLearned"]
 

@@ -1,6 +1,6 @@
 """Long documents in passages: which rows belong to which document, and a search that returns documents."""
 
-from glow.index.passages.build import build_passages, passages_of
+from glow.index.passages.build import build_passages
 from glow.index.passages.component import PASSAGES
 from glow.index.passages.map import (
     ARRAYS,
@@ -10,6 +10,7 @@ from glow.index.passages.map import (
     PassageMap,
     PassagesHeader,
 )
+from glow.index.passages.texts import TextsOfDocuments, cuts_of, texts_of
 
 __all__ = [
     "ARRAYS",
@@ -19,6 +20,8 @@ __all__ = [
     "FoundPassage",
     "PassageMap",
     "PassagesHeader",
+    "TextsOfDocuments",
     "build_passages",
-    "passages_of",
+    "cuts_of",
+    "texts_of",
 ]

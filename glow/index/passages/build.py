@@ -1,6 +1,6 @@
 """Writing the map of passages of an index version, in memory that does not grow with the corpus."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,9 +9,9 @@ import numpy as np
 from glow.errors import BuildError
 from glow.index.passages.map import ARRAYS, PASSAGES_FOLDER, PASSAGES_HEADER, PassageMap, PassagesHeader
 from glow.records import Document
-from glow.text import PassageCutter, passage_document
+from glow.text import PassageCutter
 
-__all__ = ["build_passages", "passages_of"]
+__all__ = ["build_passages"]
 
 RAW_SUFFIX = ".u32"
 MAX_ROWS = 2**32 - 1
@@ -69,19 +69,6 @@ def build_passages(
     )
     header.save(target / PASSAGES_HEADER)
     return PassageMap.open(target)
-
-
-def passages_of(documents: Iterable[Document], passages: PassageMap) -> Iterator[Document]:
-    """Yields every passage as a document, in row order.
-
-    Args:
-        documents: all documents in row order, read as they are needed.
-        passages: where they are cut.
-    """
-    field = passages.header.field
-    for row, document in enumerate(documents):
-        for place in range(int(passages.first[row]), int(passages.first[row + 1])):
-            yield passage_document(document, field, int(passages.starts[place]), int(passages.ends[place]))
 
 
 def _to_npy(raw: Path, path: Path) -> None:

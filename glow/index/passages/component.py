@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from glow.errors import MismatchError
 from glow.index.columns import COLUMNS
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.component import Asked, Component, ComponentOptions, Rules
+from glow.index.corpus import Corpus
 from glow.index.passages.build import build_passages
 from glow.index.passages.map import PASSAGES_FILES, PASSAGES_FOLDER, PassageMap, read_passages_header
 from glow.index.passages.merge import merge_passages
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment
+from glow.index.segments import BaseAndDelta
 from glow.options import option
 from glow.text import PassageCutter, PassageOptions
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glow.errors import MismatchError
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Rules
+from glow.index.component import Asked, Component, ComponentOptions, Explained, Rules
+from glow.index.corpus import Corpus
 from glow.index.postings.bm25 import Bm25, build_lexical
 from glow.index.postings.format import IMPACTS_FOLDER, IMPACTS_HEADER, Layout, read_impacts_header
 from glow.index.postings.impacts import ImpactIndex
@@ -14,7 +15,8 @@ from glow.index.postings.joined import JoinedImpacts
 from glow.index.postings.merge import merge_impacts
 from glow.index.postings.packed import PACKED_FROM, pack_lists
 from glow.index.postings.view import ImpactsView
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment
+from glow.index.segments import BaseAndDelta
 from glow.options import option
 from glow.text import (
     DEFAULT_ANALYZER,

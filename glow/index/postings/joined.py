@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from glow.index.postings.view import StoredImpacts
 from glow.index.ranking import Ranking
 from glow.index.row_mask import RowMask
-from glow.index.segment import BaseAndDelta
+from glow.index.segments import BaseAndDelta
 
 __all__ = ["JoinedImpacts"]
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.component import Asked, Component, ComponentOptions, Rules
+from glow.index.corpus import Corpus
 from glow.index.postings import POSTINGS, document_words
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment
+from glow.index.segments import BaseAndDelta
 from glow.index.spelling.build import build_spelling, count_words, merged_words
 from glow.index.spelling.format import SPELLING_FILES, SPELLING_FOLDER, SPELLING_HEADER
 from glow.index.spelling.table import SpellingTable

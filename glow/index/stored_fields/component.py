@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from glow.errors import MismatchError
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.component import Asked, Component, ComponentOptions, Rules
+from glow.index.corpus import Corpus
+from glow.index.segment import MergeSource, Segment
+from glow.index.segments import BaseAndDelta
 from glow.index.stored_fields.joined import SegmentedDocuments
 from glow.index.stored_fields.store import DocumentStore, DocumentWriter
 from glow.index.stored_fields.view import DocumentsView

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from glow.index.segment import BaseAndDelta
+from glow.index.segments import BaseAndDelta
 from glow.index.stored_fields.store import DocumentStore, not_found
 from glow.records import Document
 

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from glow.artifact import MIXTURE_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
 from glow.errors import MismatchError
-from glow.index.component import Asked, ComponentOptions, Corpus, RowComponent, Rules
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.component import Asked, ComponentOptions, RowComponent, Rules
+from glow.index.corpus import Corpus
+from glow.index.segment import MergeSource, Segment
+from glow.index.segments import BaseAndDelta
 from glow.index.token_embeddings.codes import CodedStates
 from glow.index.token_embeddings.encode import StatesJob, coded_of, states_header
 from glow.index.token_embeddings.format import STATES_FILES, STATES_FOLDER, STATES_HEADER, StatesHeader

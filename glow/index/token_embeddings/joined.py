@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.segment import BaseAndDelta
+from glow.index.segments import BaseAndDelta
 from glow.index.token_embeddings.format import StatesHeader
 from glow.index.token_embeddings.store import TermStates
 

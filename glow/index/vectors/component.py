@@ -5,7 +5,8 @@ from typing import Any
 
 from glow.errors import DeviceError, MismatchError
 from glow.index.columns import COLUMNS, COLUMNS_FOLDER
-from glow.index.component import Asked, Component, Corpus
+from glow.index.component import Asked, Component
+from glow.index.corpus import Corpus
 from glow.index.encoding import VectorRows
 from glow.index.milvus import (
     STORE_FILE,
@@ -16,7 +17,8 @@ from glow.index.milvus import (
     read_store_header,
 )
 from glow.index.passages import PASSAGES, PASSAGES_FOLDER
-from glow.index.segment import BaseAndDelta, MergeSource, Rows, Segment
+from glow.index.segment import MergeSource, Rows, Segment
+from glow.index.segments import BaseAndDelta
 from glow.index.vectors.build import build_dense
 from glow.index.vectors.index import DenseIndex, require_device
 from glow.index.vectors.joined import SegmentedDense

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from glow.index.ranking import Ranking
 from glow.index.row_mask import RowMask
-from glow.index.segment import BaseAndDelta
+from glow.index.segments import BaseAndDelta
 from glow.index.vector_search import IndexKind, SearchParams
 from glow.index.vectors.stored import StoredVectors
 
