@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m tests.lifecycle.crash --runs 200
 
 Each run copies a small root, starts one command in a process of its own and kills it with SIGKILL: half of the runs before or after
-a seeded one of its renames, links, removals and syncs, the others at a seeded instant. Then, in fresh processes: every version
+a seeded one of its renames, links, removals and syncs, every second of them among the last, the others at a seeded instant. Then, in fresh processes: every version
 that can be seen must be whole, the live one must open and hold exactly the documents from before the command or from after it, a
 search must find only these, and the same command, run again, must end as it does when nobody kills it. Writes one JSON line;
 exit status 1 where anything failed.
@@ -28,6 +28,8 @@ from tests.lifecycle.worlds import COMMANDS, Command, contents, make_worlds, run
 
 STEPS = ("rename", "replace", "link", "unlink", "rmdir", "fsync", "mkdir")
 PATIENCE_S = 120
+LAST = 12
+"""Moments at the end of a command, in which what it made goes live."""
 
 
 def forked(work: Callable[[], Any], kill_after_s: float | None = None) -> tuple[int, Any]:
@@ -92,7 +94,8 @@ def one_run(command: Command, world: Path, folder: Path, chance: random.Random, 
         return run_command(command, root, world)
 
     if chance.random() < 0.5:
-        moment = chance.randrange(cost["moments"])
+        count = cost["moments"]
+        moment = chance.choice([chance.randrange(count), count - 1 - chance.randrange(min(count, LAST))])
         code, answer = forked(armed(work, moment))
         at = f"moment {moment}"
     else:
