@@ -118,8 +118,9 @@ def test_logs_of_queries_and_feedback_lose_whole_lines_alone(disk: MakeDisk, toy
         until_written(use(10))
         small.fill(4 << 10)
         use(60)
-        lost = 'glow_query_log_lost_total{reason="not_written"}'
-        until(lambda: lost in client.get("/metrics").text)
+        # Each log has a thread of its own: a disk that is emptied before both tried would lose lines of one alone.
+        lost = [f'glow_{log}_lost_total{{reason="not_written"}}' for log in ("query_log", "feedback")]
+        until(lambda: all(each in client.get("/metrics").text for each in lost))
         small.empty()
         until_written(use(10))
         for path in (queries, feedback):
