@@ -53,6 +53,8 @@ setup: $(VENV)/.dev ## make .venv with everything for development (torch include
 demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=8080, DOCS=my.jsonl)
 	@$(BIN)/glow demo --port $(PORT) $(if $(DOCS),--docs $(DOCS))
 
+# Tests start hundreds of processes; without compiled files each would compile all of GLOW anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev ## run the tests and name what was left out (JOBS=2 processes)
 	$(BIN)/python -m pytest -m "not gpu and not slow" --numprocesses=$(JOBS) --dist=loadfile \
 		--no-loadscope-reorder --durations=10

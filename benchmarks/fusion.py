@@ -20,7 +20,7 @@ from glow.evaluation.measures.evaluation import grades_by_query
 from glow.index import Fusion, FusionWeights, Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Hit
-from glow.search import DEFAULT_CANDIDATES
+from glow.search import DEFAULT_CANDIDATES, EncodedQuery, read_query
 from glow_index_builder.versions.tune import QUERIES_AT_ONCE, candidates_of, judged_rows
 
 MEASURES = ("RR@10", "nDCG@10", "R@100")
@@ -50,9 +50,11 @@ def main(
 
     for start in range(0, len(task.queries), QUERIES_AT_ONCE):
         block = task.queries[start : start + QUERIES_AT_ONCE]
-        vectors = opened.encoder.encode([opened.preprocessor.query(query.text) for query in block])
-        for query, vector in zip(block, vectors, strict=True):
-            found = candidates_of(opened, query.text, vector, grades[query.id], rows, candidates)
+        readings = [read_query(opened, query.text, "off") for query in block]
+        read = opened.encoder.read([reading.tokens for reading in readings])
+        for query, reading, encoded in zip(block, readings, read, strict=True):
+            asked = EncodedQuery.of(reading, encoded)
+            found = candidates_of(opened, asked, grades[query.id], rows, candidates)
             keep("dense", query.id, found.dense[1])
             keep("lexical", query.id, found.lexical[1])
             keep("rrf", query.id, found.fuse(PLAIN, opened.order).rows)

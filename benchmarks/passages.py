@@ -38,7 +38,7 @@ from glow.evaluation.task import Corpus, Task
 from glow.index.passages import TextsOfDocuments, build_passages
 from glow.index.vectors import build_dense, set_threads
 from glow.records import Document, Hit, Qrel, Query
-from glow.runtime import Model, encode_documents
+from glow.runtime import Model, preprocess_documents
 from glow.search import search_documents
 from glow.text import Preprocessor, TermCounter, field_words, select_terms
 from glow.text.passages import PassageCutter, PassageOptions, body_text
@@ -243,8 +243,8 @@ class _Bench:
         encoder = self.model.encoder("document", batch_tokens=BATCH_TOKENS)
         started = time.process_time()
         blocks = []
-        for _, _, block in encode_documents(documents, self.preprocessor, encoder):
-            blocks.append(block)
+        for _, _, sequences in preprocess_documents(documents, self.preprocessor):
+            blocks.append(encoder.encode(sequences))
             sys.stderr.write(f"\r{sum(map(len, blocks))} vectors")
         sys.stderr.write("\n")
         return np.concatenate(blocks), time.process_time() - started

@@ -13,6 +13,7 @@ from glow.index import DEFAULT_MIXTURE, Mixture
 from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
+from glow.text import load_preprocessor
 from glow.training import CROSS_FILE, load_checkpoint, load_reranker, read_towers
 from glow_model_export.explain import add_explain as add_explain_graphs
 from glow_model_export.learned import add_learned as add_learned_head
@@ -20,6 +21,8 @@ from glow_model_export.package import Source, export_model
 from glow_model_export.quality import check_quality
 from glow_model_export.quantize import Quantization
 from glow_model_export.rerank_package import RerankSource, export_reranker
+from glow_model_export.retrofit import model_with_tokens
+from glow_model_export.tokens import TOKEN_SIZE, TOKEN_UNIT, read_projection
 
 __all__ = ["ExportOptions", "export_command"]
 
@@ -43,6 +46,17 @@ class ExportOptions(JsonOptions):
         DEFAULT_MIXTURE.share, "Of a re-ranker: how much its score counts beside the first search's.", ge=0.0
     )
     replace: bool = option(False, "Replace an existing model.")
+    token_size: int | None = option(
+        None,
+        f"Numbers of a token for late interaction; 0 leaves tokens out. [default: as --from-model has, else {TOKEN_SIZE}]",
+        ge=0,
+        multiple_of=TOKEN_UNIT,
+    )
+    add_tokens: Path | None = option(
+        None,
+        "Existing model to make a new one of, in --out, with tokens for late interaction; vectors stay, its hash does not.",
+        metavar="DIR",
+    )
     add_explain: Path | None = option(
         None, "Existing model to give explain graphs, and nothing else; its hash stays.", metavar="DIR"
     )
@@ -58,6 +72,8 @@ def export_command(options: ExportOptions) -> None:
     """Exports both towers, or a re-ranker, to ONNX, checks them against torch, and packages the model."""
     if options.add_explain:
         report = _add_explain(options.add_explain, options.out, options.checkpoint, options.from_model)
+    elif options.add_tokens:
+        report = _add_tokens(options, options.add_tokens)
     elif options.add_learned:
         if options.checkpoint is None or options.out or options.from_model:
             raise ConfigError("--add-learned changes a model in place: give it with --checkpoint alone")
@@ -69,7 +85,10 @@ def export_command(options: ExportOptions) -> None:
         data, split, quantize = options.parity_data, options.split, options.quantize
         queries, documents = _texts(data, split, source.preprocessor.schema)
         quality = check_quality(source, quantize, data, split, queries, documents) if data else {}
-        report = export_model(source, target, quantize, queries, documents, quality, replace=options.replace)
+        size, again = options.token_size, options.replace
+        report = export_model(
+            source, target, quantize, queries, documents, quality, token_size=size, replace=again
+        )
     write_report(options.json_file, report)
     if str(options.json_file) != "-":
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
@@ -94,6 +113,17 @@ def _add_explain(model: Path, *others: Path | None) -> dict[str, Any]:
     return {"model": model.name, "explain_bytes": add_explain_graphs(model)}
 
 
+def _add_tokens(options: ExportOptions, model: Path) -> dict[str, Any]:
+    if options.checkpoint or options.from_model or options.token_size == 0:
+        raise ConfigError(
+            "--add-tokens takes its weights from the model: give it with --out and --parity-data"
+        )
+    target = _target(options.out)
+    queries, documents = _texts(options.parity_data, options.split, load_preprocessor(model).schema)
+    size, again = options.token_size or TOKEN_SIZE, options.replace
+    return model_with_tokens(model, target, queries, documents, token_size=size, replace=again)
+
+
 def _target(out: Path | None) -> Path:
     if out is None:
         raise ConfigError("give --out, the model folder to make")
@@ -110,7 +140,9 @@ def _source(checkpoint: Path | None, from_model: Path | None) -> Source:
     model = Model.open(from_model or Path())
     report = json.loads((model.folder / "report.json").read_bytes())
     parent = {"model": model.manifest.name, "hash": model.hash}
-    return Source(read_towers(model), model.preprocessor, report.get("training", {}), parent)
+    towers = read_towers(model)
+    projection = read_projection(model.folder, towers.config.hidden)
+    return Source(towers, model.preprocessor, report.get("training", {}), parent, projection)
 
 
 def _texts(data: Path | None, split: str, schema: FieldSchema) -> tuple[list[str], list[Document]]:

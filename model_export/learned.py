@@ -18,6 +18,7 @@ from glow.artifact import (
     DOCUMENT_TOWER,
     LEARNED_HEAD,
     TERMS_TOWER,
+    Manifest,
     learned_hash,
     model_hash,
     read_manifest,
@@ -25,11 +26,13 @@ from glow.artifact import (
 )
 from glow.errors import ExportError, MismatchError
 from glow.nn import MEAN_IDF, TermImpacts
-from glow.runtime import TERMS, Encoder, LearnedHead, TermsEncoder
+from glow.runtime import TERMS, VECTOR, Encoder, LearnedHead
 from glow.text import load_preprocessor
 from glow.training import load_impacts
 from glow_model_export.explain import add_files
+from glow_model_export.retrofit import SAME_VECTORS
 from glow_model_export.texts import parity_texts
+from glow_model_export.tokens import last_states
 
 __all__ = ["add_learned", "add_terms", "learned_head"]
 
@@ -54,7 +57,7 @@ def add_learned(folder: Path, checkpoint: Path) -> dict[str, Any]:
     """
     manifest = verify(folder, "model")
     trained = load_impacts(checkpoint)
-    if trained.model != model_hash(manifest.files):
+    if trained.model not in _hashes(manifest):
         raise MismatchError(
             f"{checkpoint.name} was trained over a model of hash {trained.model[:8]}, {folder.name} has "
             f"{model_hash(manifest.files)[:8]}; train a head over this one"
@@ -77,6 +80,13 @@ def add_learned(folder: Path, checkpoint: Path) -> dict[str, Any]:
     return {"model": manifest.name, "learned": digest, "bytes": size, "training": dict(trained.report)}
 
 
+def _hashes(manifest: Manifest) -> tuple[str, ...]:
+    """Of the model, and of the one with the same weights that it was made of."""
+    own = model_hash(manifest.files)
+    same = manifest.parents.get(SAME_VECTORS)
+    return (own, str(same.get("hash"))) if isinstance(same, dict) else (own,)
+
+
 def add_terms(model: ModelProto, head: TermImpacts) -> ModelProto:
     """Gives a document tower's graph the output `terms`, float32 [B, L, K]: the directions of its tokens, L2-normalised.
 
@@ -87,12 +97,7 @@ def add_terms(model: ModelProto, head: TermImpacts) -> ModelProto:
     Raises:
         ExportError: if the last layer's states are not found.
     """
-    graph = model.graph
-    layers = [int(each.name.split(".")[1]) for each in graph.initializer if each.name.startswith("layers.")]
-    bias = f"layers.{max(layers, default=-1)}.output_norm.bias"
-    states = next((node.output[0] for node in graph.node if bias in node.input), None)
-    if states is None:
-        raise ExportError("the graph's last states are not found; export the model again with this version")
+    graph, (states, _) = model.graph, last_states(model)
     weights = {_TOKEN: head.token.weight.detach().numpy().T, _BIAS: head.token.bias.detach().numpy()}
     graph.initializer.extend(
         numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name)
@@ -142,7 +147,7 @@ def _check(folder: Path, graph: Path) -> None:
     texts = parity_texts(preprocessor)[DOCUMENT_TOWER][:_CHECKED_TEXTS]
     pad_id = preprocessor.pieces.pad_id
     expected = Encoder(folder / DOCUMENT_TOWER, pad_id).run(texts)
-    vectors, terms = TermsEncoder(graph, pad_id).run_terms(texts)
+    vectors, terms = Encoder(graph, pad_id).run_outputs(texts, [VECTOR, TERMS])
     lengths = np.linalg.norm(terms, axis=-1)
     if not np.array_equal(vectors, expected) or not np.allclose(lengths, 1.0, atol=1e-4):
         raise ExportError(

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import ModelProto
 
 from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TOWER_WEIGHTS, file_records, model_hash, write_artifact
@@ -17,9 +19,10 @@ from glow.text import Preprocessor
 from glow.training import REPORT_FILE, TOWERS_FILE, save_preprocessing
 from glow_model_export.explain import write_explain
 from glow_model_export.graph import export_graph
-from glow_model_export.parity import check_parity
+from glow_model_export.parity import check_parity, check_tokens
 from glow_model_export.quantize import Quantization, quantize_matrices
 from glow_model_export.texts import parity_texts
+from glow_model_export.tokens import TOKEN_SIZE, Texts, fit_projection, write_tokens
 from glow_model_export.word_table import move_weights, share_word_table
 
 __all__ = ["Source", "export_model"]
@@ -27,12 +30,17 @@ __all__ = ["Source", "export_model"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is exported: towers, their preprocessing, and what is known of their making."""
+    """What is exported: towers, their preprocessing, and what is known of their making.
+
+    Attributes:
+        projection: of the towers' tokens, float32 [H, P], if they have one already.
+    """
 
     towers: TwoTowers
     preprocessor: Preprocessor
     report: Mapping[str, Any]
     parent: Mapping[str, Any]
+    projection: NDArray[np.float32] | None = None
 
 
 def export_model(
@@ -43,6 +51,7 @@ def export_model(
     documents: Sequence[Document] = (),
     quality: Mapping[str, Any] | None = None,
     *,
+    token_size: int | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
     """Writes a model artifact, or nothing where a parity check fails.
@@ -51,12 +60,14 @@ def export_model(
         source: the trained towers.
         out: folder to make.
         how: precision of the towers.
-        queries, documents: texts for the parity check; made of the term table's words where none are given.
+        queries, documents: texts for the parity check and the projection of tokens; made of the term table's words where none are given.
         quality: retrieval figures to keep with the model.
+        token_size: numbers of a token for late interaction, a multiple of 8; 0: none; None: those of the source's projection, else
+            `TOKEN_SIZE`. Towers with fewer states have as many as they can.
         replace: whether an existing model may be replaced.
 
     Returns:
-        Precision, parity of both towers and quality, as they stand in the model's `report.json`.
+        Precision, parity of both towers, tokens and quality, as they stand in the model's `report.json`.
 
     Raises:
         ExportError: if a tower as exported is not the trained one.
@@ -74,8 +85,9 @@ def export_model(
             ).as_json()
             for name, tower in _named(source.towers).items()
         }
+        tokens = _write_tokens(source, Path(scratch), writer.folder, texts, token_size)
         write_explain(writer.folder, texts, pad_id)
-        report = {"precision": how, "parity": parity, "quality": dict(quality or {})}
+        report = {"precision": how, "parity": parity, "tokens": tokens, "quality": dict(quality or {})}
         text = json.dumps({**report, "training": source.report}, indent=2)
         (writer.folder / REPORT_FILE).write_text(text + "\n", encoding="utf-8")
         source.towers.config.save(writer.folder / TOWERS_FILE)
@@ -83,6 +95,8 @@ def export_model(
         writer.parents["source"] = dict(source.parent)
         writer.parameters["precision"] = how
         writer.counts["dimensions"] = source.towers.config.hidden
+        if tokens:
+            writer.counts["token_size"] = tokens["size"]
         writer.hashes["terms"] = source.preprocessor.terms.hash
         writer.hashes["model"] = model_hash(file_records(writer.folder))
     return report
@@ -94,6 +108,26 @@ def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantizat
     for name, graph in graphs.items():
         move_weights(folder / TOWER_WEIGHTS[name], graph)
         onnx.save(graph, folder / name)
+
+
+def _write_tokens(
+    source: Source, plain: Path, shipped: Path, texts: Texts, size: int | None
+) -> dict[str, Any]:
+    """Gives the towers tokens; returns their size and parity, and nothing if there are to be none."""
+    if size == 0:
+        return {}
+    pad_id = source.preprocessor.pieces.pad_id
+    found: dict[str, Any] = {}
+    projection = source.projection if size is None else None
+    if projection is None:
+        projection, found["kept"] = fit_projection(shipped, texts, size or TOKEN_SIZE, pad_id)
+    for folder in (plain, shipped):
+        write_tokens(folder, projection, texts, pad_id)
+    parity = {
+        name: check_tokens(tower, projection, plain / name, shipped / name, texts[name], pad_id)
+        for name, tower in _named(source.towers).items()
+    }
+    return {"size": projection.shape[1], **found, "parity": parity}
 
 
 def _copy(graph: ModelProto) -> ModelProto:

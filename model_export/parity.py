@@ -1,6 +1,6 @@
 """Is the exported model the trained one? Torch against ONNX, and quantized against float.
 
-n   texts       D   dimensions
+n   texts       D   dimensions      L   tokens      H   hidden size     P   numbers of a token
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,16 +11,29 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional
 
 from glow.errors import ExportError
 from glow.nn import Tower
 from glow.runtime import Encoder
 from glow.text import WeightedTokens, batches_by_length, pad
 
-__all__ = ["MAX_DIFFERENCE", "MIN_COSINE", "TowerParity", "check_parity", "invariance", "torch_vectors"]
+__all__ = [
+    "MAX_DIFFERENCE",
+    "MIN_COSINE",
+    "TowerParity",
+    "check_parity",
+    "check_tokens",
+    "invariance",
+    "torch_vectors",
+]
 
 MAX_DIFFERENCE = 1e-4
 MIN_COSINE = 0.99
+MAX_TOKEN_DIFFERENCE = 1e-3
+"""Larger than a vector's: nothing averages a token's numbers, and a projection that keeps little of it magnifies what is left."""
+MIN_TOKEN_COSINE = 0.97
+_TOKEN_TEXTS = 64
 _BATCH_TOKENS = 4096
 
 
@@ -79,6 +92,50 @@ def check_parity(
             f"{shipped_path.name} differs from the trained tower: max difference {parity.max_difference:.2e} "
             f"(at most {MAX_DIFFERENCE:.0e}), mean cosine {parity.mean_cosine:.5f} (at least {MIN_COSINE}); "
             "give texts like those it was trained on (--parity-data, --split), or another precision (--quantize)"
+        )
+    return parity
+
+
+def check_tokens(
+    tower: Tower,
+    projection: NDArray[np.float32],
+    float_path: Path,
+    shipped_path: Path,
+    sequences: Sequence[WeightedTokens],
+    pad_id: int,
+) -> dict[str, float]:
+    """Compares a tower's tokens in torch, in float ONNX, and as shipped.
+
+    Args:
+        tower: the trained tower.
+        projection: float32 [H, P].
+        float_path, shipped_path: ONNX files with tokens; the same one if nothing was quantized.
+        sequences: preprocessed texts, at least one; some of them are compared.
+        pad_id: of the vocabulary.
+
+    Returns:
+        `max_difference` of float ONNX to torch, and `mean_cosine` of the shipped precision to float ONNX.
+
+    Raises:
+        ExportError: if a difference is over its threshold, or is no number.
+    """
+    differences, cosines = [], []
+    plain, shipped = Encoder(float_path, pad_id), Encoder(shipped_path, pad_id)
+    for sequence in sequences[:_TOKEN_TEXTS]:
+        batch = pad([sequence], pad_id)
+        arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
+        with torch.inference_mode():
+            states = tower.states(*(torch.from_numpy(array) for array in arrays)).float()
+            expected = functional.normalize(states @ torch.from_numpy(projection), dim=-1).numpy()
+        tokens = plain.run_tokens([sequence])[1]
+        differences.append(float(np.abs(tokens - expected).max()))
+        cosines.append(float((shipped.run_tokens([sequence])[1] * tokens).sum(-1).mean()))
+    parity = {"max_difference": float(np.max(differences)), "mean_cosine": float(np.mean(cosines))}
+    if not (parity["max_difference"] <= MAX_TOKEN_DIFFERENCE and parity["mean_cosine"] >= MIN_TOKEN_COSINE):
+        raise ExportError(
+            f"{shipped_path.name}: tokens differ from the trained tower's: max difference {parity['max_difference']:.2e} "
+            f"(at most {MAX_TOKEN_DIFFERENCE:.0e}), mean cosine {parity['mean_cosine']:.5f} (at least {MIN_TOKEN_COSINE}); "
+            "choose another precision (--quantize), or leave them out (--token-size 0)"
         )
     return parity
 

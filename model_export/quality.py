@@ -51,7 +51,7 @@ def check_quality(
     with tempfile.TemporaryDirectory() as scratch:
         for precision in dict.fromkeys(("none", how)):
             folder = Path(scratch) / precision
-            export_model(source, folder, precision, queries, documents)
+            export_model(source, folder, precision, queries, documents, token_size=0)
             retriever = DenseRetriever(Model.open(folder), corpus, options)
             run = retriever.search(task.queries, 100)
             values[precision] = evaluate(run, task.qrels, [MEASURE]).means[MEASURE]

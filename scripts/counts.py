@@ -16,13 +16,13 @@ READERS = (
 """What components are read through."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 60_800,
-    "files of the product": 520,
-    "lines of tests": 54_500,
+    "lines of the product": 62_500,
+    "files of the product": 540,
+    "lines of tests": 54_800,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,
-    "functions over 60 lines": 4,
+    "functions over 60 lines": 0,
 }
 """What is there today, rounded up. Who makes one smaller lowers its bound."""
 

@@ -20,9 +20,9 @@ from starlette.responses import Response
 from glow.errors import GlowError
 from glow_service.access import ClientLimits, cors_options
 from glow_service.api import DrainMiddleware, RequestMiddleware, add_routes
-from glow_service.collections import Collections
+from glow_service.collections import DEFAULT_COLLECTION, Collections
 from glow_service.live import end_with_parent, is_first_to_fail, note_loaded, was_loaded
-from glow_service.settings import DEFAULT_COLLECTION, Settings
+from glow_service.settings import Settings
 from glow_service.state import Service, client_limits, new_service
 from glow_service.telemetry import LoopLag, configure_logging
 

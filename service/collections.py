@@ -4,23 +4,49 @@ Each index is an app of its own, with its own lanes, caches and swaps; what they
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 
-from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
+from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from glow_service.settings import DEFAULT_COLLECTION
+__all__ = ["DEFAULT_COLLECTION", "Collections", "parse_collections"]
 
-__all__ = ["Collections"]
-
+DEFAULT_COLLECTION = "default"
+"""What the index of `index_root` is called where keys are bound to collections."""
+RESERVED = (
+    DEFAULT_COLLECTION, "search", "documents", "embeddings", "models", "operations", "feedback", "info",
+)  # fmt: skip
+"""Names that no other index may have: those of paths under /v1."""
+_COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 LABEL = "collection"
 _PLAIN = ("info", "readyz")
 """Paths of an index that have no form under /v1."""
+
+
+def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
+    """Reads the setting `index`: `NAME=ROOT` for each index.
+
+    Raises:
+        ValueError: if an entry is malformed, or a name is taken.
+    """
+    found: dict[str, Path] = {}
+    for entry in entries:
+        name, equals, root = (part.strip() for part in entry.partition("="))
+        if not equals or not root or not _COLLECTION.fullmatch(name):
+            raise ValueError(f"index: found {entry!r:.80}, expected NAME=ROOT with a name of a-z 0-9 _ -")
+        if name in found or name in RESERVED:
+            raise ValueError(
+                f"index: found {entry!r:.80}, but the name {name!r} is taken; give each index a name of its own"
+            )
+        found[name] = Path(root)
+    return found
 
 
 class Collections:
@@ -31,7 +57,7 @@ class Collections:
         named: name -> app.
     """
 
-    def __init__(self, default: FastAPI, named: Mapping[str, FastAPI]) -> None:
+    def __init__(self, default: Starlette, named: Mapping[str, Starlette]) -> None:
         self._default, self._named = default, dict(named)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +75,7 @@ class Collections:
             app, inner = self._find(path)
             await app({**scope, "path": inner, "raw_path": inner.encode()}, receive, send)
 
-    def _find(self, path: str) -> tuple[FastAPI, str]:
+    def _find(self, path: str) -> tuple[Starlette, str]:
         if path.startswith("/v1/"):
             name, slash, rest = path[len("/v1/") :].partition("/")
             if slash and name in self._named:
@@ -90,7 +116,7 @@ class Collections:
 class _Labelled(Collector):
     """The metrics of all apps, each with the name of its collection."""
 
-    def __init__(self, apps: Mapping[str, FastAPI]) -> None:
+    def __init__(self, apps: Mapping[str, Starlette]) -> None:
         self._apps = apps
 
     def collect(self) -> Iterator[Metric]:

@@ -5,8 +5,7 @@ at start, into a frozen `Settings`; a flag wins over the environment, the enviro
 """
 
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,6 +20,7 @@ from glow.options import StrictModel
 from glow.runtime import Device
 from glow.search import DEFAULT_CANDIDATES
 from glow_service.access import check_keys, parse_keys, parse_origins, read_tenants
+from glow_service.collections import DEFAULT_COLLECTION, parse_collections
 from glow_service.search import SearchLimits
 from glow_service.telemetry import LogForm
 
@@ -46,24 +46,9 @@ def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> A
 
 
 MOST_PROCESSES = 8
-"""Where the number follows the cores: more cores than this are used by threads, which cost no memory."""
-
-
+"""If the number follows the cores: more cores than this are used by threads, which cost no memory."""
 MOST_BATCH_BYTES = 64 << 20
 LEAST_FEEDBACK_KEY = 16
-DEFAULT_COLLECTION = "default"
-"""What the index of `index_root` is called where keys are bound to collections."""
-RESERVED = (
-    DEFAULT_COLLECTION,
-    "search",
-    "documents",
-    "embeddings",
-    "models",
-    "operations",
-    "feedback",
-    "info",
-)
-_COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Of a container: microseconds of CPU in each period of so many (cgroup v2)."""
 
@@ -123,6 +108,10 @@ class Settings(StrictModel):
     default_retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"] = _setting(
         "auto",
         "What searches where a request does not say; auto is hybrid where the index has words, else dense.",
+    )
+    late_interaction: bool = _setting(
+        True,
+        "Whether a hybrid search compares tokens too, if the index has them and the request does not say.",
     )
     max_batch_queries: int = _setting(
         64, "Most queries of one batch, or texts of one embeddings request.", "texts", ge=1, le=1_024
@@ -402,25 +391,6 @@ class Settings(StrictModel):
         return {
             name: value for name, value in self if name not in _PRIVATE and not isinstance(value, SecretStr)
         }
-
-
-def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
-    """Reads the setting `index`: `NAME=ROOT` for each index.
-
-    Raises:
-        ValueError: if an entry is malformed, or a name is taken.
-    """
-    found: dict[str, Path] = {}
-    for entry in entries:
-        name, equals, root = (part.strip() for part in entry.partition("="))
-        if not equals or not root or not _COLLECTION.fullmatch(name):
-            raise ValueError(f"index: found {entry!r:.80}, expected NAME=ROOT with a name of a-z 0-9 _ -")
-        if name in found or name in RESERVED:
-            raise ValueError(
-                f"index: found {entry!r:.80}, but the name {name!r} is taken; give each index a name of its own"
-            )
-        found[name] = Path(root)
-    return found
 
 
 def settings_table() -> tuple[OptionRow, ...]:

@@ -17,9 +17,10 @@ from glow_service.access import (
     read_tenants,
 )
 from glow_service.cache import Cache
+from glow_service.collections import DEFAULT_COLLECTION
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, SearchLimits
-from glow_service.settings import DEFAULT_COLLECTION, Settings
+from glow_service.settings import Settings
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
 from glow_service.writes import Follower, Replicas
 

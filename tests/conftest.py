@@ -5,12 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
+
+from tests.children import children_end
 
 # A busy machine stops any example for a moment; tests that are about time measure it themselves. In CI the examples are
 # the same each time: a change is judged by what it changes. Everywhere else they are new ones.
@@ -51,6 +54,13 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: no collection of garbage need walk all of it again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_child_is_left() -> Iterator[None]:
+    """Made before every other fixture, so it ends last: no process may outlive the tests that started it."""
+    with children_end():
+        yield
 
 
 @pytest.fixture(scope="session")

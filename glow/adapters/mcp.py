@@ -53,17 +53,24 @@ def make_server(client: GlowClient, name: str = "glow") -> Any:
             "glow mcp needs the package mcp: install the extra `mcp` (pip install 'glow-retrieval[mcp]')"
         ) from error
     server = MCPServer(name, instructions=INSTRUCTIONS)
-    reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    tools, reading = _Tools(client, ToolError), ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    for tool in (tools.search, tools.get_document, tools.facets):
+        server.add_tool(tool, annotations=reading)
+    return server
 
-    def told(call: Callable[[], T]) -> T:
-        """What the service answers; its refusals, and the client's own, as an agent can read them."""
-        try:
-            return call()
-        except GlowError as error:
-            raise ToolError(str(error)) from error
 
-    @server.tool(annotations=reading)
-    def search(query: str, top_k: int = 10, filter: dict[str, Any] | None = None) -> dict[str, Any]:
+class _Tools:
+    """What agents may call; they read the names and docstrings of its public methods.
+
+    Args:
+        client: of the service.
+        error: class of errors whose text an agent can read.
+    """
+
+    def __init__(self, client: GlowClient, error: type[Exception]) -> None:
+        self._client, self._error = client, error
+
+    def search(self, query: str, top_k: int = 10, filter: dict[str, Any] | None = None) -> dict[str, Any]:
         """Finds the documents that answer a question, by meaning and by words.
 
         Args:
@@ -71,33 +78,25 @@ def make_server(client: GlowClient, name: str = "glow") -> Any:
             top_k: how many documents, 1 to 50.
             filter: over metadata, for example {"field": "lang", "eq": "en"}; `facets` says what there is.
         """
-        result = told(
-            lambda: client.search(query, top_k=max(1, min(top_k, MOST_HITS)), filter=filter, highlight=True)
-        )
+        most = max(1, min(top_k, MOST_HITS))
+        result = self._ask(lambda: self._client.search(query, top_k=most, filter=filter, highlight=True))
         # Room for each, so that one hit does not take that of the others.
         room = MOST_HIT_CHARACTERS // max(len(result.hits), 1)
         return {"hits": [_hit(hit, room) for hit in result.hits], "index": result.index.version}
 
-    @server.tool(annotations=reading)
-    def get_document(id: str) -> dict[str, Any]:
+    def get_document(self, id: str) -> dict[str, Any]:
         """A whole document by its id.
 
         Args:
             id: as a hit of `search` has it.
         """
-        document = told(lambda: client.document(id))
+        document = self._ask(lambda: self._client.document(id))
         excerpt = Excerpt(MOST_DOCUMENT_CHARACTERS, MOST_DOCUMENT_CHARACTERS)
-        return _marked(
-            {
-                "id": document.id,
-                "fields": excerpt.copy({name: list(values) for name, values in document.fields.items()}),
-                "metadata": excerpt.copy(dict(document.metadata)),
-            },
-            excerpt,
-        )
+        fields = excerpt.copy({name: list(values) for name, values in document.fields.items()})
+        metadata = excerpt.copy(dict(document.metadata))
+        return _marked({"id": document.id, "fields": fields, "metadata": metadata}, excerpt)
 
-    @server.tool(annotations=reading)
-    def facets(fields: list[str], query: str = "", limit: int = 10) -> dict[str, Any]:
+    def facets(self, fields: list[str], query: str = "", limit: int = 10) -> dict[str, Any]:
         """The values of metadata fields with their numbers of documents, of those that a query finds or of all.
 
         Args:
@@ -107,14 +106,19 @@ def make_server(client: GlowClient, name: str = "glow") -> Any:
         """
         asked = [{"field": field, "limit": max(1, min(limit, MOST_HITS))} for field in fields]
         given: dict[str, Any] = {"query": query} if query else {"filter": {"and": []}}
-        found = told(lambda: client.search(**given, facets=asked, top_k=1))
+        found = self._ask(lambda: self._client.search(**given, facets=asked, top_k=1))
         excerpt = Excerpt(MOST_HIT_CHARACTERS, MOST_CHARACTERS)
         return {
             name: {excerpt.copy(str(each.value)): each.count for each in facet.values}
             for name, facet in found.facets.items()
         }
 
-    return server
+    def _ask(self, call: Callable[[], T]) -> T:
+        """What the service responds; its refusals, and the client's own, as errors that an agent can read."""
+        try:
+            return call()
+        except GlowError as error:
+            raise self._error(str(error)) from error
 
 
 @command(McpOptions)

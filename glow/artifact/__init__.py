@@ -1,7 +1,7 @@
 """Artifact folders: manifests, checks, atomic writing, index versions."""
 
 from glow.artifact.folder import ArtifactWriter, sync, write_artifact
-from glow.artifact.learned import LEARNED_HEAD, LEARNED_MODEL_FILES, TERMS_TOWER, learned_hash
+from glow.artifact.learned import LEARNED_HEAD, TERMS_TOWER, learned_hash
 from glow.artifact.lock import LOCK_FILE, RootLock, disk_error
 from glow.artifact.making import (
     REMOVED,
@@ -16,7 +16,6 @@ from glow.artifact.manifest import (
     MANIFEST_FILE,
     FileKey,
     FileRecord,
-    KnownFiles,
     Manifest,
     file_records,
     file_sha256,
@@ -28,6 +27,7 @@ from glow.artifact.model import (
     EXPLAIN_FILES,
     EXPLAIN_TOWERS,
     QUERY_TOWER,
+    TOKEN_PROJECTION,
     TOWER_WEIGHTS,
     WORD_TABLE,
     default_model,
@@ -55,10 +55,10 @@ from glow.artifact.verdict import GATE, failed_checks
 
 __all__ = [
     "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "GATE",
-    "JOIN_GRAPH", "LATE_GRAPH", "LEARNED_HEAD", "LEARNED_MODEL_FILES", "LOCK_FILE", "MANIFEST_FILE", "MIXTURE_FILE", "PINNED_FILE", "QUERY_READER",
+    "JOIN_GRAPH", "LATE_GRAPH", "LEARNED_HEAD", "LOCK_FILE", "MANIFEST_FILE", "MIXTURE_FILE", "PINNED_FILE", "QUERY_READER",
     "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS",
-    "TERMS_TOWER", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord",
-    "IndexRoot", "KnownFiles", "Manifest", "RootLock", "TensorNames", "default_model", "discard", "disk_error",
+    "TERMS_TOWER", "TOKEN_PROJECTION", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord",
+    "IndexRoot", "Manifest", "RootLock", "TensorNames", "default_model", "discard", "disk_error",
     "failed_checks", "file_records", "file_sha256", "folder_for", "is_abandoned", "is_temporary", "learned_hash", "model_hash",
     "open_model", "open_reranker", "query_side_files", "read_manifest", "reranker_files", "reranker_hash", "set_aside",
     "set_aside_abandoned", "sync", "verify", "write_artifact",

@@ -12,7 +12,7 @@ from glow.text import PREPROCESSOR_VERSION, TOKENIZER_FILE
 
 __all__ = [
     "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "HASHED_FILES", "QUERY_SIDE_FILES", "QUERY_TOWER",
-    "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "model_hash", "open_model", "query_side_files",
+    "TOKEN_PROJECTION", "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "model_hash", "open_model", "query_side_files",
 ]  # fmt: skip
 
 MODELS_PACKAGE = "glow_models"
@@ -23,6 +23,10 @@ TOWER_WEIGHTS = {QUERY_TOWER: "query.bin", DOCUMENT_TOWER: "document.bin"}
 """External data of each graph: the weights of that tower alone."""
 WORD_TABLE = "words.bin"
 """External data of both towers: the word-embedding table that they share (GLOW: shared, nothing else)."""
+TOKEN_PROJECTION = "tokens.bin"  # noqa: S105 - of texts
+"""External data of both towers: what projects their last states to tokens for late interaction, float32 [H, P]. A model may lack it."""
+OPTIONAL_FILES = (TOKENIZER_FILE, TOKEN_PROJECTION)
+"""Hashed, and copied by an index, of a model that has them."""
 QUERY_SIDE_FILES = (
     QUERY_TOWER,
     TOWER_WEIGHTS[QUERY_TOWER],
@@ -42,7 +46,7 @@ HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER, TOWER_WEIGHTS[DOCUMENT_TOWER]
 
 def query_side_files(files: Collection[str]) -> tuple[str, ...]:
     """What an index copies from a model with these files, or holds of one."""
-    return (*QUERY_SIDE_FILES, *(name for name in (TOKENIZER_FILE,) if name in files))
+    return (*QUERY_SIDE_FILES, *(name for name in OPTIONAL_FILES if name in files))
 
 
 def model_hash(files: Mapping[str, FileRecord]) -> str:
@@ -57,7 +61,7 @@ def model_hash(files: Mapping[str, FileRecord]) -> str:
     missing = [name for name in HASHED_FILES if name not in files]
     if missing:
         raise ArtifactNotFoundError(f"the model lacks {', '.join(missing)}; export it again")
-    names = (*HASHED_FILES, *(name for name in (TOKENIZER_FILE,) if name in files))
+    names = (*HASHED_FILES, *(name for name in OPTIONAL_FILES if name in files))
     parts = {name: files[name].sha256 for name in names}
     content = json.dumps([PREPROCESSOR_VERSION, parts], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()

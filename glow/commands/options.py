@@ -116,7 +116,8 @@ def _parameter(row: OptionRow) -> inspect.Parameter:
         # A shell would cut the variable at blanks, which paths may have: the command's `default_map` gives it whole.
         more["help"], env = f"{more['help']} [env var: {env}]", None
     if row.flag:
-        pair = f"{row.flag}/--no-{row.flag[2:]}" if kind is bool and (row.default or row.env) else row.flag
+        is_pair = kind == bool | None or (kind is bool and bool(row.default or row.env))
+        pair = f"{row.flag}/--no-{row.flag[2:]}" if is_pair else row.flag
         marker = typer.Option(pair, envvar=env, **more)
     else:
         marker = typer.Argument(**more)

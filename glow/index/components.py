@@ -4,6 +4,7 @@ from typing import Any
 
 from glow.index.columns import COLUMNS
 from glow.index.component import Component
+from glow.index.late_interaction import LATE_INTERACTION
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS
@@ -22,6 +23,7 @@ COMPONENTS: list[Component[Any, Any, Any, Any]] = [
     SPELLING,
     LEARNED_SPARSE,
     TOKEN_EMBEDDINGS,
+    LATE_INTERACTION,
     VECTORS,
 ]
 """A list, so that a test can add one more."""

@@ -1,10 +1,10 @@
 """What components make of documents in the one pass of the document tower, and how it is kept until they are written.
 
-b   texts of a batch        D   dimensions      L   tokens      K   dimensions of a token's direction
+b   texts of a batch        D   dimensions      L   tokens      K   numbers of a token
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +35,13 @@ class Texts(NamedTuple):
     Attributes:
         texts, sequences: the texts, and their tokens; b of each.
         vectors: float32 [b, D], L2-normalised.
-        tokens: float32 [b, L, K], a direction of every token; None for an encoder that does not read them.
+        outputs: name of an output of the tower -> float32 [b, L, K]; those that an encoder of the build reads at least.
     """
 
     texts: Sequence[Document]
     sequences: Sequence[WeightedTokens]
     vectors: NDArray[np.float32]
-    tokens: NDArray[np.float32] | None
+    outputs: Mapping[str, NDArray[np.float32]]
 
 
 class Records(NamedTuple):
@@ -60,10 +60,11 @@ class RowEncoder(Protocol):
     """Makes records; opened where texts are encoded (thread, process, Ray), used by many threads.
 
     Attributes:
-        reads: `texts`: it is given some hundred texts at a time; `tokens`: one batch of the tower, with directions of tokens.
+        reads: outputs of the document tower, beside the vector, of which it is given one batch at a time; empty: it is given some hundred
+            texts at a time, and no outputs.
     """
 
-    reads: Literal["texts", "tokens"]
+    reads: tuple[str, ...]
 
     def encode(self, batch: Texts) -> Records:
         """Records of texts, in their order.

@@ -191,6 +191,14 @@ class TwoTowers(nn.Module):
         self.document = Tower(config.document, self.words, schema.document_tokens, len(schema.fields))
         self.apply(initialise)
 
+    @classmethod
+    def unset(cls, config: TowerConfig, schema: FieldSchema) -> Self:
+        """Towers whose parameters hold anything, to be filled by who reads them; drawing initial values would take seconds."""
+        with torch.device("meta"):
+            towers = cls(config, schema)
+        towers.to_empty(device="cpu")
+        return towers
+
 
 def initialise(module: nn.Module) -> None:
     """BERT's initialisation: normal(0, 0.02) cut at two deviations, zero biases."""

@@ -1,10 +1,11 @@
 """Encoding: weighted tokens to L2-normalised vectors, by a tower in ONNX.
 
-n is the number of sequences, D the dimensions of a vector.
+n   sequences       D   dimensions of a vector      L   tokens      P   numbers of a token
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,25 @@ from glow.errors import FormatError
 from glow.runtime.session import Device, open_session
 from glow.text import WeightedTokens, batches_by_length, pad
 
-__all__ = ["Encoder"]
+__all__ = ["TOKENS", "VECTOR", "EncodedText", "Encoder"]
 
 DEFAULT_BATCH_TOKENS = 4096
 INPUTS = {"ids", "mask", "field_ids", "weights"}
-OUTPUT = "vector"
+VECTOR = "vector"
+TOKENS = "tokens"
+"""Output of a tower that late interaction reads: float32 [B, L, P], L2-normalised, what it makes of each token."""
+
+
+class EncodedText(NamedTuple):
+    """What a tower makes of one text.
+
+    Attributes:
+        vector: float32 [D], L2-normalised.
+        tokens: float32 [L, P], each L2-normalised; None of a tower without them.
+    """
+
+    vector: NDArray[np.float32]
+    tokens: NDArray[np.float32] | None
 
 
 class Encoder:
@@ -34,6 +49,7 @@ class Encoder:
         batch_tokens: as given.
         dimensions: D.
         outputs: what the graph can be asked for; `vector` at least.
+        token_size: P, a multiple of 8; None if the graph has no output `tokens`.
 
     Raises:
         DeviceError, FormatError: as `open_session`; FormatError also for a model that is no tower.
@@ -51,21 +67,28 @@ class Encoder:
         self._pad_id = pad_id
         self.batch_tokens = batch_tokens
         self.device = device
-        self.dimensions = self._check(path.name)
+        self.dimensions, self.token_size = self._check(path.name)
         self.providers: list[str] = self._session.get_providers()
         self.outputs = tuple(value.name for value in self._session.get_outputs())
 
-    def _check(self, name: str) -> int:
-        """D of the tower, whose inputs and output must be the four and the one that `run` uses."""
+    def _check(self, name: str) -> tuple[int, int | None]:
+        """D and P of the tower, whose inputs and output must be the four and the one that `run` uses."""
         inputs = {value.name for value in self._session.get_inputs()}
         outputs = {value.name: value.shape for value in self._session.get_outputs()}
-        dimensions = outputs.get(OUTPUT, [None])[-1]
+        dimensions = outputs.get(VECTOR, [None])[-1]
         if inputs != INPUTS or not isinstance(dimensions, int):
             raise FormatError(
                 f"{name} is no tower: found inputs {sorted(inputs)} and outputs {outputs}, "
-                f"expected {sorted(INPUTS)} and {OUTPUT!r} of fixed width"
+                f"expected {sorted(INPUTS)} and {VECTOR!r} of fixed width"
             )
-        return dimensions
+        if TOKENS not in outputs:
+            return dimensions, None
+        size = outputs[TOKENS][-1] if len(outputs[TOKENS]) == 3 else None
+        if not isinstance(size, int) or size < 1 or size % 8:
+            raise FormatError(
+                f"{name}: found {TOKENS!r} of shape {outputs[TOKENS]}, expected three dimensions, the last of them a multiple of 8"
+            )
+        return dimensions, size
 
     def encode(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
         """Encodes sequences in batches of like length.
@@ -80,8 +103,34 @@ class Encoder:
 
     def run(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
         """Encodes sequences as one padded batch, at least one; returns as `encode`."""
-        vectors: NDArray[np.float32] = self.run_outputs(sequences, [OUTPUT])[0]
+        vectors: NDArray[np.float32] = self.run_outputs(sequences, [VECTOR])[0]
         return vectors
+
+    def run_tokens(
+        self, sequences: Sequence[WeightedTokens]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Encodes sequences as one padded batch, at least one, by a tower with tokens.
+
+        Returns:
+            Vectors, float32 [n, D], and tokens, float32 [n, L, P], both L2-normalised; tokens of padding hold nothing of use.
+        """
+        vectors, tokens = self.run_outputs(sequences, [VECTOR, TOKENS])
+        return vectors, tokens
+
+    def read(self, sequences: Sequence[WeightedTokens]) -> list[EncodedText]:
+        """All that the tower makes of sequences, as `encode` in batches of like length."""
+        read: dict[int, EncodedText] = {}
+        for rows in batches_by_length([len(sequence) for sequence in sequences], self.batch_tokens):
+            batch = self.read_batch([sequences[row] for row in rows])
+            read.update(zip(rows, batch, strict=True))
+        return [read[row] for row in range(len(sequences))]
+
+    def read_batch(self, sequences: Sequence[WeightedTokens]) -> list[EncodedText]:
+        """All that the tower makes of sequences, as one padded batch; at least one."""
+        if self.token_size is None:
+            return [EncodedText(vector, None) for vector in self.run(sequences)]
+        both = zip(sequences, *self.run_tokens(sequences), strict=True)
+        return [EncodedText(vector, tokens[: len(each)]) for each, vector, tokens in both]
 
     def run_outputs(
         self, sequences: Sequence[WeightedTokens], outputs: Sequence[str]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glow.artifact import DOCUMENT_TOWER, EXPLAIN_TOWERS, QUERY_TOWER
 from glow.errors import FormatError
 from glow.records import Document
-from glow.runtime.encoder import OUTPUT, Encoder
+from glow.runtime.encoder import VECTOR, Encoder
 from glow.runtime.session import Device
 from glow.text import QUERY, Preprocessor, WeightedTokens, batches_by_length, field_words, is_punctuation
 
@@ -99,7 +99,7 @@ class AttentionEncoder:
 
     def run(self, sequences: Sequence[WeightedTokens]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Vectors float32 [n, D] and attention of [CLS] float32 [n, L] of one padded batch; 0 on padding."""
-        vectors, attention = self.tower.run_outputs(sequences, [OUTPUT, ATTENTION])
+        vectors, attention = self.tower.run_outputs(sequences, [VECTOR, ATTENTION])
         return vectors, attention
 
 

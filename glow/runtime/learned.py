@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from glow.errors import FormatError
 from glow.runtime.encoder import Encoder
-from glow.text import Preprocessor, WeightedTokens, idf_lucene
+from glow.text import Preprocessor, idf_lucene
 
-__all__ = ["TERMS", "LearnedHead", "TermsEncoder"]
+__all__ = ["TERMS", "LearnedHead"]
 
 TERMS = "terms"
-"""Second output of `document-terms.onnx`: float32 [B, L, K], L2-normalised."""
+"""Further output of `document-terms.onnx`: float32 [B, L, K], L2-normalised."""
 _SHAPES = {
     "projection": 2, "bias": 1, "gain_weight": 1, "gain_bias": 0, "gain_idf": 0, "scale": 0, "cut": 0, "priors": 1, "words": 1,
 }  # fmt: skip
@@ -122,14 +122,3 @@ class LearnedHead:
         numbers = {name: float(arrays.pop(name)) for name in ("gain_bias", "gain_idf", "scale", "cut")}
         parts: dict[str, Any] = {**arrays, **numbers}
         return cls(**parts, words=words)
-
-
-class TermsEncoder(Encoder):
-    """The document tower that also gives the directions of a document's tokens."""
-
-    def run_terms(
-        self, sequences: Sequence[WeightedTokens]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Encodes sequences as one padded batch: vectors float32 [B, D] and directions float32 [B, L, K], both L2-normalised."""
-        vectors, terms = self.run_outputs(sequences, ["vector", TERMS])
-        return vectors, terms

@@ -6,16 +6,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, Manifest, open_model
 from glow.records import Document
 from glow.runtime.encoder import DEFAULT_BATCH_TOKENS, Encoder
 from glow.runtime.session import Device
 from glow.text import Preprocessor, TermTable, WeightedTokens, load_preprocessor
 
-__all__ = ["Model", "encode_documents", "preprocess_documents"]
+__all__ = ["Model", "preprocess_documents"]
 
 # Sorting 512 documents by length leaves hardly any padding; more would only hold more of them in memory.
 CHUNK_DOCUMENTS = 512
@@ -69,23 +66,14 @@ class Model:
         return Encoder(self.folder / file, self.preprocessor.pieces.pad_id, device, threads, batch_tokens)
 
 
-def encode_documents(
-    documents: Iterable[Document], preprocessor: Preprocessor, encoder: Encoder
-) -> Iterator[tuple[list[Document], dict[str, int], NDArray[np.float32]]]:
-    """Preprocesses and encodes a stream of documents in bounded memory.
-
-    Yields:
-        A chunk of documents; how many of them lost words of each field to its budget; their vectors,
-        float32 [chunk, D], in order.
-    """
-    for chunk, truncated, sequences in preprocess_documents(documents, preprocessor):
-        yield chunk, truncated, encoder.encode(sequences)
-
-
 def preprocess_documents(
     documents: Iterable[Document], preprocessor: Preprocessor
 ) -> Iterator[tuple[list[Document], dict[str, int], list[WeightedTokens]]]:
-    """Preprocesses a stream of documents in bounded memory; yields as `encode_documents`, with what the tower reads of each."""
+    """Preprocesses a stream of documents in bounded memory.
+
+    Yields:
+        A chunk of documents; how many of them lost words of each field to its budget; what the tower reads of each, in order.
+    """
     stream = iter(documents)
     while chunk := list(islice(stream, CHUNK_DOCUMENTS)):
         sequences = [preprocessor.document(document) for document in chunk]

@@ -1,10 +1,12 @@
 """How an index is searched: ranking by vectors and words, fusion, re-ranking, arrangement."""
 
 from glow.search.arrangement import Arrangement, FilterBoost, RecencyBoost, SortKey, arrange
+from glow.search.dense_scores import rows_read
 from glow.search.fusion import fuse, rrf
 from glow.search.hybrid import HEAD, Fused, Scorer, fuse_rankings, uncertainty
+from glow.search.late import AnsweredWord, QueryTokens, answered_words
 from glow.search.passage_search import search_documents
-from glow.search.queries import Typos, read_query
+from glow.search.queries import EncodedQuery, QueryReading, Typos, read_query
 from glow.search.reranking import (
     MAX_DEPTH,
     AttendedWord,
@@ -20,10 +22,12 @@ from glow.search.retrievers import (
     Ranked,
     Retriever,
     Words,
+    fuse_hybrid,
     gather_hybrid,
     rank_dense,
     rank_hybrid,
     rank_lexical,
+    reads_head,
 )
 
 __all__ = [
@@ -31,10 +35,14 @@ __all__ = [
     "HEAD",
     "MAX_DEPTH",
     "RETRIEVERS",
+    "AnsweredWord",
     "Arrangement",
     "AttendedWord",
+    "EncodedQuery",
     "FilterBoost",
     "Fused",
+    "QueryReading",
+    "QueryTokens",
     "Ranked",
     "RecencyBoost",
     "Reranking",
@@ -43,9 +51,11 @@ __all__ = [
     "SortKey",
     "Typos",
     "Words",
+    "answered_words",
     "arrange",
     "attended_words",
     "fuse",
+    "fuse_hybrid",
     "fuse_rankings",
     "gather_hybrid",
     "mixed",
@@ -53,7 +63,9 @@ __all__ = [
     "rank_hybrid",
     "rank_lexical",
     "read_query",
+    "reads_head",
     "rerank",
+    "rows_read",
     "rrf",
     "score_unit",
     "search_documents",

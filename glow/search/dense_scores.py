@@ -1,6 +1,6 @@
 """True dense scores of given documents, which hybrid search needs of those that only their words found, and their best passages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from glow.index import Searchable
 from glow.index.passages import PASSAGES, PassageMap
 from glow.index.vectors import VECTORS, DenseView
 
-__all__ = ["best_passages", "dense_scorer"]
+__all__ = ["best_passages", "dense_scorer", "rows_read"]
 
 
 def dense_scorer(
@@ -67,6 +67,29 @@ def best_passages(
     ]
     best: NDArray[np.int64] = rows[found]
     return best
+
+
+def rows_read(
+    index: Searchable,
+    documents: NDArray[np.int64],
+    known: Mapping[int, int],
+    vector: NDArray[np.float32] | None,
+) -> NDArray[np.int64]:
+    """The row of a vector that stands for each document: its own, or that of its best passage, int64 [m].
+
+    Args:
+        index: that holds them.
+        documents: int64 [m].
+        known: document row -> row of its best passage, as a search found it.
+        vector: as for `best_passages`, of the rest.
+    """
+    if not index.holds(PASSAGES):
+        return documents.astype(np.int64)
+    found = np.array([known.get(row, -1) for row in documents.tolist()], np.int64)
+    missing = found < 0
+    if missing.any():
+        found[missing] = best_passages(index[VECTORS], index[PASSAGES], vector, documents[missing])
+    return found
 
 
 def _rows_of(

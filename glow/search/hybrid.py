@@ -23,6 +23,10 @@ HEAD = 10
 """Dense hits whose spread tells how sure the ranking is."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
+LATE_SHARE = 0.65
+"""Of late interaction in what vectors say of a document (docs/results/late-interaction.md)."""
+LATE_WORDS = 0.25
+"""What words count with late interaction, which sees them too, over what they count without."""
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Rows int64 [x] -> their true scores float32 [x] for the query at hand."""
 
@@ -34,7 +38,8 @@ class Fused:
     Attributes:
         scores: float32 [m], descending.
         rows: int64 [m], each once.
-        parts: `dense` and `lexical` -> float32 [m], the document's score in that part; NaN where not known.
+        parts: `dense` and `lexical` -> float32 [m], the document's score in that part; NaN where not known. `late`, if every document
+            has that score.
     """
 
     scores: NDArray[np.float32]
@@ -51,6 +56,7 @@ def fuse_rankings(
     score_lexical: Scorer | None = None,
     lexical_scale: float | None = None,
     head: NDArray[np.float32] | None = None,
+    score_late: Callable[[NDArray[np.int64]], NDArray[np.float32] | None] | None = None,
 ) -> Fused:
     """Fuses the candidates of both parts.
 
@@ -65,6 +71,8 @@ def fuse_rankings(
         lexical_scale: the largest impact of any word (`ImpactIndex.largest`); None: the highest lexical score here.
         head: float32 [h], cosines of the dense ranking of all documents, best first, whatever a filter allows: what
             `uncertainty` reads. None: the candidates are of all documents, so theirs.
+        score_late: scores of rows by late interaction, which makes up `LATE_SHARE` of the dense part under `convex`, or None if there is
+            no time for it. None: there is none.
     """
     found = np.concatenate([dense[1], lexical[1]])
     rows, places = np.unique(found, return_inverse=True)
@@ -79,15 +87,17 @@ def fuse_rankings(
         largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
         openness = uncertainty(dense[0] if head is None else head)
         scale["lexical"] = openness / (float(largest) or 1.0)  # 0 where no word of the query is known
+    late = score_late(rows) if score_late is not None and fusion.method == "convex" else None
     fused = np.zeros(len(rows), np.float64)
     for name, part in parts.items():
         share = part.reciprocal_ranks(fusion.k) if fusion.method == "rrf" else part.filled()
+        if late is not None:
+            share = (1 - LATE_SHARE) * share + LATE_SHARE * late if name == "dense" else LATE_WORDS * share
         fused += weights[name] / total * scale[name] * share
     scores, ranked = best(fused.astype(np.float32), rows, max(len(rows), 1), order)
     places = np.searchsorted(rows, ranked)
-    return Fused(
-        scores, ranked, {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
-    )
+    told = {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
+    return Fused(scores, ranked, told if late is None else {**told, "late": late[places]})
 
 
 def uncertainty(scores: NDArray[np.float32]) -> float:

@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glow.index import Searchable
+from glow.runtime import EncodedText
+from glow.search.late import QueryTokens
 from glow.text import WeightedTokens
 
-__all__ = ["QueryReading", "Typos", "read_query"]
+__all__ = ["EncodedQuery", "QueryReading", "Typos", "read_query"]
 
 Typos = Literal["auto", "off"]
 """Whether words that the index does not know are corrected where it settles what was meant."""
@@ -29,6 +34,27 @@ class QueryReading:
     text: str
     tokens: WeightedTokens
     corrected: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedQuery:
+    """A query as hybrid search asks it.
+
+    Attributes:
+        text: what is searched by words.
+        vector: float32 [D], L2-normalised.
+        tokens: what documents' tokens are compared with; None: nothing is.
+    """
+
+    text: str
+    vector: NDArray[np.float32]
+    tokens: QueryTokens | None = None
+
+    @classmethod
+    def of(cls, reading: QueryReading, encoded: EncodedText) -> "EncodedQuery":
+        """A query that its tower has read."""
+        tokens = None if encoded.tokens is None else QueryTokens.of(reading.tokens, encoded.tokens)
+        return cls(reading.text, encoded.vector, tokens)
 
 
 def read_query(index: Searchable, text: str, typos: Typos = "auto") -> QueryReading:

@@ -17,10 +17,9 @@ from glow.index import Fusion, Mixture, Searchable, best
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
-from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import Reranker, RerankMethod
-from glow.search.dense_scores import best_passages
+from glow.search.dense_scores import rows_read
 from glow.search.retrievers import Ranked, Retriever
 from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
 
@@ -108,7 +107,7 @@ def rerank(
     count = min(wanted.depth, len(ranked.rows))
     own = np.full(len(ranked.rows), np.nan, np.float32)
     if count:
-        at = _state_rows(index, ranked, count, vector)
+        at = rows_read(index, ranked.rows[:count], ranked.passages, vector)
         query = reranker.query(text)
         for places in _batches(states.lengths(at)):
             if is_over():
@@ -223,17 +222,3 @@ def _batches(lengths: NDArray[np.int64]) -> Iterator[list[int]]:
     for start, stop in ((0, FIRST_PAGE), (FIRST_PAGE, len(lengths))):
         for places in batches_by_length(lengths[start:stop].tolist(), BATCH_TOKENS):
             yield [start + place for place in places]
-
-
-def _state_rows(
-    index: Rerankable, ranked: Ranked, count: int, vector: NDArray[np.float32] | None
-) -> NDArray[np.int64]:
-    """Rows of the stored states of the first hits: of documents, or of their best passages."""
-    documents = ranked.rows[:count].astype(np.int64)
-    if not index.holds(PASSAGES):
-        return documents
-    found = np.array([ranked.passages.get(row, -1) for row in documents.tolist()], np.int64)
-    missing = found < 0
-    if missing.any():
-        found[missing] = best_passages(index[VECTORS], index[PASSAGES], vector, documents[missing])
-    return found

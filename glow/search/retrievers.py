@@ -4,7 +4,7 @@ What a service answers with, and what evaluation and tuning must therefore measu
 needs, how much each gathers, and which scores are known of what they found.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,16 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.index import Fusion, Ranking, RowMask, Searchable, best
+from glow.index.late_interaction import LATE_INTERACTION
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import VECTORS, SearchParams
 from glow.search.dense_scores import best_passages, dense_scorer
 from glow.search.hybrid import HEAD, Scorer, fuse_rankings
+from glow.search.late import LateScorer, late_scorer
 from glow.search.passage_search import search_documents
+from glow.search.queries import EncodedQuery
 
 __all__ = [
-    "DEFAULT_CANDIDATES", "RETRIEVERS", "HybridCandidates", "Ranked", "Retriever", "Words", "gather_hybrid",
+    "DEFAULT_CANDIDATES", "RETRIEVERS", "HybridCandidates", "Ranked", "Retriever", "Words", "fuse_hybrid", "gather_hybrid",
     "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "words_of",
 ]  # fmt: skip
 
@@ -41,7 +44,7 @@ class Ranked:
     Attributes:
         scores: float32 [k], descending: what ranks.
         rows: int64 [k], rows of documents.
-        parts: `dense`, `lexical` or `learned` -> float32 [k], that part's score; NaN where it is not known.
+        parts: `dense`, `lexical` or `learned` -> float32 [k], that part's score; NaN where it is not known. `late`, if it is known of all.
         passages: document row -> row of its best passage; empty where the index has none, or only words found it.
     """
 
@@ -58,6 +61,7 @@ class HybridCandidates:
     Attributes:
         head: cosines of the first dense hits of all documents, whatever was allowed; None: those of `dense`.
         words: what the part `lexical` is: `lexical`, BM25; or `learned`, BM25 and learned impacts.
+        score_late: late interaction; None: the index or the query has no tokens.
     """
 
     dense: Ranking
@@ -67,6 +71,7 @@ class HybridCandidates:
     lexical_scale: float
     head: Vector | None = None
     words: Words = "lexical"
+    score_late: LateScorer | None = None
 
 
 def rank_dense(
@@ -120,8 +125,7 @@ def rank_lexical(
 
 def rank_hybrid(
     index: Searchable,
-    text: str,
-    vector: Vector,
+    query: EncodedQuery,
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
     fusion: Fusion | None = None,
@@ -129,12 +133,38 @@ def rank_hybrid(
 ) -> Ranked:
     """Both rankings, k documents of each, fused; the k best of them. Needs words; they count with learned impacts where there are any.
 
+    If index and query have tokens, late interaction counts for every document that either ranking holds, or for none.
     By `convex` a document's score is the same whatever else is allowed; by `rrf` it is made of its places among what is.
 
-    Arguments as for `rank_dense`, and `fusion`: how to make one ranking of two; None: as the index says.
+    Arguments as for `rank_dense`, and
+
+        query: read by the index' query tower.
+        fusion: how to make one ranking of two; None: as the index says.
     """
     fusion = fusion or index.fusion
-    dense, gathered = gather_hybrid(index, text, vector, k, params, allowed, reads_head(fusion))
+    dense, gathered = gather_hybrid(index, query, k, params, allowed, reads_head(fusion))
+    return fuse_hybrid(index, gathered, k, fusion, dense.passages)
+
+
+def fuse_hybrid(
+    index: Searchable,
+    gathered: HybridCandidates,
+    k: int,
+    fusion: Fusion,
+    passages: Mapping[int, int],
+    is_over: Callable[[], bool] = lambda: False,
+) -> Ranked:
+    """The k best of what both parts of a hybrid search found.
+
+    Args:
+        index: that was searched.
+        gathered: what was found, with its head if the fusion reads it (`reads_head`).
+        k: documents, >= 1.
+        fusion: how to make one ranking of two.
+        passages: document row -> row of its best passage, as the vectors found it.
+        is_over: asked now and then whether there is no time for late interaction, which is left out whole then.
+    """
+    score = gathered.score_late
     fused = fuse_rankings(
         fusion,
         gathered.dense,
@@ -144,17 +174,17 @@ def rank_hybrid(
         gathered.score_lexical,
         gathered.lexical_scale,
         gathered.head,
+        None if score is None else lambda rows: score(rows, is_over),
     )
     parts = {
         gathered.words if name == "lexical" else name: scores[:k] for name, scores in fused.parts.items()
     }
-    return Ranked(fused.scores[:k], fused.rows[:k], parts, dense.passages)
+    return Ranked(fused.scores[:k], fused.rows[:k], parts, passages)
 
 
 def gather_hybrid(
     index: Searchable,
-    text: str,
-    vector: Vector,
+    query: EncodedQuery,
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
     allowed: RowMask | None = None,
@@ -164,6 +194,7 @@ def gather_hybrid(
 
     `needs_head` says whether the fusion reads the head of all documents, which is a search of its own where not all are allowed.
     """
+    vector = query.vector
     dense = rank_dense(index, vector, k, params, allowed)
     head = None
     if allowed is not None and needs_head:
@@ -171,7 +202,10 @@ def gather_hybrid(
         wanted = min(k, HEAD) if _is_exact(index, params) else k
         head = rank_dense(index, vector, wanted, params).scores[:HEAD]
     by: Words = "learned" if index.holds(LEARNED_SPARSE) else "lexical"
-    words, impacts = index.preprocessor.pieces.words(text), words_of(index, by)
+    words, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
+    late = None
+    if query.tokens is not None and index.holds(LATE_INTERACTION):
+        late = late_scorer(index, query.tokens, vector, dense.passages)
     return dense, HybridCandidates(
         dense=(dense.scores, dense.rows),
         lexical=impacts.search(words, k, allowed, index.order),
@@ -180,6 +214,7 @@ def gather_hybrid(
         lexical_scale=impacts.largest,
         head=head,
         words=by,
+        score_late=late,
     )
 
 

@@ -35,7 +35,7 @@ def average(first: Path, second: Path, query: float, document: float, out: Path)
     """
     parts = [load_checkpoint(folder) for folder in (first, second)]
     _require_alike(*parts)
-    towers = TwoTowers(parts[1].towers.config, parts[1].preprocessor.schema)
+    towers = TwoTowers.unset(parts[1].towers.config, parts[1].preprocessor.schema)
     first_weights, second_weights = (part.towers.state_dict() for part in parts)
     shares = {"query": query, "document": document}
     towers.load_state_dict(_mixed(first_weights, second_weights, shares))

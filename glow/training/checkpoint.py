@@ -69,7 +69,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     """
     manifest = verify(folder, "checkpoint")
     preprocessor = load_preprocessor(folder)
-    towers = TwoTowers(TowerConfig.load(folder / TOWERS_FILE), preprocessor.schema)
+    towers = TwoTowers.unset(TowerConfig.load(folder / TOWERS_FILE), preprocessor.schema)
     tensors = load_file(folder / WEIGHTS_FILE)
     for side in ("query", "document"):
         tensors[f"{side}.words.weight"] = tensors["words.weight"]

@@ -12,7 +12,7 @@ from glow.records import Document
 from glow.training.config import TrainConfig
 from glow.training.data import Collection, MsMarcoDocuments
 
-__all__ = ["collection_hash", "fingerprint", "parameters_hash"]
+__all__ = ["collection_hash", "fingerprint", "parameters_hash", "parts_hash"]
 
 
 def fingerprint(
@@ -32,18 +32,23 @@ def fingerprint(
         *origins,
         *map(collection_hash, collections),
     ]
+    return parts_hash(parts)
+
+
+def parts_hash(parts: Sequence[str]) -> str:
+    """SHA-256 of texts in their order, as hexadecimal digits."""
     return _sha256(json.dumps(parts).encode())
 
 
 def collection_hash(collection: Collection) -> str:
     """SHA-256 of a collection's documents, queries, judgements and negatives, as hexadecimal digits."""
-    parts = (
+    parts = [
         _documents_hash(collection.documents),
         _sha256(json.dumps(list(collection.queries)).encode()),
         _sha256(collection.pairs.tobytes()),
         _negatives_hash(collection.negatives),
-    )
-    return _sha256(json.dumps(parts).encode())
+    ]
+    return parts_hash(parts)
 
 
 def parameters_hash(module: nn.Module) -> str:

@@ -31,7 +31,7 @@ def read_towers(model: Model) -> TwoTowers:
     Raises:
         FormatError: if a graph lacks a parameter of the towers.
     """
-    towers = TwoTowers(TowerConfig.load(model.folder / "towers.json"), model.preprocessor.schema)
+    towers = TwoTowers.unset(TowerConfig.load(model.folder / "towers.json"), model.preprocessor.schema)
     for tower, file in ((towers.query, QUERY_TOWER), (towers.document, DOCUMENT_TOWER)):
         _fill(tower, _arrays(model.folder / file), file)
     return towers.eval()

@@ -9,11 +9,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import TERMS_TOWER
+from glow.artifact import DOCUMENT_TOWER, TERMS_TOWER
 from glow.errors import GlowError
 from glow.index import COMPONENTS, EncodeJob, Records, RowEncoder, Rules, Segment, Texts
 from glow.records import Document
-from glow.runtime import DEFAULT_BATCH_TOKENS, Device, Encoder, Model, TermsEncoder, preprocess_documents
+from glow.runtime import DEFAULT_BATCH_TOKENS, TERMS, VECTOR, Device, Encoder, Model, preprocess_documents
 from glow.text import Preprocessor, TermTable, WeightedTokens, batches_by_length
 from glow_index_builder.encoding.record_files import EncodedTexts
 
@@ -41,7 +41,7 @@ class TextEncoder:
 
     Args:
         preprocessor: with the index's term table.
-        tower: the document tower, whose own threads are one; one that gives directions of tokens if an encoder reads them.
+        tower: the document tower, whose own threads are one; its graph has every output that an encoder reads.
         encoders: name of a component -> what makes its records.
 
     Attributes:
@@ -53,8 +53,9 @@ class TextEncoder:
     ) -> None:
         self._preprocessor = preprocessor
         self._tower = tower
-        self._of_tokens = {name: each for name, each in (encoders or {}).items() if each.reads == "tokens"}
-        self._of_texts = {name: each for name, each in (encoders or {}).items() if each.reads == "texts"}
+        self._of_tokens = {name: each for name, each in (encoders or {}).items() if each.reads}
+        self._of_texts = {name: each for name, each in (encoders or {}).items() if not each.reads}
+        self._outputs = _outputs_read(self._of_tokens)
         self.dimensions = tower.dimensions
 
     @classmethod
@@ -73,11 +74,8 @@ class TextEncoder:
         """
         encoders = {name: job.open(model, terms, device) for name, job in jobs.items()}
         tokens = batch_tokens(device)
-        if any(each.reads == "tokens" for each in encoders.values()):
-            pad_id = model.preprocessor.pieces.pad_id
-            tower: Encoder = TermsEncoder(model.folder / TERMS_TOWER, pad_id, device, 1, tokens)
-        else:
-            tower = model.encoder("document", device, 1, tokens)
+        graph = TERMS_TOWER if TERMS in _outputs_read(encoders) else DOCUMENT_TOWER
+        tower = Encoder(model.folder / graph, model.preprocessor.pieces.pad_id, device, 1, tokens)
         return cls(model.with_terms(terms), tower, encoders)
 
     def encode(self, texts: Sequence[Document]) -> EncodedTexts:
@@ -92,7 +90,7 @@ class TextEncoder:
         if not finite.all():
             bad = read[int(np.flatnonzero(~finite)[0])].id
             raise EncodeError(f"the vector of document {bad!r} is not finite")
-        whole = Texts(read, sequences, vectors, None)
+        whole = Texts(read, sequences, vectors, {})
         for name, encoder in self._of_texts.items():
             try:
                 records[name] = encoder.encode(whole)
@@ -106,21 +104,25 @@ class TextEncoder:
         """The tower's vectors, float32 [n, D], and the records that need more of it."""
         if not self._of_tokens:
             return self._tower.encode(sequences), {}
-        assert isinstance(self._tower, TermsEncoder)  # noqa: S101 - as the class says
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         order: list[int] = []
-        found: dict[str, list[Records]] = {name: [] for name in self._of_tokens}
+        records: dict[str, list[Records]] = {name: [] for name in self._of_tokens}
         for rows in batches_by_length([len(each) for each in sequences], self._tower.batch_tokens):
             mates = [sequences[row] for row in rows]
-            vectors[rows], tokens = self._tower.run_terms(mates)
-            batch = Texts([texts[row] for row in rows], mates, vectors[rows], tokens)
+            vectors[rows], *found = self._tower.run_outputs(mates, (VECTOR, *self._outputs))
+            outputs = dict(zip(self._outputs, found, strict=True))
+            batch = Texts([texts[row] for row in rows], mates, vectors[rows], outputs)
             for name, encoder in self._of_tokens.items():
                 try:
-                    found[name].append(encoder.encode(batch))
+                    records[name].append(encoder.encode(batch))
                 except ValueError as error:
                     raise EncodeError(str(error), name) from error
             order += rows
-        return vectors, {name: _in_order(each, order) for name, each in found.items()}
+        return vectors, {name: _in_order(each, order) for name, each in records.items()}
+
+
+def _outputs_read(encoders: Mapping[str, RowEncoder]) -> tuple[str, ...]:
+    return tuple(sorted({output for each in encoders.values() for output in each.reads}))
 
 
 def _in_order(batches: Sequence[Records], order: Sequence[int]) -> Records:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glow.artifact import MIXTURE_FILE, IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
@@ -17,7 +16,7 @@ from glow.index.learned_sparse import LEARNED_WEIGHT_FILE
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.options import StrictModel
-from glow.search import DEFAULT_CANDIDATES, MAX_DEPTH, Reranking, gather_hybrid
+from glow.search import DEFAULT_CANDIDATES, MAX_DEPTH, EncodedQuery, Reranking, gather_hybrid, read_query
 from glow_index_builder.versions.tune_learned import TunedWeight, tune_learned
 from glow_index_builder.versions.tune_share import TunedShare, tune_share
 from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune
@@ -143,9 +142,9 @@ def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
         raise ConfigError(f"--candidates must be at least {DEPTH}, found {candidates}")
     grades = grades_by_query(task.qrels)
     rows = judged_rows(index, {document for judged in grades.values() for document in judged})
-    asked = [query for query in task.queries if max(grades[query.id].values()) > 0]
-    tokens = {query.id: index.preprocessor.query(query.text) for query in asked}
-    asked = [query for query in asked if tokens[query.id].words]
+    relevant = [query for query in task.queries if max(grades[query.id].values()) > 0]
+    readings = [(query, read_query(index, query.text, "off")) for query in relevant]
+    asked = [(query, reading) for query, reading in readings if reading.tokens.words]
     if len(asked) < 2 or not rows:
         raise InputError(
             f"{task.data}/qrels/{task.split}.tsv has {len(asked)} queries with a word and a relevant document, and "
@@ -154,16 +153,16 @@ def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
     gathered = []
     for start in range(0, len(asked), QUERIES_AT_ONCE):
         block = asked[start : start + QUERIES_AT_ONCE]
-        vectors = index.encoder.encode([tokens[query.id] for query in block])
-        for query, vector in zip(block, vectors, strict=True):
-            gathered.append(candidates_of(index, query.text, vector, grades[query.id], rows, candidates))
+        read = index.encoder.read([reading.tokens for _, reading in block])
+        for (query, reading), encoded in zip(block, read, strict=True):
+            asks = EncodedQuery.of(reading, encoded)
+            gathered.append(candidates_of(index, asks, grades[query.id], rows, candidates))
     return gathered
 
 
 def candidates_of(
     index: Index,
-    text: str,
-    vector: NDArray[np.float32],
+    query: EncodedQuery,
     grades: Mapping[str, int],
     rows: Mapping[str, int],
     k: int,
@@ -172,13 +171,12 @@ def candidates_of(
 
     Args:
         index: with a lexical part.
-        text: the query.
-        vector: float32 [D], the query encoded.
+        query: that was encoded.
         grades: document id -> grade.
         rows: document id -> row, of the judged documents that the index holds.
         k: hits of each part.
     """
-    _, gathered = gather_hybrid(index, text, vector, k)
+    _, gathered = gather_hybrid(index, query, k)
     union = np.union1d(gathered.dense[1], gathered.lexical[1])
     return Candidates(
         dense=gathered.dense,
@@ -186,6 +184,7 @@ def candidates_of(
         rows=union,
         dense_scores=gathered.score_dense(union) if gathered.score_dense else None,
         lexical_scores=gathered.score_lexical(union),
+        late_scores=gathered.score_late(union, lambda: False) if gathered.score_late else None,
         lexical_scale=gathered.lexical_scale,
         grades={
             rows[document]: grade for document, grade in grades.items() if grade > 0 and document in rows

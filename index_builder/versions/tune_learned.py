@@ -13,7 +13,7 @@ from glow.evaluation import Task, dcg, grades_by_query
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE, LearnedWeight
 from glow.index.stored_fields import STORED_FIELDS
-from glow.search import DEFAULT_CANDIDATES, rank_hybrid, read_query
+from glow.search import DEFAULT_CANDIDATES, EncodedQuery, rank_hybrid, read_query
 from glow_index_builder.versions.tuning import DEPTH, Choice, choose
 
 __all__ = ["WEIGHTS", "TunedWeight", "tune_learned"]
@@ -60,15 +60,13 @@ def tune_learned(index: Index, task: Task, seed: int = 0) -> TunedWeight:
         judged, reading = grades[query.id], read_query(index, query.text)
         if max(judged.values()) <= 0 or not reading.tokens.words:
             continue
-        vector = index.encoder.run([reading.tokens])[0]
+        asked = EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
         rows = {index[STORED_FIELDS].find(document): grade for document, grade in judged.items() if grade > 0}
         ideal = dcg(sorted((max(grade, 0) for grade in judged.values()), reverse=True)[:DEPTH])
         columns.append(
             [
                 dcg([rows.get(row, 0) for row in found.rows[:DEPTH].tolist()]) / ideal
-                for found in (
-                    rank_hybrid(each, reading.text, vector, DEFAULT_CANDIDATES) for each in versions
-                )
+                for found in (rank_hybrid(each, asked, DEFAULT_CANDIDATES) for each in versions)
             ]
         )
     if len(columns) < 2:

@@ -20,6 +20,7 @@ from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import (
     DEFAULT_CANDIDATES,
+    EncodedQuery,
     Ranked,
     Reranking,
     mixed,
@@ -101,9 +102,8 @@ def _gather(index: Index, task: Task, wanted: Reranking) -> list[_Query]:
         reading = read_query(index, query.text)
         if max(judged.values()) <= 0 or not reading.tokens.words:
             continue
-        vector = index.encoder.run([reading.tokens])[0]
-        first = _first(index, reading.text, vector)
-        ranked, _ = rerank(plain, reading.text, first, wanted, unit, vector)
+        asked = EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
+        ranked, _ = rerank(plain, reading.text, _first(index, asked), wanted, unit, asked.vector)
         rows = {index[STORED_FIELDS].find(document): grade for document, grade in judged.items() if grade > 0}
         ideal = dcg(sorted((max(grade, 0) for grade in judged.values()), reverse=True)[:DEPTH])
         found.append(_Query(ranked, {row: grade for row, grade in rows.items() if row is not None}, ideal))
@@ -114,7 +114,7 @@ def _gather(index: Index, task: Task, wanted: Reranking) -> list[_Query]:
     return found
 
 
-def _first(index: Index, text: str, vector: NDArray[np.float32]) -> Ranked:
+def _first(index: Index, query: EncodedQuery) -> Ranked:
     if not index.holds(POSTINGS):
-        return rank_dense(index, vector, DEFAULT_CANDIDATES)
-    return rank_hybrid(index, text, vector, DEFAULT_CANDIDATES)
+        return rank_dense(index, query.vector, DEFAULT_CANDIDATES)
+    return rank_hybrid(index, query, DEFAULT_CANDIDATES)

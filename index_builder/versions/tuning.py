@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glow.evaluation import compare, dcg
 from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Ranking
-from glow.search import Fused, fuse_rankings
+from glow.search import Fused, Scorer, fuse_rankings
 
 __all__ = [
     "DEPTH",
@@ -44,7 +44,7 @@ class Candidates:
     Attributes:
         dense, lexical: their candidates, best first.
         rows: int64 [m] ascending, every document among them.
-        dense_scores, lexical_scores: float32 [m], their true scores; None where the index cannot tell.
+        dense_scores, lexical_scores, late_scores: float32 [m], their true scores; None where the index cannot tell.
         lexical_scale: the largest impact of any word.
         grades: row -> grade above 0 of the documents that are relevant.
         ideal: DCG@10 of the best ranking of the judged documents; 0 where none is relevant.
@@ -58,18 +58,23 @@ class Candidates:
     lexical_scale: float
     grades: Mapping[int, int]
     ideal: float
+    late_scores: NDArray[np.float32] | None = None
 
     def fuse(self, fusion: Fusion, order: NDArray[np.uint32] | None) -> Fused:
         """The ranking that a service would give."""
-        dense = self.dense_scores
+
+        def scorer(scores: NDArray[np.float32] | None) -> Scorer | None:
+            return None if scores is None else lambda rows: scores[np.searchsorted(self.rows, rows)]
+
         return fuse_rankings(
             fusion,
             self.dense,
             self.lexical,
             order,
-            None if dense is None else lambda rows: dense[np.searchsorted(self.rows, rows)],
-            lambda rows: self.lexical_scores[np.searchsorted(self.rows, rows)],
+            scorer(self.dense_scores),
+            scorer(self.lexical_scores),
             self.lexical_scale,
+            score_late=scorer(self.late_scores),
         )
 
 

@@ -3,23 +3,20 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from glow.errors import GlowError, StoreError
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
-from glow.index.vectors import VECTORS
 from glow.query_log import LoggedQuery
+from glow.runtime import EncodedText
 from glow.search import Words
 from glow_service.api.context import RequestContext
 from glow_service.api.lanes import Reading
-from glow_service.cache import Cache, RedisBudget
+from glow_service.cache import RedisBudget
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
 from glow_service.search import (
@@ -31,7 +28,9 @@ from glow_service.search import (
     SearchAnswer,
     SearchSession,
     StageClock,
+    encoded_of,
     result_body,
+    to_bytes,
 )
 from glow_service.state import Service
 
@@ -42,8 +41,6 @@ LONG_FILTER = 50
 """Terms of a filter that is checked, and made into a cache key, off the event loop."""
 SHORT_CHARS = 200
 """A query of this length is preprocessed in less time than a thread takes to begin."""
-NORM_TOLERANCE = 1e-2
-Vector = NDArray[np.float32]
 
 
 @dataclass(slots=True)
@@ -66,23 +63,14 @@ class Answer:
         return {"degraded": self.degraded}, {"timings_ms": timings}
 
 
-async def find(
-    service: Service,
-    lane: Lane,
-    index: Index,
-    checked: CheckedSearch,
-    deadline: Deadline,
-    reading: Reading,
-) -> Answer:
+async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
     """Answers a search from the cache, or by the towers and the index.
 
     Args:
-        service: what answers.
-        lane: where its work is done.
+        reading: the request: what answers it, in which lane, and what becomes of it if its hits are long.
         index: the version to answer from.
         checked: what was asked.
         deadline: by which the answer must be there.
-        reading: what becomes of it if its hits are long.
 
     Raises:
         OverloadedError: if its hits are long, and the bulk lane has too few permits.
@@ -91,73 +79,127 @@ async def find(
         StoreError: if the vectors lie on a server that does not answer, or lost them; a hybrid search that may
             be partial is answered by words.
     """
-    clock = StageClock()
-    budget = service.cache.budget()
-    timings: dict[str, float] = {}
-    begun: list[SearchSession] = []
-
-    async def make() -> bytes:
-        session = SearchSession(index, checked.call, deadline)
-        begun.append(session)
-        session.reads_first = reading.reads_first
-        try:
-            answer, result = await _search(service.cache, lane, session, budget)
-        except LongHitsError:
-            answer, result = await _finish_by(reading.move(session), session, session.go_on)
-        reading.pay(session)
-        timings.update(answer.timings_ms)
-        if answer.truncated:
-            service.metrics.truncated.labels("query").inc()
-        _require_whole(service, answer, result)
-        return result.members
-
+    clock, metrics = StageClock(), reading.service.metrics
+    making = _Making(reading, index, checked, deadline, reading.service.cache.budget())
     try:
-        result = await _cached(service.cache, lane, index, checked, make, deadline, budget)
-    except _PartlyRerankedError as unfinished:
+        result = await making.cached()
+    except _UnfinishedError as unfinished:
         return unfinished.answer
     except StoreError as error:
-        service.metrics.dense_unavailable.inc()
+        metrics.dense_unavailable.inc()
         if not checked.allow_partial or checked.call.retriever != "hybrid":
             raise
         _logger.warning("answered by words alone", extra={"fields": {"error": str(error)}})
-        return await _by_words(lane, index, checked, deadline)
+        return await making.by_words()
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
-        session = begun[0] if begun else SearchSession(index, checked.call)
-        return await asyncio.to_thread(_partial, session)
-    if not timings:  # from the cache, or made by another request that asked the same just before
+        return await asyncio.to_thread(_partial, making.session or SearchSession(index, checked.call))
+    if not making.timings_ms:  # from the cache, or made by another request that asked the same just before
         clock.lap("cache")
-        timings = clock.timings_ms
-    return Answer(result, (), timings)
+        return Answer(result, (), clock.timings_ms)
+    return Answer(result, (), making.timings_ms)
 
 
-def _require_whole(service: Service, answer: SearchAnswer, result: ResultFragment) -> None:
-    """Keeps a response that is not whole from the caches.
+@dataclass(slots=True)
+class _Making:
+    """The making of one answer.
 
-    Raises:
-        _PartlyRerankedError: with the response, if time ended before all hits were re-ranked.
+    Attributes:
+        reading, index, checked, deadline: as `find` has them.
+        budget: time that it may spend on Redis.
+        session: the search; None until it begins.
+        timings_ms: stage -> milliseconds of the search, once it is done.
     """
-    if answer.is_partly_reranked:
-        service.metrics.rerank_partial.inc()
-        raise _PartlyRerankedError(Answer(result, ("rerank_partial",), dict(answer.timings_ms)))
+
+    reading: Reading
+    index: Index
+    checked: CheckedSearch
+    deadline: Deadline
+    budget: RedisBudget
+    session: SearchSession | None = None
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+    async def cached(self) -> ResultFragment:
+        """The result from the cache, or made; requests that ask the same at the same time make it once."""
+        cache, pool = self.reading.service.cache, self.reading.lane.pool
+        if not cache.enabled:
+            return ResultFragment(await self._make())
+        try:
+            async with asyncio.timeout(self.deadline.left_s()):
+                page, call = cache.keys(self.index).page, self.checked.call
+                is_long = self.checked.filter_terms > LONG_FILTER
+                key = await pool.run(page, call) if is_long else page(call)
+                members, _ = await cache.get_or_make("page", key, self._make, self.budget)
+        except TimeoutError as error:
+            raise self.deadline.error() from error
+        return ResultFragment(members)
+
+    async def by_words(self) -> Answer:
+        """The answer of the words alone, if the server that holds the vectors does not answer; no cache keeps it."""
+        by: Words = "lexical" if not self.index.holds(LEARNED_SPARSE) else "learned"
+        call = replace(self.checked.call, retriever=by, rerank=None, fusion=None)
+        session, lane = SearchSession(self.index, call, self.deadline), self.reading.lane
+        await lane.pool.run_by(self.deadline, session.preprocess)
+        answer, result = await _finish_by(lane, session, partial(session.retrieve, None))
+        return Answer(result, ("dense",), dict(answer.timings_ms))
+
+    async def _make(self) -> bytes:
+        """Searches, and keeps what is not whole from the caches.
+
+        Raises:
+            _UnfinishedError: with the answer, if there was no time for all of it.
+        """
+        metrics = self.reading.service.metrics
+        self.session = session = SearchSession(self.index, self.checked.call, self.deadline)
+        session.reads_first = self.reading.reads_first
+        try:
+            answer, result = await self._search(session)
+        except LongHitsError:
+            answer, result = await _finish_by(self.reading.move(session), session, session.go_on)
+        self.reading.pay(session)
+        self.timings_ms = dict(answer.timings_ms)
+        if answer.truncated:
+            metrics.truncated.labels("query").inc()
+        if answer.left_out:
+            for stage in answer.left_out:
+                metrics.left_out.labels(stage).inc()
+            raise _UnfinishedError(Answer(result, answer.left_out, self.timings_ms))
+        return result.members
+
+    async def _search(self, session: SearchSession) -> tuple[SearchAnswer, ResultFragment]:
+        """Searches, with the query's vector from the cache or the batcher if the search needs one."""
+        cache, lane, call = self.reading.service.cache, self.reading.lane, session.call
+        if call.source != "text":
+            return await _finish_by(lane, session, partial(session.retrieve, None))
+        if len(call.text) <= SHORT_CHARS:
+            tokens = session.preprocess()
+        else:
+            tokens = await lane.pool.run_by(self.deadline, session.preprocess)
+        if not session.needs_vector:  # so no batch either
+            return await _finish_by(lane, session, partial(session.retrieve, None))
+        key = cache.keys(self.index).vector(session.text) if cache.enabled else b""
+        found = await cache.get("vector", key, self.budget) if key else None
+        known = encoded_of(found, self.index.encoder, len(tokens))
+        if known is not None:
+            return await _finish_by(lane, session, partial(session.retrieve, known))
+
+        def finish(job: Job[Any], encoded: EncodedText) -> tuple[SearchAnswer, ResultFragment, bytes]:
+            session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
+            session.clock.gone = job.future.done
+            return *_finish(session, partial(session.retrieve, encoded)), to_bytes(encoded) if key else b""
+
+        answer, result, encoded = await lane.batcher.run(self.index.encoder, tokens, finish, self.deadline)
+        if key:
+            cache.put("vector", key, encoded)
+        return answer, result
 
 
-async def _by_words(lane: Lane, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
-    """The answer of the words alone, where the server that holds the vectors does not answer; no cache keeps it."""
-    by: Words = "lexical" if not index.holds(LEARNED_SPARSE) else "learned"
-    call = replace(checked.call, retriever=by, rerank=None, fusion=None)
-    session = SearchSession(index, call, deadline)
-    await lane.pool.run_by(deadline, session.preprocess)
-    answer, result = await _finish_by(lane, session, partial(session.retrieve, None))
-    return Answer(result, ("dense",), dict(answer.timings_ms))
-
-
-class _PartlyRerankedError(DeadlineError):
-    """The response of a search whose time ended before all hits were re-ranked: no cache may keep it."""
+class _UnfinishedError(DeadlineError):
+    """The response of a search that left something out because its time ended: no cache may keep it."""
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__("not all hits could be re-ranked before the deadline")
+        super().__init__("the deadline left no time for all that was asked")
         self.answer = answer
 
 
@@ -166,65 +208,6 @@ def count_late(service: Service, context: RequestContext) -> None:
     if not context.is_late:
         context.is_late = True
         service.metrics.rejected.labels(DeadlineError.code).inc()
-
-
-async def _cached(
-    cache: Cache,
-    lane: Lane,
-    index: Index,
-    checked: CheckedSearch,
-    make: Callable[[], Awaitable[bytes]],
-    deadline: Deadline,
-    budget: RedisBudget,
-) -> ResultFragment:
-    """The result from the cache, or made; requests that ask the same at the same time make it once."""
-    if not cache.enabled:
-        return ResultFragment(await make())
-    try:
-        async with asyncio.timeout(deadline.left_s()):
-            keys = cache.keys(index)
-            is_long = checked.filter_terms > LONG_FILTER
-            key = await lane.pool.run(keys.page, checked.call) if is_long else keys.page(checked.call)
-            members, _ = await cache.get_or_make("page", key, make, budget)
-    except TimeoutError as error:
-        raise deadline.error() from error
-    return ResultFragment(members)
-
-
-async def _search(
-    cache: Cache, lane: Lane, session: SearchSession, budget: RedisBudget
-) -> tuple[SearchAnswer, ResultFragment]:
-    index = session.index
-    if session.call.source != "text":
-        return await _finish_by(lane, session, partial(session.retrieve, None))
-    if len(session.call.text) <= SHORT_CHARS:
-        tokens = session.preprocess()
-    else:
-        tokens = await lane.pool.run_by(session.deadline, session.preprocess)
-    if not session.needs_vector:  # so no batch either
-        return await _finish_by(lane, session, partial(session.retrieve, None))
-    key = cache.keys(index).vector(session.text) if cache.enabled else b""
-    known = _vector(await cache.get("vector", key, budget), index[VECTORS].dimensions) if key else None
-    if known is not None:
-        return await _finish_by(lane, session, partial(session.retrieve, known))
-
-    def finish(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, ResultFragment, bytes]:
-        session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
-        session.clock.gone = job.future.done
-        return *_finish(session, partial(session.retrieve, vector)), vector.tobytes() if key else b""
-
-    answer, result, encoded = await lane.batcher.run(index.encoder, tokens, finish, session.deadline)
-    if key:
-        cache.put("vector", key, encoded)
-    return answer, result
-
-
-def _vector(value: bytes | None, dimensions: int) -> Vector | None:
-    """The query's vector that a cache gave, float32 [D]; None for what is not L2-normalised, as every vector is."""
-    if value is None or len(value) != 4 * dimensions:
-        return None
-    vector = np.frombuffer(value, np.float32)
-    return vector if abs(float(vector @ vector) - 1.0) < NORM_TOLERANCE else None
 
 
 async def _finish_by(

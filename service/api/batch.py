@@ -80,7 +80,7 @@ async def _one(
         if isinstance(search, Exception):
             raise search
         deadline = Deadline.after(context.started, search.timeout_ms)
-        answer = await find(service, reading.lane, index, search, deadline, reading)
+        answer = await find(reading, index, search, deadline)
         before, after = answer.envelope()
         body = answer.result.enclose({"status": 200, **before}, after)
         result = room.take(body, may_cut=search.call.may_cut)

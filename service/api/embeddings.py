@@ -194,7 +194,10 @@ async def _encode(
     lane: Lane, encoder: Encoder, sequences: list[WeightedTokens], deadline: Deadline
 ) -> list[Vector]:
     return await asyncio.gather(
-        *(lane.batcher.run(encoder, tokens, lambda _, vector: vector, deadline) for tokens in sequences)
+        *(
+            lane.batcher.run(encoder, tokens, lambda _, encoded: encoded.vector, deadline)
+            for tokens in sequences
+        )
     )
 
 

@@ -153,13 +153,13 @@ _BODY_ERRORS = (
     errors.BodyTooLargeError,
     errors.MediaTypeError,
     errors.DeadlineError,
+    errors.RequestError,
 )
 
-_ADMIN_ERRORS = (*_BODY_ERRORS, errors.RequestError, errors.SwapRefusedError, errors.NotReadyError)
+_ADMIN_ERRORS = (*_BODY_ERRORS, errors.SwapRefusedError, errors.NotReadyError)
 
 _WRITE_ERRORS = (
     *_BODY_ERRORS,
-    errors.RequestError,
     errors.NotAvailableError,
     errors.OverloadedError,
     LogFullError,
@@ -175,7 +175,6 @@ ROUTES = (
         post_search,
         (
             *_BODY_ERRORS,
-            errors.RequestError,
             DocumentNotFoundError,
             errors.AnswerTooLargeError,
             QueryError,
@@ -194,7 +193,7 @@ ROUTES = (
         ("/search/batch", "/v1/search/batch"),
         "POST",
         post_batch,
-        (*_BODY_ERRORS, errors.RequestError, errors.OverloadedError, errors.NotReadyError),
+        (*_BODY_ERRORS, errors.OverloadedError, errors.NotReadyError),
         answer=BatchResult,
         body=BatchBody,
         tag="search",
@@ -204,7 +203,7 @@ ROUTES = (
         ("/feedback", "/v1/feedback"),
         "POST",
         post_feedback,
-        (*_BODY_ERRORS, errors.RequestError, errors.RequestIdError, errors.RouteNotFoundError),
+        (*_BODY_ERRORS, errors.RequestIdError, errors.RouteNotFoundError),
         answer=FeedbackResult,
         body=FeedbackBody,
         tag="search",
@@ -214,13 +213,7 @@ ROUTES = (
         ("/v1/embeddings",),
         "POST",
         post_embeddings,
-        (
-            *_BODY_ERRORS,
-            errors.RequestError,
-            errors.NotAvailableError,
-            errors.OverloadedError,
-            errors.NotReadyError,
-        ),
+        (*_BODY_ERRORS, errors.NotAvailableError, errors.OverloadedError, errors.NotReadyError),
         answer=EmbeddingsResult,
         body=EmbeddingsBody,
         tag="embeddings",

@@ -98,6 +98,15 @@ class DeltaShape(Shape):
     delta: float
 
 
+class AnsweredShape(Shape):
+    """A word of the query, and the word of a document that answers it best."""
+
+    word: str
+    answer: str
+    similarity: float
+    weight: float
+
+
 class AttendedShape(Shape):
     """A word of the query (field "query") or document, and where the re-ranker's last joined layer looked."""
 
@@ -121,6 +130,7 @@ class HitExplanation(Shape):
     terms: list[WordShape]
     lexical: list[ImpactShape] | None = None
     leave_one_out: list[DeltaShape] | None = None
+    late: list[AnsweredShape] | None = None
     rerank: list[AttendedShape] | None = None
     learned: list[ExpansionShape] | None = None
 
@@ -151,7 +161,7 @@ class HitShape(Shape):
     rank: int
     id: str
     score: float
-    scores: dict[Literal["dense", "lexical", "learned", "rerank"], float]
+    scores: dict[Literal["dense", "lexical", "learned", "late", "rerank"], float]
     fields: dict[str, str | list[str]]
     metadata: dict[str, Any]
     truncated: list[str] | None = None
@@ -183,6 +193,7 @@ class TimingsShape(Shape):
     encode: float | None = None
     filter: float | None = None
     search: float | None = None
+    late: float | None = None
     rerank: float | None = None
     facets: float | None = None
     fetch: float | None = None

@@ -38,7 +38,7 @@ async def post_search(request: Request) -> Response:
         context.deadline = Deadline.after(context.started, checked.timeout_ms)
         lane = enter_lane(service, context, request.scope, checked.price, checked.lane)
         reading = Reading(service, context, request.scope, lane)
-        answer = await find(service, lane, index, checked, context.deadline, reading)
+        answer = await find(reading, index, checked, context.deadline)
     context.timings_ms = answer.timings_ms
     service.metrics.stages(answer.timings_ms)
     note(service, context, index, checked, answer)

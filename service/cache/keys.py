@@ -18,7 +18,7 @@ from glow.index import Index
 __all__ = ["Keys"]
 
 # Part of every key; raise it when the bytes of an entry, or what a key covers, change their meaning.
-_KEY_VERSION = 4
+_KEY_VERSION = 5
 # No two texts that anyone can find share a hash of 160 bits.
 _DIGEST_BYTES = 20
 _FACTS = (b"f", b"t")

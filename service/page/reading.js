@@ -4,7 +4,7 @@ import { at, clear, make, ms, withShare } from "./dom.js";
 import { sharesOf } from "./marks.js";
 
 // In the order of the work; each has a colour of its own, and a stage that a newer service invents has the last one.
-const STAGES = ["queue", "preprocess", "encode", "filter", "search", "rerank", "facets", "fetch", "highlight", "explain", "cache"];
+const STAGES = ["queue", "preprocess", "encode", "filter", "search", "late", "rerank", "facets", "fetch", "highlight", "explain", "cache"];
 
 export function showTerms(query) {
   const shares = sharesOf(query.terms);

@@ -6,7 +6,7 @@ import { tellClicks } from "./feedback.js";
 import { snippetOf, titleOf } from "./marks.js";
 
 export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", learned: "Synonyms" };
-const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", rerank: "read again" };
+const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", late: "word by word", rerank: "read again" };
 const MOST_FACTS = 4;
 
 export const partName = (part) => PART_NAMES[part] ?? part;

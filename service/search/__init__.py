@@ -6,6 +6,7 @@ from glow_service.search.calls import FoundDocument, HighlightCall, SearchAnswer
 from glow_service.search.checks import MAX_FAULTS, CheckedSearch, check_search, faults_of
 from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
+from glow_service.search.encoded import encoded_of, to_bytes
 from glow_service.search.explanations import Explanations, explain, require_explainer
 from glow_service.search.hits import LongHitsError, passage_document
 from glow_service.search.lane import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName
@@ -19,6 +20,6 @@ __all__ = [
     "BULK_NICENESS", "MAX_FAULTS", "MOST_PLAIN", "MOST_READING", "NEVER", "RERANK_NICENESS", "Admission", "Batcher",
     "CheckedSearch", "Deadline", "Explanations", "FoundDocument", "HighlightCall", "Job", "Lane", "LaneName",
     "LongHitsError", "SearchAnswer", "SearchBody", "SearchCall", "SearchLimits", "SearchPool", "SearchSession", "Shape",
-    "StageClock", "check_search", "explain", "faults_of", "index_body", "list_fields", "passage_document", "price_of",
-    "price_of_texts", "query_tokens", "require_explainer", "result_body", "shown_fields",
+    "StageClock", "check_search", "encoded_of", "explain", "faults_of", "index_body", "list_fields", "passage_document", "price_of",
+    "price_of_texts", "query_tokens", "require_explainer", "result_body", "shown_fields", "to_bytes",
 ]  # fmt: skip

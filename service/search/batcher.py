@@ -15,10 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from glow.runtime import Encoder
+from glow.runtime import EncodedText, Encoder
 from glow.text import WeightedTokens
 from glow_service.search.deadline import Deadline
 from glow_service.search.pool import SearchPool
@@ -30,7 +27,6 @@ CLASS_TOKENS = 16
 """Lengths of a class differ by less than this. Running the tower once costs as much as 11 tokens more in a batch
 (docs/results/serving.md), so a batch gains by texts that it must pad by less."""
 T = TypeVar("T")
-Vector = NDArray[np.float32]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +36,7 @@ class Job(Generic[T]):
     Attributes:
         encoder: the tower; only jobs of the same one share a batch.
         tokens: what it reads.
-        continuation: what to do with the vector, float32 [D], in the same thread.
+        continuation: what to do with what the tower made of it, in the same thread.
         deadline: after which nobody wants the result.
         future: the result, or why there is none; cancelled where the client left.
         queued: `time.perf_counter()` when the job came.
@@ -49,7 +45,7 @@ class Job(Generic[T]):
 
     encoder: Encoder
     tokens: WeightedTokens
-    continuation: Callable[["Job[T]", Vector], T]
+    continuation: Callable[["Job[T]", EncodedText], T]
     deadline: Deadline
     future: "asyncio.Future[T]"
     queued: float = field(default_factory=time.perf_counter)
@@ -93,10 +89,10 @@ class Batcher:
         self,
         encoder: Encoder,
         tokens: WeightedTokens,
-        continuation: Callable[[Job[T], Vector], T],
+        continuation: Callable[[Job[T], EncodedText], T],
         deadline: Deadline,
     ) -> T:
-        """Encodes a text in some batch and returns what the continuation makes of its vector.
+        """Encodes a text in some batch and returns what the continuation makes of it.
 
         Raises:
             DeadlineError: if the deadline passes first; a job that had not begun is dropped.
@@ -173,12 +169,12 @@ class Batcher:
             wanted = [job for job in batch if not (job.deadline.has_passed or job.future.done())]
             if not wanted:
                 return
-            vectors = wanted[0].encoder.run([job.tokens for job in wanted])
+            read = wanted[0].encoder.read_batch([job.tokens for job in wanted])
             encode_ms = (time.perf_counter() - started) * 1_000
             self._observe(wanted)
-            for job, vector in zip(wanted, vectors, strict=True):
+            for job, encoded in zip(wanted, read, strict=True):
                 job.queue_ms, job.encode_ms = (started - job.queued) * 1_000, encode_ms
-                _finish(loop, job, vector)
+                _finish(loop, job, encoded)
         except BaseException as error:  # whatever it is, each waiting client must hear of it
             for job in batch:
                 loop.call_soon_threadsafe(_fail, job.future, error)
@@ -197,7 +193,7 @@ class Batcher:
         self._metrics.padding_ratio.observe(1 - sum(lengths) / (max(lengths) * len(lengths)))
 
 
-def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], vector: Vector) -> None:
+def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], encoded: EncodedText) -> None:
     """Runs a job's continuation, unless its client left or its time is over."""
     if job.future.done():
         return
@@ -205,7 +201,7 @@ def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], vector: Vector) -> N
         loop.call_soon_threadsafe(_expire, job)
         return
     try:
-        result = job.continuation(job, vector)
+        result = job.continuation(job, encoded)
     except Exception as error:  # the client's answer: the others' must not suffer
         loop.call_soon_threadsafe(_fail, job.future, error)
     else:

@@ -42,6 +42,7 @@ class SearchLimits:
     max_timeout_ms: int
     default_timeout_ms: int
     default_retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"]
+    late_interaction: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class SearchCall:
         vector: of the index' own dimensions, L2-normalised; None unless it is the source.
         like: id of a document; "" unless it is the source.
         rerank: how the first hits are read again; None: they are not. Needs `index.reranker`.
+        late: whether a hybrid search compares tokens, if the index has any.
     """
 
     text: str
@@ -106,6 +108,7 @@ class SearchCall:
     vector: tuple[float, ...] | None = None
     like: str = ""
     rerank: Reranking | None = None
+    late: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ class FoundDocument:
     Attributes:
         score: what ranks.
         row: of the document in the index.
-        parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), or `rerank` (of any sign) -> that part's score, where it is known.
+        parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), `late` (about -1 to 1) or `rerank` (of any sign) -> that
+            part's score, if it is known.
         document: as stored, with the fields and metadata that were asked for.
         passage: its best passage, where the index has passages and vectors found it.
         truncated: names of the parts of the document that were cut or left out to fit.
@@ -158,7 +162,7 @@ class SearchAnswer:
         text: the query as it was searched.
         corrected: unknown word of the query -> what was searched in its place.
         explanations: why each hit was found; None where not asked for.
-        is_partly_reranked: whether time ran out before all hits were read again that were to be.
+        left_out: what there was no time for: `late`, no tokens were compared; `rerank_partial`, not all hits were read again.
     """
 
     tokens: int
@@ -170,4 +174,4 @@ class SearchAnswer:
     text: str
     corrected: Mapping[str, str]
     explanations: Explanations | None = None
-    is_partly_reranked: bool = False
+    left_out: tuple[str, ...] = ()

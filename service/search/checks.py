@@ -105,6 +105,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         unit_vector(body.vector, index) if source == "vector" else None,
         body.like.id if body.like is not None else "",
         features.rerank,
+        features.late,
     )
     timeout_ms = body.timeout_ms or limits.default_timeout_ms
     terms = _filter_terms(body)

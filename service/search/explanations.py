@@ -8,7 +8,7 @@ import numpy as np
 from glow.index import Index
 from glow.records import Document
 from glow.runtime import Explainer, Explanation, LeftOut
-from glow.search import AttendedWord
+from glow.search import AnsweredWord, AttendedWord
 from glow_service.errors import NotAvailableError
 
 __all__ = ["Explanations", "explain", "require_explainer"]
@@ -23,12 +23,14 @@ class Explanations:
         documents: the same of each document, in order.
         left_out: a word of the query -> what leaving it out does to each document's cosine; empty if not asked for.
         reranked: where the re-ranker looked, of each document that it read, by its place; empty without re-ranking.
+        answered: what each document answers the query's words with; empty if no tokens were compared.
     """
 
     query: Explanation
     documents: tuple[Explanation, ...]
     left_out: tuple[LeftOut, ...] = ()
     reranked: Mapping[int, tuple[AttendedWord, ...]] = field(default_factory=dict)
+    answered: tuple[tuple[AnsweredWord, ...], ...] = ()
 
     @property
     def cosines(self) -> tuple[float, ...]:

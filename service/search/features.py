@@ -33,9 +33,7 @@ class Features:
     explain: ExplainCall | None = None
     arrangement: Arrangement | None = None
     rerank: Reranking | None = None
-
-
-_NO_FEATURES = Features()
+    late: bool = True
 
 
 def check_features(
@@ -61,8 +59,9 @@ def check_features(
         raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)])
     arrangement = check_arrangement(body, limits, index[COLUMNS].columns)
     plain = (body.filter, body.facets, body.fusion, arrangement) == (None, None, None, None)
+    late = limits.late_interaction if body.rerank is None else body.rerank is not False
     if plain and not (body.highlight or body.explain or body.rerank):
-        return _NO_FEATURES
+        return Features(late=late)
     return Features(
         fusion=None if body.fusion is None else _fusion(body.fusion, index.fusion),
         filter=_filter(body, limits, index[COLUMNS].columns),
@@ -70,13 +69,16 @@ def check_features(
         highlight=_highlight(body, fields, index),
         explain=_explain(body, limits),
         arrangement=arrangement,
-        rerank=_rerank(body, index),
+        rerank=_rerank(body, retriever, index),
+        late=late,
     )
 
 
 def _require_served(body: SearchBody, retriever: Retriever, index: Index) -> None:
     """Refuses what no component of the index can serve, all of it at once."""
-    asked = {"/retriever": retriever, **({"/rerank": "rerank"} if body.rerank else {})}
+    asked: dict[str, str] = {"/retriever": retriever}
+    if body.rerank:
+        asked["/rerank"] = "late" if body.rerank is True and index.reranker is None else "rerank"
     lacking = [
         Fault(pointer, refusal) for pointer, name in asked.items() if (refusal := index.refusals[name])
     ]
@@ -130,8 +132,13 @@ def _highlight(body: SearchBody, fields: tuple[str, ...], index: Index) -> Highl
     return HighlightCall(chosen, Highlighting(asked.fragments, asked.fragment_chars))
 
 
-def _rerank(body: SearchBody, index: Index) -> Reranking | None:
-    if not body.rerank or index.reranker is None:
+def _rerank(body: SearchBody, retriever: Retriever, index: Index) -> Reranking | None:
+    if not body.rerank:
+        return None
+    if index.reranker is None:
+        if retriever != "hybrid":
+            detail = f"without a re-ranker, this index re-ranks hybrid searches alone, found {retriever!r}; leave it out"
+            raise RequestError(f"/rerank: {detail}", [Fault("/rerank", detail)])
         return None
     asked = RerankBody(depth=50, method="join") if body.rerank is True else body.rerank
     known = index.reranker.shape.methods

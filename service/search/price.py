@@ -8,7 +8,7 @@ from glow.runtime import RerankMethod
 from glow_service.search.calls import SearchCall
 
 __all__ = [
-    "EXPLAINED_HIT", "FETCHED_CHARS", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "MOST_READING",
+    "COMPARED_CANDIDATES", "EXPLAINED_HIT", "FETCHED_CHARS", "FILTER_TERMS", "HIGHLIGHTED_CHARS", "LEAVE_ONE_OUT", "MOST_PLAIN", "MOST_READING",
     "READ_CHARS", "RERANKED_HITS", "TEXTS", "TEXT_CHARS", "price_of", "price_of_reading", "price_of_texts",
 ]  # fmt: skip
 
@@ -28,6 +28,8 @@ FILTER_TERMS = 200
 """Conditions, groups and values of a filter, for one more."""
 RERANKED_HITS: dict[RerankMethod, int] = {"join": 20, "late": 40}
 """Hits that are read again, for one more."""
+COMPARED_CANDIDATES = 500
+"""Candidates whose tokens a hybrid search compares, for one more."""
 TEXTS = {"query": 1, "document": 4}
 """Each text of `/v1/embeddings`, by the tower that reads it."""
 TEXT_CHARS = 10_000
@@ -48,6 +50,8 @@ def price_of(call: SearchCall, filter_terms: int = 0) -> int:
         options = call.highlight.options
         snippet_chars = options.fragments * options.fragment_chars * len(call.highlight.fields)
         price += call.top_k * snippet_chars // HIGHLIGHTED_CHARS
+    if call.late and call.retriever == "hybrid":
+        price += call.candidates // COMPARED_CANDIDATES
     if call.rerank is not None:
         price += -(-call.rerank.depth // RERANKED_HITS[call.rerank.method])
     if call.explain is not None:

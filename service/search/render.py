@@ -93,6 +93,16 @@ def _explanation(
         body["leave_one_out"] = [
             {"word": left.word, "delta": round(left.deltas[place], SCORE_DIGITS)} for left in left_out
         ]
+    if explanations.answered:
+        body["late"] = [
+            {
+                "word": each.word,
+                "answer": each.answer,
+                "similarity": _short(each.similarity),
+                "weight": _short(each.weight),
+            }
+            for each in explanations.answered[place]
+        ]
     if place in explanations.reranked:
         body["rerank"] = [
             {"field": word.field, "word": word.word, "attention": _short(word.attention)}

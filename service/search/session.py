@@ -18,17 +18,24 @@ from glow.index.columns.filters import Expression, FacetCounts, count_values
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.records import Document
+from glow.runtime import EncodedText
 from glow.search import (
+    EncodedQuery,
+    QueryTokens,
     Ranked,
     Reranking,
     Words,
+    answered_words,
     arrange,
     attended_words,
+    fuse_hybrid,
+    gather_hybrid,
     rank_dense,
-    rank_hybrid,
     rank_lexical,
     read_query,
+    reads_head,
     rerank,
+    rows_read,
     score_unit,
 )
 from glow.text import Preprocessor, WeightedTokens, is_punctuation
@@ -92,12 +99,12 @@ class SearchSession:
         text: the query as it is searched: as it came, until it is preprocessed, then with its slips corrected.
         corrected: unknown word -> what is searched in its place.
         ranked: the candidates, once they are ranked.
-        is_partly_reranked: whether time ran out before all hits were read again that were to be.
+        left_out: what there was no time for, as `SearchAnswer` has it.
         reads_first: price of hits after which `retrieve` stops, and `go_on` is to read the rest; None: it reads all.
     """
 
     __slots__ = (
-        "_explanations", "_facets", "_reader", "call", "clock", "corrected", "deadline", "index", "is_partly_reranked",
+        "_explanations", "_facets", "_query", "_reader", "call", "clock", "corrected", "deadline", "index", "left_out",
         "ranked", "reads_first", "text", "tokens",
     )  # fmt: skip
 
@@ -110,8 +117,9 @@ class SearchSession:
         self.text = call.text
         self.corrected: Mapping[str, str] = {}
         self.ranked: Ranked | None = None
-        self.is_partly_reranked = False
+        self.left_out: tuple[str, ...] = ()
         self.reads_first: int | None = None
+        self._query: EncodedQuery | None = None
         self._facets: dict[str, FacetCounts] = {}
         self._explanations: Explanations | None = None
         self._reader: PageReader | None = None
@@ -150,34 +158,33 @@ class SearchSession:
             QueryError: if the query holds no word.
             DeadlineError: if the deadline passes; looked for after each stage, and while hits are explained.
         """
-        vector = None
+        encoded = None
         if self.call.source == "text":
             tokens = self.preprocess()
             if self.needs_vector:
-                vector = self.index.encoder.run([tokens])[0]
+                encoded = self.index.encoder.read_batch([tokens])[0]
                 self.clock.lap("encode")
-        return self.retrieve(vector)
+        return self.retrieve(encoded)
 
-    def retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
+    def retrieve(self, encoded: EncodedText | None) -> SearchAnswer:
         """What follows encoding: filters, searches, fetches, and says more of the hits where asked.
 
         Args:
-            vector: float32 [D], L2-normalised, from the index's own tower; None for a lexical search, which needs none.
+            encoded: what the index' own tower made of the query; None for a lexical search, which needs nothing of it.
 
         Raises:
             DeadlineError: as `run`.
             LongHitsError: if `reads_first` stops it.
         """
         with wanted_until(self.deadline.at):
-            return self._retrieve(vector)
+            return self._retrieve(encoded)
 
-    def _retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
+    def _retrieve(self, encoded: EncodedText | None) -> SearchAnswer:
         index, call, clock = self.index, self.call, self.clock
         allowed = _allowed(index, call, clock)
-        found = ranked = self.ranked = _rank(index, call, self.text, vector, allowed)
-        clock.lap("search")
+        found = ranked = self.ranked = self._rank(encoded, allowed)
         if call.rerank is not None:
-            ranked = self._reranked(ranked, call.rerank, vector)
+            ranked = self._reranked(ranked, call.rerank, None if encoded is None else encoded.vector)
             clock.lap("rerank")
         if call.arrangement is not None:
             ranked = arrange(ranked, call.arrangement, index[COLUMNS].columns, partial(_mask, index, clock))
@@ -198,13 +205,54 @@ class SearchSession:
         self.clock.switch("queue")
         return self._answer(self._reader.run(), self._facets, self._explanations)
 
+    def _rank(self, encoded: EncodedText | None, allowed: RowMask | None) -> Ranked:
+        """The candidates, or as many of them as the page needs; an approximate search may find fewer."""
+        index, call = self.index, self.call
+        if call.retriever == "hybrid" and call.source == "text" and encoded is not None:
+            return self._rank_hybrid(encoded, allowed)
+        if call.source != "text":
+            ranked = rank_without_text(index, call, allowed)
+        elif encoded is None:
+            by: Words = "learned" if call.retriever == "learned" else "lexical"
+            ranked = rank_lexical(index, self.text, call.candidates, allowed, by)
+        else:
+            # What an exact search finds first does not depend on how much more it was asked for.
+            is_exact = index[VECTORS].kind == "flat" or call.params.exact
+            is_page = is_exact and not call.facets and call.arrangement is None and call.rerank is None
+            needed = call.offset + call.top_k if is_page else call.candidates
+            ranked = rank_dense(index, encoded.vector, needed, call.params, allowed)
+        self.clock.lap("search")
+        return ranked
+
+    def _rank_hybrid(self, encoded: EncodedText, allowed: RowMask | None) -> Ranked:
+        """Both parts of a hybrid search, and their tokens compared if time allows."""
+        index, call, clock = self.index, self.call, self.clock
+        fusion, tokens = call.fusion or index.fusion, None
+        if call.late and self.tokens is not None and encoded.tokens is not None:
+            tokens = QueryTokens.of(self.tokens, encoded.tokens)
+        self._query = query = EncodedQuery(self.text, encoded.vector, tokens)
+        dense, gathered = gather_hybrid(
+            index, query, call.candidates, call.params, allowed, reads_head(fusion)
+        )
+        clock.lap("search")
+        is_over = clock.has_no_time_for_another(RERANK_RESERVE_S)
+        ranked = fuse_hybrid(index, gathered, call.candidates, fusion, dense.passages, is_over)
+        if gathered.score_late is None or fusion.method != "convex":
+            clock.switch("search")
+        else:
+            clock.lap("late")
+            if "late" not in ranked.parts:
+                self.left_out += ("late",)
+        return ranked
+
     def _reranked(self, ranked: Ranked, wanted: Reranking, vector: NDArray[np.float32] | None) -> Ranked:
         """The first hits by the re-ranker too, as many as time allows."""
         index, call = self.index, self.call
         unit = score_unit(index, call.retriever, call.fusion)
         is_over = self.clock.has_no_time_for_another(RERANK_RESERVE_S)
         reordered, is_whole = rerank(index, self.text, ranked, wanted, unit, vector, is_over)
-        self.is_partly_reranked = not is_whole
+        if not is_whole:
+            self.left_out += ("rerank_partial",)
         return reordered
 
     def unfinished(self) -> SearchAnswer:
@@ -243,6 +291,21 @@ class SearchSession:
         words = attended_words(self.index, self.text, rows, passages, documents)
         return replace(explanations, reranked=dict(zip(places, words, strict=True)))
 
+    def _with_answers(
+        self, explanations: Explanations, page: Sequence[Place], read: Sequence[Document], query: EncodedQuery
+    ) -> Explanations:
+        """What each hit answers the words of the query with, if tokens were compared."""
+        index, tokens = self.index, query.tokens
+        if tokens is None or not all("late" in hit.parts for hit in page):
+            return explanations
+        known = {hit.row: hit.passage for hit in page if hit.passage is not None}
+        rows = rows_read(index, np.array([hit.row for hit in page], np.int64), known, query.vector)
+        answered = tuple(
+            answered_words(index, tokens, row, index.preprocessor.document(document))
+            for row, document in zip(rows.tolist(), read, strict=True)
+        )
+        return replace(explanations, answered=answered)
+
     def _answer(
         self,
         hits: tuple[FoundDocument, ...],
@@ -260,7 +323,7 @@ class SearchSession:
             timings_ms=self.clock.timings_ms,
             facets=facets,
             explanations=explanations,
-            is_partly_reranked=self.is_partly_reranked,
+            left_out=self.left_out,
         )
 
     def _open(self, page: Sequence[Place]) -> PageReader:
@@ -272,6 +335,8 @@ class SearchSession:
             self._explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
             if call.rerank is not None and call.rerank.method == "join":
                 self._explanations = self._with_attention(self._explanations, page, read)
+            if self._query is not None and self._query.tokens is not None:
+                self._explanations = self._with_answers(self._explanations, page, read, self._query)
             clock.lap("explain")
         return PageReader(index, call, self.text, page, self._explanations, clock)
 
@@ -304,24 +369,6 @@ def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | Non
 
 def _mask(index: Index, clock: StageClock, expression: Expression) -> RowMask:
     return index[COLUMNS].masks.mask(expression, clock.check)
-
-
-def _rank(
-    index: Index, call: SearchCall, text: str, vector: NDArray[np.float32] | None, allowed: RowMask | None
-) -> Ranked:
-    """The candidates, or as many of them as the page needs; an approximate search may find fewer."""
-    if call.source != "text":
-        return rank_without_text(index, call, allowed)
-    if vector is None:
-        by: Words = "learned" if call.retriever == "learned" else "lexical"
-        return rank_lexical(index, text, call.candidates, allowed, by)
-    if call.retriever == "hybrid":
-        return rank_hybrid(index, text, vector, call.candidates, call.params, call.fusion, allowed)
-    # What an exact search finds first does not depend on how much more it was asked for.
-    is_exact = index[VECTORS].kind == "flat" or call.params.exact
-    is_page = is_exact and not call.facets and call.arrangement is None and call.rerank is None
-    needed = call.offset + call.top_k if is_page else call.candidates
-    return rank_dense(index, vector, needed, call.params, allowed)
 
 
 def _count(

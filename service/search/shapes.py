@@ -178,7 +178,8 @@ class SearchBody(Shape):
         None, description="Snippets with the query's words marked."
     )
     rerank: bool | RerankBody | None = Field(
-        None, description="Read the first hits again by the index's re-ranker; needs an index that has one."
+        None,
+        description="Read the first hits again by the index's re-ranker, or compare tokens in an index without one; `false`: neither.",
     )
     explain: bool | ExplainBody | None = Field(
         None, description="Per word, what the towers read and attended."

@@ -91,9 +91,7 @@ class Metrics:
         self.dense_unavailable = counter(
             "glow_dense_unavailable", "Searches for which the server of the vectors did not answer."
         )
-        self.rerank_partial = counter(
-            "glow_rerank_partial", "Answers before whose deadline not all hits could be read again."
-        )
+        self.left_out = counter("glow_left_out", "Searches whose deadline left no time for a stage.", "stage")
         self.spans_lost = counter("glow_spans_lost", "Spans that the collector of traces did not take.")
 
     def _make_histograms(self) -> None:

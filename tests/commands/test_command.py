@@ -32,6 +32,7 @@ class Options(Base):
     index: Literal["x", "y"] | Literal["auto"] = option("auto", "A union.")
     publish: bool = option(True, "On by default.")
     force: bool = option(False, "Off by default.")
+    extra: bool | None = option(None, "What suits the rest.")
     rename: Mapping[str, str] = option({}, "Pairs.", flag="--map")
 
 
@@ -43,6 +44,7 @@ def run(*arguments: str, error: BaseException | None = None) -> Result:
             raise error
         write_report(options.json_file, {"depth": options.depth})
         say(repr((options.name, options.files, options.mode, options.index, options.publish, options.force)))
+        say(f"extra {options.extra}")
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(work)
@@ -53,7 +55,9 @@ def test_flags_defaults_and_arguments_come_from_the_model() -> None:
     rows = rows_of(Options)
     assert [row.name for row in rows][:2] == ["name", "files"]  # its own before those of its base
     assert {row.name: (row.low, row.high, row.unit) for row in rows}["depth"] == (1, 9, "hits")
-    assert run("bees").stdout == "('bees', (), 'a', 'auto', True, False)\n"
+    assert run("bees").stdout == "('bees', (), 'a', 'auto', True, False)\nextra None\n"
+    for flag, value in (("--extra", True), ("--no-extra", False)):
+        assert run("bees", flag).stdout.endswith(f"extra {value}\n")
     flags = ("--file", "1", "--file", "2", "--mode", "b", "--index", "y", "--no-publish", "--force")
     assert "(PosixPath('1'), PosixPath('2')), 'b', 'y', False, True" in run("owls", *flags).stdout
     assert "1<=x<=9" in run("--help").stdout

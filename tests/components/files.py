@@ -146,6 +146,18 @@ class Files:
                     assert file_case.is_named(error, name), f"{name}, {how}: {error}"
                 edited.mend({name: None})
 
+    def test_a_manifest_that_counts_otherwise_is_refused(self, file_case: FileCase) -> None:
+        """With both numbers, and what to do."""
+        for made, remedy in (("last", "roll back to its base"), ("compacted", "rebuild the index")):
+            edited = file_case.edited(getattr(file_case.versions, made))
+            counts = file_case.component.counts(edited.version.index[file_case.component])
+            for name, count in counts.items():
+                edited.change({}, agrees=True, counts={name: count + 1})
+                said = f"{count} .*{name}, {count + 1} .*in the manifest; {remedy}"
+                with pytest.raises(MismatchError, match=said):
+                    edited.open()
+                edited.mend({})
+
     def test_what_is_the_same_file_is_opened_once(self, file_case: FileCase) -> None:
         """And what needs another component goes with that."""
         edited, component = file_case.edited(), file_case.component
@@ -205,6 +217,9 @@ class Files:
             with pytest.raises((FormatError, MismatchError)) as caught:
                 edited.open()
             assert self._is_missed(file_case, edited, caught.value), caught.value
+            if component is POSTINGS:
+                where = "base" if below else "delta"
+                assert f"impacts in its {where} alone; roll back to its base" in str(caught.value)
             edited.mend(dict.fromkeys(names))
 
     def _is_missed(self, file_case: FileCase, edited: Edited, error: ArtifactError) -> bool:
@@ -225,6 +240,7 @@ class Files:
             assert all(more[word] >= count for word, count in less.items())
         elif file_case.component is POSTINGS and "packed" in indexes[0].manifest.parameters["impacts"]:
             joined, packed = (Seen.of(index.view) for index in indexes)
+            assert indexes[1].base[POSTINGS].header.layout == "packed"
             scores = [seen.view[POSTINGS].score(WORDS, seen.rows) for seen in (joined, packed)]
             np.testing.assert_allclose(*scores, rtol=0.02)
         else:

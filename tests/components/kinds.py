@@ -38,11 +38,12 @@ KINDS = {
         }
     ),
     "plain": Kind(
-        {"analyzer": "plain", "index": "hnsw"}, frozenset({"passages", "learned_sparse", "token_embeddings"})
+        {"analyzer": "plain", "index": "hnsw", "late_interaction": False},
+        frozenset({"passages", "learned_sparse", "token_embeddings", "late_interaction"}),
     ),
     "packed": Kind(
-        {"analyzer": "plain", "impacts": "packed", "index": "flat"},
-        frozenset({"passages", "learned_sparse", "token_embeddings"}),
+        {"analyzer": "plain", "impacts": "packed", "index": "flat", "late_interaction": False},
+        frozenset({"passages", "learned_sparse", "token_embeddings", "late_interaction"}),
     ),
 }
 """Packed impacts are rounded list by list, so no delta over them answers to the bit as a rebuild; their files are looked at alone."""

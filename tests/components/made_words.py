@@ -15,7 +15,7 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.postings import POSTINGS, PostingsRules
 from glow.index.spelling import SPELLING
 from glow.records import Document
-from glow.runtime import Model, TermsEncoder
+from glow.runtime import TERMS, VECTOR, Encoder, Model
 from glow.text import (
     Analyzer,
     CorpusCounter,
@@ -145,12 +145,13 @@ def encode(
 ) -> list[NDArray[Any]]:
     """Records of each text, by batches of the tower, as a build makes them."""
     preprocessor = model.with_terms(terms)
-    tower = TermsEncoder(model.folder / TERMS_TOWER, preprocessor.pieces.pad_id, "cpu", 1, 512)
+    tower = Encoder(model.folder / TERMS_TOWER, preprocessor.pieces.pad_id, "cpu", 1, 512)
     sequences = [preprocessor.document(text) for text in texts]
     found: dict[int, NDArray[Any]] = {}
     for rows in batches_by_length([len(each) for each in sequences], tower.batch_tokens):
         batch = [sequences[row] for row in rows]
-        records, counts = encoder.encode(Texts([texts[row] for row in rows], batch, *tower.run_terms(batch)))
+        vectors, terms = tower.run_outputs(batch, [VECTOR, TERMS])
+        records, counts = encoder.encode(Texts([texts[row] for row in rows], batch, vectors, {TERMS: terms}))
         found |= zip(rows, np.split(records, np.cumsum(counts)[:-1]), strict=True)
     return [found[row] for row in range(len(texts))]
 
@@ -194,7 +195,7 @@ def learned_segment(
     blocks = [
         Records(np.concatenate(done[each.id]), np.array([len(one) for one in done[each.id]])) for each in held
     ]
-    assert encoder.reads == "tokens" and all(block.records.dtype == job.dtype for block in blocks)
+    assert encoder.reads == (TERMS,) and all(block.records.dtype == job.dtype for block in blocks)
     corpus.encoded = MadeEncoded({LEARNED_SPARSE.name: blocks})
     build_words(corpus, words)
     LEARNED_SPARSE.build(corpus, rules)

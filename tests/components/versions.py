@@ -25,7 +25,7 @@ from tests.made_index import made, write
 
 __all__ = ["Edited", "Version", "Versions", "edits"]
 
-COUNTS = {"documents", "passages", "words", "postings", "forms", "tokens"}
+COUNTS = {"documents", "passages", "words", "postings", "forms", "tokens", "rows"}
 """Members of headers that other files or the segment must agree with."""
 
 
@@ -93,12 +93,19 @@ class Edited:
         starts = tuple(below + path for path in (*component.paths, *component.stays))
         return sorted(name for name in self._manifest.files if name.startswith(starts))
 
-    def change(self, files: Mapping[str, bytes | None], *, agrees: bool) -> None:
+    def change(
+        self,
+        files: Mapping[str, bytes | None],
+        *,
+        agrees: bool,
+        counts: Mapping[str, int] | None = None,
+    ) -> None:
         """Writes files anew.
 
         Args:
             files: path -> content; None: it goes.
             agrees: whether the manifest is made to fit.
+            counts: of the manifest, in place of its own; None: they stay.
         """
         records = dict(self._manifest.files)
         for name, content in files.items():
@@ -107,7 +114,8 @@ class Edited:
             if content is not None:
                 records[name] = FileRecord(size_bytes=len(content), sha256=sha256(content).hexdigest())
         if agrees:
-            manifest = self._manifest.model_copy(update={"files": records})
+            counted = {**self._manifest.counts, **(counts or {})}
+            manifest = self._manifest.model_copy(update={"files": records, "counts": counted})
             self._set(self.folder / MANIFEST_FILE, manifest.to_bytes())
 
     def mend(self, files: Mapping[str, bytes | None]) -> None:

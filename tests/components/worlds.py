@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import TERMS_TOWER, FileKey, learned_hash
+from glow.artifact import DOCUMENT_TOWER, TERMS_TOWER, FileKey, learned_hash
 from glow.index import (
     COMPONENTS,
     DELTA,
@@ -31,7 +31,7 @@ from glow.index.learned_sparse import LEARNED_WEIGHT_FILE, LearnedWeight
 from glow.index.passages import PASSAGES, TextsOfDocuments
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
 from glow.records import Document
-from glow.runtime import Model, TermsEncoder
+from glow.runtime import VECTOR, Encoder, Model
 from glow.text import Analyzer, CorpusCounter, TermTable, field_words, select_terms
 from glow_index_builder.options import BuildOptions
 
@@ -178,9 +178,9 @@ class Maker:
         dimensions = self.model.encoder("document").dimensions
         if not texts:
             return _Encoded(texts, lambda text: ({}, {}), dimensions)
-        has_head = learned_hash(self.model.manifest.files) is not None
-        pad, place = self.model.preprocessor.pieces.pad_id, self.model.folder / TERMS_TOWER
-        tower: Any = TermsEncoder(place, pad) if has_head else self.model.encoder("document")
+        graph = DOCUMENT_TOWER if learned_hash(self.model.manifest.files) is None else TERMS_TOWER
+        tower = Encoder(self.model.folder / graph, self.model.preprocessor.pieces.pad_id)
+        beside = [name for name in tower.outputs if name != VECTOR]
         preprocessor = self.model.with_terms(corpus.terms)
         encoders = {name: job.open(self.model, corpus.terms, "cpu") for name, job in jobs.items()}
 
@@ -188,8 +188,8 @@ class Maker:
             key = (repr(text), corpus.terms.hash, tuple(jobs.items()))
             if key not in self._done:
                 sequences = [preprocessor.document(text)]
-                read = tower.run_terms(sequences) if has_head else (tower.encode(sequences), None)
-                batch = Texts([text], sequences, *read)
+                vectors, *found = tower.run_outputs(sequences, [VECTOR, *beside])
+                batch = Texts([text], sequences, vectors, dict(zip(beside, found, strict=True)))
                 self._done[key] = batch.vectors, {name: each.encode(batch) for name, each in encoders.items()}
             return self._done[key]
 

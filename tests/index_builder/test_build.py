@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 from glow.artifact import IndexRoot, model
-from glow.artifact.model import EXPLAIN_FILES, QUERY_SIDE_FILES
+from glow.artifact.model import EXPLAIN_FILES, query_side_files
 from glow.collection import read_documents
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
@@ -54,6 +54,7 @@ def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, l
         "columns",
         "documents.sqlite",
         "impacts",
+        "late",
         "manifest.json",
         "model",
         "report.json",
@@ -100,7 +101,7 @@ def test_the_manifest_binds_model_and_term_table(toy_index: Path, toy_model: Pat
     assert manifest.hashes["terms"] == TermTable.load(toy_index / manifest.name / "terms").hash
     files = {
         name: hashlib.sha256((toy_model / name).read_bytes()).hexdigest()
-        for name in (*QUERY_SIDE_FILES, *EXPLAIN_FILES)
+        for name in (*query_side_files(model.manifest.files), *EXPLAIN_FILES)
     }
     assert manifest.parents == {"model": {"name": "toy-model", "hash": model.hash, "files": files}}
     assert manifest.counts == {"documents": 50, "dimensions": 32, "rejects": 0}
@@ -139,6 +140,7 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
         "columns",
         "lexical",
         "spelling",
+        "late",
         "index",
         "recall",
         "check",

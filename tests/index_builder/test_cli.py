@@ -105,6 +105,7 @@ def test_stages_are_plain_lines_where_no_terminal_is(build: Run, toy_corpus: Pat
         "columns",
         "lexical",
         "spelling",
+        "late",
         "index",
         "recall",
         "check",

@@ -1,4 +1,4 @@
-"""What orders and compares documents by their own parts goes over base and delta: values of columns, vectors of documents."""
+"""What orders documents by their own values goes over base and delta."""
 
 import json
 from collections.abc import Callable
@@ -10,9 +10,7 @@ import pytest
 
 from glow.index import Index
 from glow.index.columns import COLUMNS, value_ranks
-from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
-from glow.index.vectors import VECTORS
 
 Run = Callable[..., click.testing.Result]
 BASE = [
@@ -35,9 +33,8 @@ SAME = ("c", "a", "b", "d", "e")
 """Ids in the order of the rows of both versions, as they are asked about."""
 
 
-@pytest.fixture(params=[("flat",), ("hnsw",), ("flat", "--passages")], ids=" ".join)
+@pytest.fixture
 def both(
-    request: pytest.FixtureRequest,
     build: Run,
     run: Run,
     live: Callable[[], Index],
@@ -48,8 +45,7 @@ def both(
     """A base with a delta, and the same documents compacted."""
     for name, documents in (("base", BASE), ("added", ADDED)):
         (tmp_path / name).write_text("".join(json.dumps(each) + "\n" for each in documents))
-    kind, *options = request.param
-    assert build(tmp_path / "base", "--index", kind, *options).exit_code == 0
+    assert build(tmp_path / "base").exit_code == 0
     done = run("upsert", "--input", tmp_path / "added", "--output", output, "--model", toy_model)
     assert done.exit_code == 0, done.stderr
     delta = live()
@@ -61,43 +57,23 @@ def rows(index: Index) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array([index[STORED_FIELDS].find(name) for name in SAME], np.int64)
 
 
-@pytest.mark.parametrize(
-    ("field", "smallest", "largest"),
-    [
-        ("day", ["b", "a", "d"], ["b", "a", "d"]),
-        ("price", ["b", "a", "d", "c"], ["b", "a", "d", "c"]),  # whole numbers that no float64 tells apart
-        ("tags", ["a", "b"], ["b", "a"]),  # a has m and x, b has n
-    ],
+RANKED = (
+    ("day", False, ["b", "a", "d"]),
+    ("day", True, ["b", "a", "d"]),
+    ("price", False, ["b", "a", "d", "c"]),  # whole numbers that no float64 tells apart
+    ("price", True, ["b", "a", "d", "c"]),
+    ("tags", False, ["a", "b"]),  # a has m and x, b has n
+    ("tags", True, ["b", "a"]),
 )
-def test_values_of_base_and_delta_are_ranked_together(
-    both: tuple[Index, Index], field: str, smallest: list[str], largest: list[str]
-) -> None:
+"""Field, whether the largest value counts, and the ids in order."""
+
+
+def test_values_of_base_and_delta_are_ranked_together(both: tuple[Index, Index]) -> None:
     for index in both:
-        assert index[COLUMNS].columns is not None
-        for wanted, is_largest in ((smallest, False), (largest, True)):
+        for field, is_largest, wanted in RANKED:
             ranks = value_ranks(index[COLUMNS].columns, field, rows(index), largest=is_largest)
             ranked = sorted(
                 (rank, name) for rank, name in zip(ranks.tolist(), SAME, strict=True) if rank >= 0
             )
-            assert [name for _, name in ranked] == wanted
+            assert [name for _, name in ranked] == wanted, (field, is_largest)
             assert len({rank for rank, _ in ranked}) == len(wanted)
-
-
-def test_vectors_of_base_and_delta_are_read_by_row(both: tuple[Index, Index]) -> None:
-    delta, compacted = both
-    assert delta.delta is not None and compacted.delta is None
-    for index in both:
-        assert index[VECTORS].has_vectors
-    if not delta.holds(PASSAGES):
-        mine, theirs = (index[VECTORS].vectors(rows(index)) for index in both)
-        np.testing.assert_array_equal(mine, theirs)
-        return
-    for here, there in zip(rows(delta).tolist(), rows(compacted).tolist(), strict=True):
-        np.testing.assert_array_equal(passage_vectors(delta, here), passage_vectors(compacted, there))
-
-
-def passage_vectors(index: Index, row: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    assert index.holds(PASSAGES)
-    found = index[VECTORS].vectors(np.flatnonzero(index[PASSAGES].documents == row))
-    assert len(found)
-    return found

@@ -51,12 +51,11 @@ FILTERS: tuple[Json | None, ...] = (
 class Corpus:
     """Made-up documents of the toy corpus's words, and what an index of them must hold after each change."""
 
-    def __init__(self, seed: int, toy_corpus: Path, is_long: bool) -> None:
+    def __init__(self, seed: int, toy_corpus: Path) -> None:
         self.random = random.Random(seed)  # noqa: S311 - test data
         lines = [json.loads(line) for line in toy_corpus.read_bytes().splitlines()]
         self._sentences = [str(line["text"]) for line in lines]
         self._titles = [str(line["title"]) for line in lines]
-        self._longest = 20 if is_long else 3
         self.held: dict[str, Json] = {}
 
     def document(self, identifier: str) -> Json:
@@ -65,7 +64,7 @@ class Corpus:
         made: Json = {
             "_id": identifier,
             "title": pick.choice(self._titles),
-            "text": " ".join(pick.choices(self._sentences, k=pick.randint(1, self._longest)))
+            "text": " ".join(pick.choices(self._sentences, k=pick.randint(1, 20)))
             + f" {pick.choice(['volcano', 'zebra', 'egg'])} {pick.randrange(1000)}",
             "lang": pick.choice(["en", "de", "fr", ["en", "de"]]),
             "year": pick.choice([2001, 2002.5, 2003, 2004, True, "2003"]),
@@ -98,13 +97,13 @@ def opened(root: IndexRoot) -> Index:
     return Index.open(root.folder(root.current()))
 
 
-@pytest.fixture(params=[False, True], ids=["whole", "passages"])
-def corpus(request: pytest.FixtureRequest, toy_corpus: Path) -> Corpus:
-    return Corpus(3, toy_corpus, request.param)
+@pytest.fixture
+def corpus(toy_corpus: Path) -> Corpus:
+    return Corpus(3, toy_corpus)
 
 
 @pytest.fixture
-def root(corpus: Corpus, toy_model: Path, tmp_path: Path, request: pytest.FixtureRequest) -> IndexRoot:
+def root(corpus: Corpus, toy_model: Path, tmp_path: Path) -> IndexRoot:
     """An index of the corpus's first documents."""
     for number in range(BASE):
         corpus.held[f"d{number:03}"] = corpus.document(f"d{number:03}")
@@ -112,7 +111,7 @@ def root(corpus: Corpus, toy_model: Path, tmp_path: Path, request: pytest.Fixtur
     source.write_text("".join(json.dumps(line) + "\n" for line in corpus.held.values()))
     output = tmp_path / "index"
     build(
-        BuildOptions(model=toy_model, source=str(source), output=output, passages=corpus._longest > 3),
+        BuildOptions(model=toy_model, source=str(source), output=output, passages=True),
         stages(),
     )
     return IndexRoot(output)
@@ -219,8 +218,7 @@ def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
     assert index.manifest.hashes == root.manifest(base).hashes
     expected = rebuilt(root, toy_model, list(index[STORED_FIELDS].scan()), tmp_path)
     require_same(index, expected)
-    if index.holds(PASSAGES) and expected.holds(PASSAGES):
-        assert index.manifest.counts["passages"] == len(expected[PASSAGES]) > index[STORED_FIELDS].count
+    assert index.manifest.counts["passages"] == len(expected[PASSAGES]) > index[STORED_FIELDS].count
 
     report = compact(CompactOptions(output=root.path), stages())
     compacted = opened(root)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from glow.collection import read_documents
 from glow.errors import BuildError
 from glow.index import Records, Texts
 from glow.records import Document
-from glow.runtime import Device, Model
+from glow.runtime import TERMS, Device, Model
 from glow.text import TermTable
 from glow_index_builder.encoding import TextEncoder, encode_texts
 from glow_index_builder.encoding.record_files import EncodedFiles, write_texts
@@ -24,7 +24,7 @@ RECORD = np.dtype([("token", "<u4"), ("norm", "<f4")])
 class Job:
     """Makes a record of every token, or of every second text."""
 
-    reads: Literal["texts", "tokens"]
+    reads: tuple[str, ...]
     poison: str = ""
     dtype: Any = RECORD
 
@@ -40,8 +40,8 @@ class Job:
             if text.id == self.poison:
                 raise ValueError(f"something of {text.id!r} is not finite")
             own = [(int(each), float(batch.vectors[place, 0])) for each in sequence.ids]
-            if self.reads == "tokens":
-                assert batch.tokens is not None and batch.tokens.shape[:1] == (len(batch.texts),)
+            if self.reads:
+                assert all(batch.outputs[name].shape[0] == len(batch.texts) for name in self.reads)
             elif place % 2:
                 own = []
             found += own
@@ -68,7 +68,7 @@ def test_threads_and_chunks_change_nothing_and_records_stay_in_order(
     learned_model: Path, documents: list[Document], tmp_path: Path
 ) -> None:
     model = Model.open(learned_model)
-    jobs = {"one": Job("tokens"), "other": Job("texts")}
+    jobs = {"one": Job((TERMS,)), "other": Job(())}
     encoder, done = encoder_of(model, jobs), list[int]()
     found = []
     for threads in (1, 3):
@@ -90,7 +90,7 @@ def test_threads_and_chunks_change_nothing_and_records_stay_in_order(
 
 
 def test_no_text_makes_no_record(toy_model: Path, tmp_path: Path) -> None:
-    jobs = {"other": Job("texts")}
+    jobs = {"other": Job(())}
     found = encode_texts([], encoder_of(Model.open(toy_model), jobs), 2, tmp_path, lambda _: None, jobs)
     assert list(found.records("other")) == []
     assert found.vectors().shape == (0, 32)
@@ -99,9 +99,9 @@ def test_no_text_makes_no_record(toy_model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reads", "message"),
     [
-        ("tokens", "something of 'toy/40' is not finite; export the learned impacts again"),
+        ((TERMS,), "something of 'toy/40' is not finite; export the learned impacts again"),
         (
-            "texts",
+            (),
             "of the documents from 'toy/32' on, something of 'toy/40' is not finite; export the learned impacts again",
         ),
     ],

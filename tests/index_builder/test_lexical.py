@@ -1,6 +1,5 @@
 """The lexical index of a build: there by default, the same words as the term table, left out when asked."""
 
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -10,12 +9,10 @@ from typing import Any
 import pytest
 
 from glow.artifact import IndexRoot, read_manifest, write_artifact
-from glow.errors import FormatError, MismatchError
+from glow.errors import FormatError
 from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Index
 from glow.index.postings import PACKED_FILE, POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
-from glow_index_builder.deltas import CompactOptions, UpsertOptions, compact, upsert
-from glow_index_builder.progress import Stages
 
 Invoke = Callable[..., Any]
 Live = Callable[[], Index]
@@ -50,34 +47,6 @@ def test_idf_is_the_one_of_the_indexs_table(build: Invoke, live: Live, toy_corpu
         found.append((sorted(rows.tolist()), scores.tolist()))
     assert found[0][0] == found[1][0]
     assert found[0][1] != found[1][1]
-
-
-def test_packed_impacts_are_searched_changed_and_compacted_as_plain_ones(
-    build: Invoke, live: Live, toy_corpus: Path, toy_model: Path, output: Path, tmp_path: Path
-) -> None:
-    texts = ["bees", "home", "find", "coffee beans", "zebra", "how do bees find home"]
-    (tmp_path / "new").write_text('{"_id": "toy/0", "text": "a zebra"}\n{"_id": "z", "text": "zebra bees"}\n')
-    found: dict[str, list[list[list[str]]]] = {}
-    for layout in ("plain", "packed"):
-        assert build(toy_corpus, "--impacts", layout).exit_code == 0
-        versions = [live()]
-        upsert(
-            UpsertOptions(output=output, source=str(tmp_path / "new"), model=toy_model), Stages(io.StringIO())
-        )
-        versions.append(live())
-        compact(CompactOptions(output=output), Stages(io.StringIO()))
-        versions.append(live())
-        found[layout] = []
-        for index in versions:
-            assert index.holds(POSTINGS)
-            assert (f"impacts/{PACKED_FILE}" in index.manifest.files) is (layout == "packed")
-            assert not any(name.startswith("delta/impacts/postings") for name in index.manifest.files)
-            words = [index.preprocessor.pieces.words(text) for text in texts]
-            rows = [index[POSTINGS].search(each, 5, None, index.order)[1].tolist() for each in words]
-            found[layout].append([[hit.id for hit in index[STORED_FIELDS].rows(each)] for each in rows])
-    assert found["packed"] == found["plain"]
-    assert found["plain"][1] == found["plain"][2] != found["plain"][0]
-    assert json.loads((output / live().version / "report.json").read_bytes())["lexical"]["layout"] == "packed"
 
 
 def test_a_large_index_is_packed_unless_told_otherwise(
@@ -123,17 +92,3 @@ def test_a_fusion_that_cannot_be_meant_is_refused(changed: Callable[..., Path]) 
     folder = changed(lambda folder: (folder / "fusion.json").write_text('{"method": "magic"}'))
     with pytest.raises(FormatError, match=r"fusion\.json.*magic"):
         Index.open(folder)
-
-
-def test_impacts_of_other_documents_are_refused(changed: Callable[..., Path]) -> None:
-    def more(folder: Path) -> None:
-        path = folder / "impacts" / "impacts.json"
-        path.write_text(json.dumps({**json.loads(path.read_bytes()), "documents": 51}))
-
-    with pytest.raises(MismatchError, match="51 documents, 50 stored"):
-        Index.open(changed(more))
-
-
-def test_impacts_without_one_of_their_files_are_refused(changed: Callable[..., Path]) -> None:
-    with pytest.raises(MismatchError, match=r"lacks impacts/rows\.npy"):
-        Index.open(changed(lambda folder: (folder / "impacts" / "rows.npy").unlink()))

@@ -189,21 +189,21 @@ def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
     passages: Any,
 ) -> None:
     """A tower that overflows at one word stands for whatever a model may fail at."""
-    encode = Encoder.encode
+    run_outputs = Encoder.run_outputs
 
-    def overflowing(self: Encoder, sequences: Any) -> Any:
-        vectors = encode(self, sequences)
+    def overflowing(self: Encoder, sequences: Any, outputs: Any) -> Any:
+        vectors, *rest = run_outputs(self, sequences, outputs)
         for row, sequence in enumerate(sequences):
             if len(sequence) > 60:
                 vectors[row] = np.nan
-        return vectors
+        return [vectors, *rest]
 
     documents: list[bytes | dict[str, object]] = [
         {"_id": f"d{number}", "title": "bees", "text": f"Home {number}. ", "n": number}
         for number in range(60)
     ]
     documents[41] = {"_id": "long", "title": "owls and whales " * 9, "text": "hunt at night. " * 30, "n": 41}
-    monkeypatch.setattr(Encoder, "encode", overflowing)
+    monkeypatch.setattr(Encoder, "run_outputs", overflowing)
     done = build(lines_file(documents), "--shard-documents", 16, *passages)
     monkeypatch.undo()
     assert done.exit_code == 0, done.stderr

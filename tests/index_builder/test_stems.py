@@ -8,13 +8,14 @@ from pathlib import Path
 import click.testing
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot, write_artifact
-from glow.errors import MismatchError
-from glow.index import Index, join_segments
-from glow.index.postings import POSTINGS
+from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_lexical, read_query
+from glow_index_builder.commands.app import app
+from tests.index_builder.conftest import write_lines
 
 Run = Callable[..., click.testing.Result]
 LinesFile = Callable[[list[dict[str, object]]], Path]
@@ -26,28 +27,31 @@ BASE = [
 ADDED = {"_id": "d", "text": "A telescope magnifies; many telescopes magnify more."}
 
 
-@pytest.fixture
-def versions(
-    build: Run, run: Run, toy_model: Path, output: Path, lines_file: LinesFile, tmp_path: Path
-) -> dict[str, Index]:
-    """The same documents as a delta over a base, compacted, and built anew with the base's table."""
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index root of `versions`."""
+    return tmp_path_factory.mktemp("stems") / "index"
 
-    def live() -> Index:
-        root = IndexRoot(output)
+
+@pytest.fixture(scope="module")
+def versions(toy_model: Path, kept: Path) -> dict[str, Index]:
+    """The same documents as a base, as a delta over it, and compacted; never change them."""
+
+    def after(*arguments: object, stdin: bytes | None = None) -> Index:
+        given = [str(each) for each in (*arguments, "--output", kept)]
+        done = CliRunner().invoke(app, given, input=stdin)
+        assert done.exit_code == 0, done.stderr
+        root = IndexRoot(kept)
         return Index.open(root.folder(root.current()))
 
-    assert build(lines_file(BASE), "--analyzer", "english").exit_code == 0
-    found = {"base": live()}
-    added = tmp_path / "added.jsonl"
-    added.write_text(json.dumps(ADDED) + "\n")
-    fixed = ("--output", output, "--threads", 1)
-    done = run("upsert", "--input", added, "--model", toy_model, *fixed)
-    assert done.exit_code == 0, done.stderr
-    assert run("delete", "--input", "-", "--output", output, stdin=b"c\n").exit_code == 0
-    found["delta"] = live()
-    done = run("compact", "--output", output)
-    assert done.exit_code == 0, done.stderr
-    found["compacted"] = live()
+    base, added = (kept.with_name(name) for name in ("base.jsonl", "added.jsonl"))
+    write_lines(base, BASE)
+    write_lines(added, [ADDED])
+    model = ("--model", toy_model, "--threads", 1)
+    found = {"base": after("build", "--input", base, *model, "--analyzer", "english")}
+    after("upsert", "--input", added, *model)
+    found["delta"] = after("delete", "--input", "-", stdin=b"c\n")
+    found["compacted"] = after("compact")
     return found
 
 
@@ -86,8 +90,8 @@ def test_words_of_documents_that_are_gone_correct_nothing(versions: dict[str, In
     assert read_query(versions["compacted"], "wateirng").corrected == {}
 
 
-def test_the_version_names_its_analyzer(versions: dict[str, Index], output: Path) -> None:
-    root = IndexRoot(output)
+def test_the_version_names_its_analyzer(versions: dict[str, Index], kept: Path) -> None:
+    root = IndexRoot(kept)
     for index in versions.values():
         folder = root.folder(index.version)
         assert json.loads((folder / "impacts" / "impacts.json").read_bytes())["analyzer"] == "english"
@@ -103,15 +107,6 @@ def test_a_build_of_plain_words_has_no_stems(
     index = live()
     assert not any(name.startswith("stems/") for name in index.manifest.files)
     assert ids(index, "directory") == []
-
-
-def test_a_delta_of_another_analyzer_is_refused(versions: dict[str, Index], output: Path) -> None:
-    index = versions["delta"]
-    assert index.delta is not None
-    rows, segment = index.delta
-    segment[POSTINGS].analyzer = type(index.analyzer)("plain")
-    with pytest.raises(MismatchError, match="by the analyzer english, of its delta by plain"):
-        join_segments(index.base, segment, rows.tombstones, rows.order)
 
 
 def test_pieces_of_words_have_no_stems(

@@ -1,16 +1,11 @@
 """Writes over real HTTP, to a service and a `glow ingest` beside it: what is answered, who may, and that searches lose nothing."""
 
 import asyncio
-import hashlib
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +14,9 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.client import AccessDeniedError, AsyncGlowClient, BadRequestError, GlowClient
-from glow.ingest import INGEST_FOLDER, IngestState, read_accepted
 from tests.attacks.harness import ROOT, serving
+from tests.ingest.writing import KEY, KEY_FLAGS, WRITE, log_bytes
 from tests.made_index import documents, made, write
-from tests.until import until
-
-KEY = "a-key-for-writing"
-WRITE = {"X-API-Key": KEY}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +28,7 @@ def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot
 @pytest.fixture(scope="module")
 def http(root: IndexRoot, toy_model: Path) -> Iterator[httpx.Client]:
     """A service, and what applies its writes."""
-    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--max-write-documents", "200")
+    flags = (*KEY_FLAGS, "--max-write-documents", "200")
     command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
     with (
         serving(root.path, *flags, "--workers", "2", "--max-write-bytes", "65536") as service,
@@ -160,11 +151,11 @@ def test_lines_are_taken_and_bad_documents_cost_themselves_alone(http: httpx.Cli
 def test_what_cannot_be_written_is_told(
     path: str, body: Any, status: int, code: str, words: str, http: httpx.Client, root: IndexRoot
 ) -> None:
-    before = _log_bytes(root)
+    before = log_bytes(root)
     answer = http.post(path, json=body, headers=WRITE)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert words in answer.json()["detail"]
-    assert _log_bytes(root) == before
+    assert log_bytes(root) == before
 
 
 def test_only_the_key_for_writing_writes(http: httpx.Client) -> None:
@@ -189,26 +180,6 @@ def test_without_a_key_nothing_can_be_written(root: IndexRoot) -> None:
         for method, path in (("POST", "/documents"), ("DELETE", "/documents/x"), ("GET", "/operations/x")):
             answer = httpx.request(method, f"{service.url}{path}", headers=WRITE)
             assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-
-
-def test_a_full_log_is_a_429_at_once(toy_model: Path, tmp_path: Path) -> None:
-    root = made(toy_model, write(tmp_path / "first.jsonl", documents(10)), tmp_path / "index", index="flat")
-    flags = (
-        "--write-key",
-        hashlib.sha256(KEY.encode()).hexdigest(),
-        "--ingest-bytes",
-        "65536",
-        "--workers",
-        "1",
-    )
-    with serving(root.path, *flags) as service:
-        body = {"documents": [{"_id": f"d{each}", "text": "words " * 500} for each in range(10)]}
-        answers = [httpx.post(f"{service.url}/documents", json=body, headers=WRITE) for _ in range(4)]
-        assert [each.status_code for each in answers] == [202, 202, 429, 429]
-        assert _log_bytes(root) <= 65_536
-        assert answers[-1].json()["code"] == "ingest_full"
-        assert "Retry-After" in answers[-1].headers
-        assert httpx.post(f"{service.url}/search", json={"query": "owls"}).status_code == 200
 
 
 def test_searches_lose_nothing_while_many_write(http: httpx.Client) -> None:
@@ -258,10 +229,6 @@ def _until_visible(http: httpx.Client, operation: str) -> dict[str, Any]:
         time.sleep(0.05)
 
 
-def _log_bytes(root: IndexRoot) -> int:
-    return sum(path.stat().st_size for path in (root.path / INGEST_FOLDER / "log").glob("*.log"))
-
-
 def test_the_client_writes(http: httpx.Client) -> None:
     with GlowClient(str(http.base_url), api_key=KEY, timeout_s=60) as client:
         written = client.write([{"_id": "c/1", "text": "a capybara"}, {"_id": "c/2"}], wait_s=30)
@@ -289,118 +256,3 @@ def test_the_client_writes_from_asyncio(http: httpx.Client) -> None:
             return [*states, (await client.delete_where({"field": "lang", "eq": "zz"}, wait_s=30)).state]
 
     assert asyncio.run(write()) == ["visible"] * 4
-
-
-def test_who_waits_for_a_write_holds_nothing(toy_model: Path, tmp_path: Path) -> None:
-    """Without a `glow ingest` nothing ever gets visible: more waiting writes than the service works on at once change nothing."""
-    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--max-in-flight", "2")
-    root = made(toy_model, write(tmp_path / "first.jsonl", documents(30)), tmp_path / "index", index="flat")
-    with serving(root.path, *flags) as service, httpx.Client(base_url=service.url, timeout=60) as client:
-
-        def send(number: int) -> int:
-            body = {"_id": f"w/{number}", "text": "a wombat"}
-            while True:
-                status = client.post("/documents?wait=visible&wait_s=5", json=body, headers=WRITE).status_code
-                if status != 429:  # two at the very same moment
-                    return status
-
-        with ThreadPoolExecutor(8) as pool:
-            writes = [pool.submit(send, number) for number in range(8)]
-            until(lambda: len(list(read_accepted(root.path / INGEST_FOLDER, IngestState()))) == 8)
-            statuses = [
-                client.post("/search", json={"query": f"bees {each}"}).status_code for each in range(20)
-            ]
-            assert statuses == [200] * 20
-            assert [each.result() for each in writes] == [202] * 8
-
-
-def test_many_who_wait_hold_up_nobody(toy_model: Path, tmp_path: Path) -> None:
-    """Sixty wait over a log of eleven megabytes, which nobody applies; others' searches take as long as before."""
-    root = made(toy_model, write(tmp_path / "first.jsonl", documents(30)), tmp_path / "index", index="flat")
-    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--max-write-waiters", "60")
-    large = {"documents": [{"_id": f"l/{each}", "text": "words " * 2_000} for each in range(90)]}
-    with serving(root.path, *flags, "--workers", "1") as service:
-        for _ in range(10):
-            assert httpx.post(f"{service.url}/documents", json=large, headers=WRITE).status_code == 202
-        quiet = _p99(service.url)
-        limits = httpx.Limits(max_connections=100)
-        over = threading.Event()
-
-        def wait(number: int) -> int:
-            url = f"{service.url}/documents?wait=visible&wait_s=600"
-            body = {"_id": f"w/{number}", "text": "a wombat"}
-            with suppress(httpx.TransportError):
-                return waiting.post(url, json=body, headers=WRITE).status_code
-            return 0 if over.is_set() else -1
-
-        with httpx.Client(timeout=600, limits=limits) as waiting, ThreadPoolExecutor(60) as pool:
-            writes = [pool.submit(wait, number) for number in range(60)]
-            until(lambda: _accepted(root, "w/") == 60)
-            answer = httpx.post(
-                f"{service.url}/documents?wait=visible&wait_s=0.1",
-                json={"_id": "m", "text": "x"},
-                headers=WRITE,
-            )
-            assert (answer.json()["code"], answer.status_code, "Retry-After" in answer.headers) == (
-                "overloaded",
-                429,
-                True,
-            )
-            before = _log_bytes(root)
-            refused = httpx.post(
-                f"{service.url}/documents?wait=visible", json={"_id": "m", "text": "x"}, headers=WRITE
-            )
-            assert (refused.status_code, _log_bytes(root)) == (429, before)  # nothing was written
-            with_waiters = _p99(service.url)
-            over.set()
-            service.process.kill()
-            assert {each.result() for each in writes} == {0}
-    assert with_waiters < 3 * quiet + 0.02, (with_waiters, quiet)
-
-
-def _accepted(root: IndexRoot, start: str) -> int:
-    """Writes in the log whose document's id begins so."""
-    log = b"".join(path.read_bytes() for path in (root.path / INGEST_FOLDER / "log").glob("*.log"))
-    return log.count(f'"_id": "{start}'.encode())
-
-
-def _p99(url: str) -> float:
-    """Seconds of the slowest but one of a hundred searches."""
-    taken = []
-    with httpx.Client(base_url=url, timeout=60) as client:
-        for number in range(100):
-            began = time.perf_counter()
-            assert client.post("/search", json={"query": f"owls {number}"}).status_code == 200
-            taken.append(time.perf_counter() - began)
-    return sorted(taken)[-2]
-
-
-def test_visible_is_what_every_replica_serves(toy_model: Path, tmp_path: Path) -> None:
-    """Two services share a root and a log elsewhere; the one that looks for versions seldom is waited for, once killed it is not."""
-    root = made(toy_model, write(tmp_path / "first.jsonl", documents(30)), tmp_path / "index", index="flat")
-    log = str(tmp_path / "log")
-    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--ingest-folder", log)
-    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
-    with (
-        serving(root.path, *flags, "--watch-s", "0.1") as fast,
-        serving(root.path, *flags, "--watch-s", "3") as slow,
-        subprocess.Popen(
-            [*command, "--every", "0.1", "--ingest-folder", log],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as ingest,
-        httpx.Client(base_url=fast.url, timeout=60) as first,
-        httpx.Client(base_url=slow.url, timeout=60) as second,
-    ):
-        for number in range(3):
-            record = {"_id": f"n/{number}", "text": f"an ocelot in the snow, {number}"}
-            answer = first.post("/documents?wait=visible&wait_s=60", json=record, headers=WRITE).json()
-            assert answer["state"] == "visible"
-            assert second.get(f"/documents/n/{number}").status_code == 200
-        os.kill(slow.process.pid, signal.SIGKILL)
-        record = {"_id": "last", "text": "an ocelot alone"}
-        answer = first.post("/documents?wait=visible&wait_s=60", json=record, headers=WRITE).json()
-        assert answer["state"] == "visible"
-        assert not (root.path / INGEST_FOLDER).exists()
-        ingest.terminate()

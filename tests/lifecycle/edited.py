@@ -33,6 +33,7 @@ from glow.index.learned_sparse import LEARNED_SPARSE, LEARNED_WORDS_FOLDER, Word
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import Reranking, attended_words, rank_dense, rank_hybrid, rank_lexical, rerank
+from tests.asked import asked_of
 from tests.attacks.harness import peak_mb
 from tests.search.test_index import remake
 
@@ -167,7 +168,7 @@ def search(index: Index) -> None:
         vector = index.encoder.run([index.preprocessor.query(question)])[0]
         found = [rank_dense(index, vector, 10)]
         if index.holds(POSTINGS):
-            found += [rank_lexical(index, question, 10), rank_hybrid(index, question, vector, 10)]
+            found += [rank_lexical(index, question, 10), rank_hybrid(index, asked_of(index, question), 10)]
         words = index.preprocessor.pieces.words(question)
         if index.holds(LEARNED_SPARSE):
             found.append(rank_lexical(index, question, 10, by="learned"))

@@ -116,13 +116,13 @@ def test_towers_share_one_word_table_on_disk(exported: Model) -> None:
         assert places["location"] == "words.bin"
 
 
-def test_a_graph_names_no_files_but_its_own_and_the_shared_one(exported: Model) -> None:
+def test_a_graph_names_no_files_but_its_own_and_the_shared_ones(exported: Model) -> None:
     for name in ("query", "document"):
         graph = onnx.load(exported.folder / f"{name}.onnx", load_external_data=False).graph
         named = {
             entry.value for t in graph.initializer for entry in t.external_data if entry.key == "location"
         }
-        assert named == {"words.bin", f"{name}.bin"}
+        assert named == {"words.bin", "tokens.bin", f"{name}.bin"}
         assert (exported.folder / f"{name}.onnx").stat().st_size < 100_000
 
 

@@ -9,7 +9,7 @@ import torch
 
 from glow.artifact import LEARNED_HEAD, TERMS_TOWER, learned_hash, read_manifest
 from glow.errors import ArtifactError, FormatError, MismatchError
-from glow.runtime import LearnedHead, Model, TermsEncoder
+from glow.runtime import TERMS, VECTOR, Encoder, LearnedHead, Model
 from glow.training import read_towers
 from glow.training.impacts import TrainedImpacts, load_impacts, save_impacts
 from glow_model_export.learned import add_learned
@@ -31,8 +31,8 @@ def test_vectors_stay_and_the_hash_stays(model: Path, toy_model: Path, tmp_path:
     assert before.hash == after.hash
     assert learned_hash(after.manifest.files) and learned_hash(before.manifest.files) is None
     sequences = [after.preprocessor.query(text) for text in TEXTS]
-    encoder = TermsEncoder(model / TERMS_TOWER, after.preprocessor.pieces.pad_id)
-    vectors, terms = encoder.run_terms(sequences)
+    encoder = Encoder(model / TERMS_TOWER, after.preprocessor.pieces.pad_id)
+    vectors, terms = encoder.run_outputs(sequences, [VECTOR, TERMS])
     assert np.array_equal(vectors, before.encoder("document").run(sequences))
     assert terms.shape[0] == 3 and terms.shape[2] == 16
 
@@ -47,8 +47,8 @@ def test_a_build_computes_what_was_trained(model: Path, tmp_path: Path) -> None:
         torch.from_numpy(sequence.ids)[None], torch.ones(1, len(sequence), dtype=torch.long),
         torch.from_numpy(sequence.field_ids)[None], torch.from_numpy(sequence.weights)[None],
     )  # fmt: skip
-    encoder = TermsEncoder(model / TERMS_TOWER, opened.preprocessor.pieces.pad_id)
-    tokens = encoder.run_terms([sequence])[1]
+    encoder = Encoder(model / TERMS_TOWER, opened.preprocessor.pieces.pad_id)
+    (tokens,) = encoder.run_outputs([sequence], [TERMS])
     np.testing.assert_allclose(tokens, head.tokens(states).detach().numpy(), atol=2e-5)
     words = ["bees", "tides", "unheard"]
     directions, gains = ready.directions(words, opened.preprocessor, opened.encoder("query"))

@@ -10,7 +10,7 @@ import pytest
 from glow.collection import read_documents
 from glow.errors import ArtifactError, IntegrityError
 from glow.records import Document
-from glow.runtime import Model, encode_documents
+from glow.runtime import Model, preprocess_documents
 from glow.runtime.model import CHUNK_DOCUMENTS
 from glow.text import TermTable
 
@@ -61,13 +61,13 @@ def test_an_index_brings_its_own_table(model: Model) -> None:
     assert model.preprocessor.terms is not table
 
 
-def test_documents_are_encoded_in_order_and_in_chunks(model: Model, documents: list[Document]) -> None:
+def test_documents_are_read_in_order_and_in_chunks(model: Model, documents: list[Document]) -> None:
     preprocessor, encoder = model.preprocessor, model.encoder("document")
     many = (documents * (CHUNK_DOCUMENTS // len(documents) + 2))[: CHUNK_DOCUMENTS + 7]
-    chunks = list(encode_documents(iter(many), preprocessor, encoder))
+    chunks = list(preprocess_documents(iter(many), preprocessor))
     assert [len(chunk) for chunk, _, _ in chunks] == [CHUNK_DOCUMENTS, 7]
     assert [document for chunk, _, _ in chunks for document in chunk] == many
-    vectors = np.concatenate([vectors for _, _, vectors in chunks])
+    vectors = np.concatenate([encoder.encode(sequences) for _, _, sequences in chunks])
     alone = np.concatenate([encoder.encode([preprocessor.document(document)]) for document in documents])
     assert vectors == pytest.approx(np.resize(alone, vectors.shape), abs=1e-5)
 
@@ -78,7 +78,7 @@ def test_documents_that_lost_words_are_counted_by_field(model: Model) -> None:
         Document("long", {"title": ("bees " * 99,), "text": ("home " * 999,)}),
         Document("body", {"text": ("home " * 999,)}),
     ]
-    [(_, truncated, _)] = encode_documents(documents, model.preprocessor, model.encoder("document"))
+    [(_, truncated, _)] = preprocess_documents(documents, model.preprocessor)
     assert truncated == {"title": 1, "text": 2}
 
 
@@ -92,9 +92,9 @@ def test_a_stream_is_not_read_ahead(model: Model, documents: list[Document]) -> 
             taken += 1
             yield document
 
-    next(encode_documents(stream(), model.preprocessor, model.encoder("document")))
+    next(preprocess_documents(stream(), model.preprocessor))
     assert taken == CHUNK_DOCUMENTS
 
 
 def test_no_document_gives_no_chunk(model: Model) -> None:
-    assert list(encode_documents([], model.preprocessor, model.encoder("document"))) == []
+    assert list(preprocess_documents([], model.preprocessor)) == []

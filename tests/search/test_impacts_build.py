@@ -110,8 +110,8 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None]]] = {
     "rows cut short": ("rows.npy", cut("rows.npy", 140)),
     "rows of objects": ("rows.npy", pickled),
     "rows in two dimensions": ("rows.npy", replaced("rows.npy", lambda array: array.reshape(2, 3))),
-    "an impact that is no number": ("impacts.npy", replaced("impacts.npy", put(2, np.nan))),
-    "an impact of nothing": ("impacts.npy", replaced("impacts.npy", put(2, 0.0))),
+    "an impact that is no number": ("impacts.npy", replaced("impacts.npy", put(-1, np.nan))),
+    "an impact of nothing": ("impacts.npy", replaced("impacts.npy", put(0, 0.0))),
     "an infinite maximum": ("maxima.npy", replaced("maxima.npy", put(0, np.inf))),
 }
 

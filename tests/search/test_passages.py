@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glow.errors import FormatError
+from glow.errors import BuildError, FormatError
 from glow.index.passages import ARRAYS, PassageMap, PassagesHeader, TextsOfDocuments, build_passages
 from glow.records import Document
 from glow.runtime import Model
@@ -88,6 +88,17 @@ def test_an_array_that_does_not_fit_the_others_is_refused_by_name(folder: Path, 
     np.save(folder / f"{name}.npy", np.array([{"a": 1}] * len(whole)), allow_pickle=True)
     with pytest.raises(FormatError, match=rf"{name}\.npy"):
         PassageMap.open(folder)
+
+
+@pytest.mark.parametrize(("most", "bodies"), [(3, [SENTENCE * 40]), (len(SENTENCE) - 2, ["", SENTENCE])])
+def test_more_than_32_bits_count_is_refused(
+    most: int, bodies: list[str], tmp_path: Path, toy_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glow.index.passages.build.MAX_ROWS", most)
+    documents = [Document(str(row), {"text": (body,)}) for row, body in enumerate(bodies)]
+    cutter = PassageCutter(Model.open(toy_model).preprocessor)
+    with pytest.raises(BuildError, match=f"document row {len(bodies) - 1}: passages exceed what 32 bits"):
+        build_passages(documents, cutter, tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"format": 2}, {"passages": -1}, {"documents": None}, {"more": 1}])

@@ -22,6 +22,7 @@ from glow.search import (
     rerank,
     score_unit,
 )
+from tests.asked import asked_of
 
 TEXT = "how do bees find the way home by the sun"
 
@@ -50,7 +51,9 @@ def alone(index: Index, row: int, method: RerankMethod = "join") -> float:
 def test_every_hit_has_the_score_of_its_own_document(
     index: Index, vector: NDArray[np.float32], method: RerankMethod
 ) -> None:
-    ranked, is_whole = rerank(index, TEXT, rank_hybrid(index, TEXT, vector, 50), Reranking(30, method))
+    ranked, is_whole = rerank(
+        index, TEXT, rank_hybrid(index, asked_of(index, TEXT), 50), Reranking(30, method)
+    )
     assert is_whole
     own = [alone(index, row, method) for row in ranked.rows[:30].tolist()]
     # Four bits a number: near what they were, and far nearer than documents are to one another.
@@ -62,7 +65,7 @@ def test_every_hit_has_the_score_of_its_own_document(
 def test_the_score_is_the_first_searchs_and_a_share_of_the_re_rankers(
     index: Index, vector: NDArray[np.float32]
 ) -> None:
-    first = rank_hybrid(index, TEXT, vector, 40)
+    first = rank_hybrid(index, asked_of(index, TEXT), 40)
     ranked, _ = rerank(index, TEXT, first, Reranking(20))
     before = dict(zip(first.rows.tolist(), first.scores.tolist(), strict=True))
     own = ranked.parts["rerank"][:20]
@@ -75,7 +78,7 @@ def test_the_score_is_the_first_searchs_and_a_share_of_the_re_rankers(
 def test_hits_beyond_the_depth_follow_in_their_order_and_scores_never_rise(
     index: Index, vector: NDArray[np.float32]
 ) -> None:
-    first = rank_hybrid(index, TEXT, vector, 50)
+    first = rank_hybrid(index, asked_of(index, TEXT), 50)
     ranked, _ = rerank(index, TEXT, first, Reranking(10))
     assert ranked.rows[10:].tolist() == first.rows[10:].tolist()
     assert (np.diff(ranked.scores) <= 0).all() and ranked.scores[10] < ranked.scores[9]
@@ -94,7 +97,7 @@ def test_a_share_of_0_leaves_the_order(index: Index, vector: NDArray[np.float32]
 def test_where_time_runs_out_what_was_read_comes_first_and_the_first_page_was_read_first(
     index: Index, vector: NDArray[np.float32]
 ) -> None:
-    first = rank_hybrid(index, TEXT, vector, 50)
+    first = rank_hybrid(index, asked_of(index, TEXT), 50)
     whole, _ = rerank(index, TEXT, first, Reranking(10))
     asked: list[bool] = []
 

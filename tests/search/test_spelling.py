@@ -71,11 +71,19 @@ def test_words_that_are_one_edit_apart_share_a_form(a: str, b: str) -> None:
         assert set(forms(a)) & set(forms(b))
 
 
+KEYBOARD = ("qwertyuiop ", "asdfghjkl ", "zxcvbnm ")
+
+
 def test_every_slip_of_the_typist_is_one_edit() -> None:
+    """A letter in place of another lies beside it."""
     chance = random.Random(0)  # noqa: S311 - no secret
     for _ in range(500):
         word = "".join(chance.choices(string.ascii_lowercase, k=chance.randint(4, 12)))
-        assert is_one_edit(word, slip(word, chance))
+        slipped = slip(word, chance)
+        assert is_one_edit(word, slipped)
+        exchanged = [a + b for a, b in zip(word, slipped, strict=False) if a != b]
+        if len(slipped) == len(word) and len(exchanged) == 1:
+            assert any(exchanged[0] in row + row[::-1] for row in KEYBOARD), (word, slipped)
 
 
 @pytest.mark.parametrize(

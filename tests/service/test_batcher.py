@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from glow.runtime import Encoder, Model
+from glow.runtime import EncodedText, Encoder, Model
 from glow.text import WeightedTokens
 from glow_service.errors import DeadlineError
 from glow_service.search.batcher import CLASS_TOKENS, Batcher, Job
@@ -33,11 +33,11 @@ class Recording(Encoder):
         self.gate = threading.Event()
         self.gate.set()
 
-    def run(self, sequences: Any) -> Any:
+    def read_batch(self, sequences: Any) -> Any:
         """As the tower's own."""
         self.batches.append([len(sequence) for sequence in sequences])
         assert self.gate.wait(10)
-        return super().run(sequences)
+        return super().read_batch(sequences)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def pool() -> Iterator[SearchPool]:
     pool.close()
 
 
-def vector_of(_: Job[Any], vector: Any) -> Any:
-    return vector
+def vector_of(_: Job[Any], encoded: EncodedText) -> Any:
+    return encoded.vector
 
 
 def in_an_hour() -> Deadline:
@@ -219,7 +219,7 @@ def test_what_goes_wrong_while_encoding_is_told_to_all_and_the_next_batch_runs(
     async def work() -> None:
         batcher = Batcher(pool, Metrics(), batch_tokens=512)
         with monkeypatch.context() as patch:
-            patch.setattr(tower, "run", lambda _: 1 / 0)
+            patch.setattr(tower, "read_batch", lambda _: 1 / 0)
             calls = [batcher.run(tower, tokens, vector_of, in_an_hour()) for _ in range(3)]
             found = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(result) for result in found] == [ZeroDivisionError] * 3

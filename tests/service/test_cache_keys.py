@@ -112,6 +112,7 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         replace(CALL, rerank=Reranking(50)),
         replace(CALL, rerank=Reranking(49)),
         replace(CALL, rerank=Reranking(50, "late")),
+        replace(CALL, late=False),
     ]
     fields = set(SearchCall.__slots__)
     told = {"text", "top_k", "offset", "candidates", "params", "retriever", "fusion", "filter", "facets"}
@@ -128,6 +129,7 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         "vector",
         "like",
         "rerank",
+        "late",
     }
     assert fields <= told, "a new field needs a line above"
     keys = {KEYS.page(call) for call in [CALL, *changed]}
@@ -174,7 +176,7 @@ def test_hashes_of_the_identity_do_not_run_into_each_other() -> None:
 def test_keys_are_short_printable_and_tell_their_kind() -> None:
     for text in ("", "a", "\ud800\0\n", "x" * 100_000):
         vector, page = KEYS.vector(text), KEYS.page(text)
-        assert vector.startswith(b"glow:4:vector:") and page.startswith(b"glow:4:page:")
+        assert vector.startswith(b"glow:5:vector:") and page.startswith(b"glow:5:page:")
         assert len(vector) < 64 and vector.isascii() and vector.decode().isprintable()
         assert len(page) < 64 and page.isascii() and page.decode().isprintable()
 

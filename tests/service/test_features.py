@@ -188,7 +188,7 @@ def test_an_index_without_the_parts_says_how_to_get_them(
 def test_info_tells_parts_and_metadata(http: httpx.Client) -> None:
     info = http.get("/info").json()
     assert info["retrievers"] == list(RETRIEVERS)
-    assert info["index"]["parts"] == ["columns", "impacts", "explain"]
+    assert info["index"]["parts"] == ["columns", "impacts", "late", "explain"]
     year = {"type": "number", "types": ["number"], "documents": 50, "distinct": 25}
     assert info["index"]["columns"]["year"] == year
     assert info["index"]["fusion"]["method"] in ("convex", "rrf")

@@ -43,7 +43,9 @@ async def _served(tower: Encoder, sequences: list[WeightedTokens]) -> np.ndarray
     batcher = Batcher(pool, metrics := Metrics(), 512)
     later = Deadline(time.perf_counter() + 600)
     try:
-        calls = [batcher.run(tower, sequence, lambda _, vector: vector, later) for sequence in sequences]
+        calls = [
+            batcher.run(tower, sequence, lambda _, encoded: encoded.vector, later) for sequence in sequences
+        ]
         vectors = np.stack(await asyncio.gather(*calls))
     finally:
         pool.close()

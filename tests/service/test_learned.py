@@ -17,6 +17,7 @@ from glow.search import rank_hybrid, rank_lexical
 from glow_service.api.schemas import SearchResult
 from glow_service.app import create_app
 from glow_service.settings import Settings
+from tests.asked import asked_of
 
 QUERY = "how do bees find the way home"
 ServeApp = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
@@ -66,14 +67,13 @@ def test_hits_are_those_of_the_library(client: httpx.Client, index: Index) -> No
 
 
 def test_hybrid_counts_words_and_their_like(client: httpx.Client, index: Index) -> None:
-    vector = index.encoder.encode([index.preprocessor.query(QUERY)])[0]
-    ranked = rank_hybrid(index, QUERY, vector, 100)
-    assert set(ranked.parts) == {"dense", "learned"}
+    ranked = rank_hybrid(index, asked_of(index, QUERY), 100)
+    assert set(ranked.parts) == {"dense", "learned", "late"}
     hits = ask(client, retriever="hybrid", top_k=20)["hits"]
     assert [hit["id"] for hit in hits] == [
         each.id for each in index[STORED_FIELDS].rows(ranked.rows[:20].tolist())
     ]
-    assert all({"dense", "learned"} >= set(hit["scores"]) for hit in hits)
+    assert all({"dense", "learned", "late"} >= set(hit["scores"]) for hit in hits)
     assert ask(client, top_k=20)["hits"] == hits  # what searches where a request does not say
 
 

@@ -36,6 +36,9 @@ def test_what_takes_long_costs_more() -> None:
     everything = HighlightCall(("title", "text"), Highlighting(10, 2_000))
     assert price_of(call(100, everything)) == 1 + 100 * 2 * 10 * 2_000 // price.HIGHLIGHTED_CHARS
     assert price_of(call(), filter_terms=1_000) == 6
+    both = replace(call(), retriever="hybrid", candidates=1_000)
+    assert price_of(both) == 1 + 1_000 // price.COMPARED_CANDIDATES
+    assert price_of(replace(both, late=False)) == price_of(replace(both, candidates=100)) == 1
     assert [price_of(replace(call(), rerank=Reranking(depth))) for depth in (1, 10, 50, 51)] == [2, 2, 4, 4]
     assert price_of(replace(call(), rerank=Reranking(50, "late"))) == 3
     assert price_of(call(20, explain=ExplainCall(leave_one_out=False))) == 1 + 20 * price.EXPLAINED_HIT
@@ -68,6 +71,7 @@ def test_the_page_has_the_table_of_prices() -> None:
         f"each {price.READ_CHARS:,} characters of hits that are read for snippets": 1,
         "each hit that it explains": price.EXPLAINED_HIT,
         "`leave_one_out`": price.LEAVE_ONE_OUT,
+        f"each {price.COMPARED_CANDIDATES} candidates whose tokens a hybrid search compares": 1,
         f"each {price.RERANKED_HITS['join']} hits that are read again": 1,
         f"each {price.RERANKED_HITS['late']} hits that are read again by late interaction": 1,
         "a text of `/v1/embeddings` for the query tower": price.TEXTS["query"],

@@ -23,10 +23,10 @@ def test_a_search_whose_time_is_over_fetches_nothing(index: Index, monkeypatch: 
         glow_service.search.session, "documents_of", lambda *_: pytest.fail("documents were fetched")
     )
     session = SearchSession(index, CALL)
-    vector = index.encoder.run([session.preprocess()])[0]
+    encoded = index.encoder.read_batch([session.preprocess()])[0]
     monkeypatch.setattr(session.clock, "_deadline", OVER)
     with pytest.raises(DeadlineError):
-        session.retrieve(vector)
+        session.retrieve(encoded)
 
 
 def test_the_deadline_is_looked_at_before_every_batch_of_explanations(

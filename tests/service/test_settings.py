@@ -48,7 +48,7 @@ def test_a_wrong_command_line_is_a_usage_error(run: Callable[..., Result], flags
 
 
 def test_help_shows_every_flag_variable_and_default(run: Callable[..., Result]) -> None:
-    text = " ".join(run("--help", COLUMNS="200").stdout.split())
+    text = " ".join(run("--help", COLUMNS="240").stdout.split())
     for row in settings_table():
         assert f"{row.flag} " in text
         assert row.env in text

@@ -29,6 +29,7 @@ from glow_index_builder.encoding.ray_spread import RayImport
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
+from tests.asked import asked_of
 from tests.attacks.harness import Service, serving
 from tests.ports import free_port
 from tests.slow_peer import SlowPeer
@@ -54,8 +55,8 @@ def opened(root: IndexRoot) -> Index:
 def answers(index: Index) -> list[tuple[list[str], list[str]]]:
     found = []
     for text in QUERIES:
-        vector = index.encoder.encode([index.preprocessor.query(text)])[0]
-        rankings = rank_dense(index, vector, 5), rank_hybrid(index, text, vector, 5)
+        query = asked_of(index, text)
+        rankings = rank_dense(index, query.vector, 5), rank_hybrid(index, query, 5)
         ids = [[hit.id for hit in index[STORED_FIELDS].rows(each.rows.tolist())] for each in rankings]
         found.append((ids[0], ids[1]))
     return found
@@ -93,11 +94,11 @@ def test_a_filter_changes_no_score_but_in_its_last_digit(
     index = opened(made(tmp_path / "index", toy_model, toy_corpus, f"milvus://{tmp_path / 'vectors.db'}"))
     generator = np.random.default_rng(0)
     for text in QUERIES:
-        vector = index.encoder.encode([index.preprocessor.query(text)])[0]
-        whole = rank_hybrid(index, text, vector, 100)
+        query = asked_of(index, text)
+        whole = rank_hybrid(index, query, 100)
         scores = dict(zip(whole.rows.tolist(), whole.scores.tolist(), strict=True))
         for share in (0.5, 0.1):
-            kept = rank_hybrid(index, text, vector, 100, allowed=RowMask(generator.random(50) < share))
+            kept = rank_hybrid(index, query, 100, allowed=RowMask(generator.random(50) < share))
             assert kept.scores.tolist() == pytest.approx(
                 [scores[row] for row in kept.rows.tolist()], abs=1e-6
             )

@@ -17,6 +17,7 @@ from glow.text import Preprocessor, WordPieces
 from glow.training.config import TrainConfig
 from glow.training.data.dataset import Collection, PairBatches, count_terms, read_collection
 from glow.training.loop import Trainer
+from glow.training.rerank import Candidates, read_candidates
 from glow.training.watch import Watch
 from tests.training.grid_files import MakeGrid, grid_maker
 
@@ -144,6 +145,12 @@ def make_trainer(
 def make_grid(tmp_path: Path) -> MakeGrid:
     """Makes a grid file beside its two variants."""
     return grid_maker(tmp_path)
+
+
+@pytest.fixture
+def candidates(toy_collection: Collection, run_file: Path) -> Candidates:
+    """What the first search found, read."""
+    return read_candidates(run_file, toy_collection, 10)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Training of the re-ranker: candidates, batches, loss, resume, checkpoint, and what it makes of a ranking."""
+"""Training of the re-ranker: resume, checkpoint, compressor, teacher, and what it makes of a ranking."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,6 @@ from glow.nn import Compressor, CrossEncoder, Side, minilm_folder
 from glow.text import Preprocessor, WordPieces
 from glow.training.data.dataset import Collection, count_terms, read_collection
 from glow.training.rerank import (
-    CandidateBatches,
     Candidates,
     RerankConfig,
     RerankInputs,
@@ -32,7 +31,7 @@ from glow.training.rerank import (
 )
 from glow.training.rerank.candidates import Texts
 from glow.training.rerank.job import initial_cross_encoder
-from glow.training.rerank.trainer import attention_loss, distillation_loss, rerank_loss
+from glow.training.rerank.trainer import attention_loss
 
 
 def options(**changes: Any) -> dict[str, Any]:
@@ -49,11 +48,6 @@ def options(**changes: Any) -> dict[str, Any]:
     for section, values in changes.items():
         made[section] = made[section] | values if isinstance(values, dict) else values
     return made
-
-
-@pytest.fixture
-def candidates(toy_collection: Collection, run_file: Path) -> Candidates:
-    return read_candidates(run_file, toy_collection, 10)
 
 
 def inputs(collection_folder: Path, run_file: Path, bert_folder: Path, out: Path) -> RerankInputs:
@@ -74,78 +68,6 @@ def trained(
     )
     train_reranker(config, inputs(collection_folder, run_file, bert_folder, out))
     return load_reranker(out)
-
-
-@pytest.mark.parametrize(
-    ("kind", "logits", "expected"),
-    [
-        # The released code's loss: 1 - e^2 / (e^2 + e^1); a relevant document that leads by much costs nothing.
-        ("pairwise", [[2.0, 1.0]], 0.268941),
-        ("pairwise", [[0.0, 0.0], [100.0, 0.0]], 0.25),
-        ("list", [[0.0, 0.0, 0.0, 0.0]], 1.386294),
-        ("list", [[2.0, 1.0]], 0.313262),
-    ],
-)
-def test_the_loss_has_the_value_worked_out_by_hand(
-    kind: str, logits: list[list[float]], expected: float
-) -> None:
-    assert float(rerank_loss(torch.tensor(logits), kind)) == pytest.approx(expected, abs=1e-5)
-
-
-def test_candidates_are_the_first_of_each_query_in_order(toy_collection: Collection, run_file: Path) -> None:
-    found = read_candidates(run_file, toy_collection, 4)
-    assert {len(rows) for rows in found.rows} == {4}
-    assert all((np.diff(scores) < 0).all() for scores in found.scores)
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("nobody Q0 bees 1 0.5 t", "holds no query of toy"),
-        ("a0 Q0 nothing 1 0.5 t", "'nothing', which toy does not have"),
-    ],
-)
-def test_a_run_of_another_collection_is_refused(
-    toy_collection: Collection, tmp_path: Path, line: str, said: str
-) -> None:
-    path = tmp_path / "other.trec"
-    path.write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(MismatchError, match=said):
-        read_candidates(path, toy_collection, 10)
-
-
-def test_a_batch_has_the_relevant_document_first_and_no_other_that_is(candidates: Candidates) -> None:
-    batches = CandidateBatches([candidates], 8, 3, seed=1)
-    seen: list[int] = []
-    for batch in batches.epoch(0):
-        seen += batch.queries.tolist()
-        for query, documents, scores in zip(
-            batch.queries.tolist(), batch.documents, batch.scores, strict=True
-        ):
-            relevant = candidates.collection.relevant[query]
-            assert [row in relevant for row in documents.tolist()] == [True, False, False, False]
-            assert len(set(documents.tolist())) == 4
-            ranked = dict(
-                zip(candidates.rows[query].tolist(), candidates.scores[query].tolist(), strict=True)
-            )
-            assert [ranked[row] for row in documents.tolist()] == scores.tolist()
-    assert len(seen) == len(set(seen)) == 8 * batches.steps_per_epoch
-    assert 0 not in seen, "its relevant document was not found"
-
-
-def test_the_order_depends_on_seed_and_epoch_alone(candidates: Candidates) -> None:
-    def order(seed: int, epoch: int) -> list[list[int]]:
-        return [batch.documents.tolist() for batch in CandidateBatches([candidates], 8, 3, seed).epoch(epoch)]
-
-    assert order(1, 2) == order(1, 2)
-    assert order(1, 2) != order(1, 3)
-    assert order(1, 2) != order(2, 2)
-
-
-def test_candidates_without_a_relevant_document_are_refused(candidates: Candidates) -> None:
-    none = Candidates(candidates.collection, [rows[:0] for rows in candidates.rows], candidates.scores)
-    with pytest.raises(MismatchError, match="no query has a relevant document and 3 others"):
-        CandidateBatches([none], 8, 3, seed=0)
 
 
 def test_a_stopped_run_goes_on_to_the_same_weights(
@@ -347,14 +269,6 @@ def test_the_presets_of_the_configs_folder_are_valid() -> None:
     for path in paths:
         assert RerankConfig.load_toml(path).cross.split < 6
     assert minilm_folder().is_dir()
-
-
-def test_the_difference_from_a_teacher_has_the_value_worked_out_by_hand() -> None:
-    # Shares of 3/4 and 1/4 beside halves: 3/4 ln(3/2) + 1/4 ln(1/2).
-    found = distillation_loss(torch.zeros(1, 2), torch.tensor([[np.log(3.0), 0.0]]))
-    assert float(found) == pytest.approx(0.130812, abs=1e-6)
-    same = torch.tensor([[2.0, -1.0, 0.5], [0.0, 0.0, 3.0]])
-    assert float(distillation_loss(same + 7.0, same)) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_split_re_ranker_learns_from_one_that_joins_all_layers(

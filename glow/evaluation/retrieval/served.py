@@ -3,9 +3,6 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from glow.artifact import IndexRoot
 from glow.errors import MismatchError
 from glow.evaluation.retrieval.corpus_index import CorpusIndex, DenseOptions, Progress
@@ -16,9 +13,11 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Hit, Query
-from glow.runtime import Device, Encoder, Model
+from glow.runtime import Device, EncodedText, Encoder, Model
 from glow.search import (
     DEFAULT_CANDIDATES,
+    EncodedQuery,
+    QueryReading,
     Ranked,
     Reranking,
     Retriever,
@@ -34,7 +33,6 @@ from glow.search import (
 __all__ = ["DenseRetriever", "HybridRetriever", "ServedRetriever", "open_version"]
 
 QUERIES_AT_ONCE = 256
-Vector = NDArray[np.float32]
 
 
 class ServedRetriever:
@@ -76,32 +74,33 @@ class ServedRetriever:
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             block = asked[start : start + QUERIES_AT_ONCE]
             if self._kind in ("lexical", "learned"):
-                vectors: list[Vector | None] = [None] * len(block)
+                read: list[EncodedText | None] = [None] * len(block)
             else:
-                vectors = list(self._encoder.encode([reading.tokens for _, reading in block]))
-            for (query, reading), vector in zip(block, vectors, strict=True):
-                ranked = self._reranked(reading.text, vector, self._rank(reading.text, vector, k))
+                read = list(self._encoder.read([reading.tokens for _, reading in block]))
+            for (query, reading), encoded in zip(block, read, strict=True):
+                ranked = self._rank(reading, encoded, k)
                 rows, scores = ranked.rows[:k].tolist(), ranked.scores[:k].tolist()
                 names = self._names(rows) if rows else []
                 run[query.id] = [Hit(name, score) for name, score in zip(names, scores, strict=True)]
         return run
 
-    def _reranked(self, text: str, vector: Vector | None, ranked: Ranked) -> Ranked:
+    def _rank(self, reading: QueryReading, encoded: EncodedText | None, k: int) -> Ranked:
         if self._reranking is None:
-            return ranked
+            return self._first(reading, encoded, k)
         assert isinstance(self._index, Index)  # noqa: S101 - `open_version` gives no other
+        ranked = self._first(reading, encoded, max(k, DEFAULT_CANDIDATES))  # as a service gathers them
         unit = score_unit(self._index, self._kind, None)
-        return rerank(self._index, text, ranked, self._reranking, unit, vector)[0]
+        vector = None if encoded is None else encoded.vector
+        return rerank(self._index, reading.text, ranked, self._reranking, unit, vector)[0]
 
-    def _rank(self, text: str, vector: Vector | None, k: int) -> Ranked:
-        if self._reranking is not None:
-            k = max(k, DEFAULT_CANDIDATES)  # as a service gathers them
+    def _first(self, reading: QueryReading, encoded: EncodedText | None, k: int) -> Ranked:
         if self._kind == "lexical" or self._kind == "learned":
-            return rank_lexical(self._index, text, k, by=self._kind)
-        assert vector is not None  # noqa: S101 - every other kind has one
+            return rank_lexical(self._index, reading.text, k, by=self._kind)
+        assert encoded is not None  # noqa: S101 - every other kind has one
         if self._kind == "dense":
-            return rank_dense(self._index, vector, k)
-        return rank_hybrid(self._index, text, vector, max(k, DEFAULT_CANDIDATES))
+            return rank_dense(self._index, encoded.vector, k)
+        query = EncodedQuery.of(reading, encoded)
+        return rank_hybrid(self._index, query, max(k, DEFAULT_CANDIDATES))
 
 
 class DenseRetriever(ServedRetriever):

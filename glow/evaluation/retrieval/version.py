@@ -16,6 +16,7 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, SearchParams
 from glow.search import (
     DEFAULT_CANDIDATES,
+    EncodedQuery,
     Reranking,
     rank_dense,
     rank_hybrid,
@@ -32,7 +33,6 @@ Retriever = Literal["dense", "learned", "hybrid", "rerank"]
 
 DEPTH = 10
 """Hits that people look at."""
-AT_ONCE = 64
 # Below this, scores of two products of the same vectors may differ by rounding.
 TIE = 1e-5
 
@@ -51,14 +51,13 @@ class VersionSearch:
     def __init__(self, index: Index, texts: Sequence[str]) -> None:
         self._index = index
         readings = [read_query(index, text) for text in texts]
-        self._texts = [reading.text for reading in readings]
-        tokens = [reading.tokens for reading in readings]
-        self._asked = [place for place, sequence in enumerate(tokens) if sequence.words]
-        blocks = [self._asked[start : start + AT_ONCE] for start in range(0, len(self._asked), AT_ONCE)]
-        encoded = [index.encoder.encode([tokens[place] for place in block]) for block in blocks]
-        self._vectors = (
-            np.concatenate(encoded) if encoded else np.empty((0, index.encoder.dimensions), np.float32)
-        )
+        self._count = len(readings)
+        asked = {place: reading for place, reading in enumerate(readings) if reading.tokens.words}
+        read = index.encoder.read([reading.tokens for reading in asked.values()])
+        self._queries = {
+            place: EncodedQuery.of(reading, encoded)
+            for (place, reading), encoded in zip(asked.items(), read, strict=True)
+        }
         parts: dict[Retriever, bool] = {
             "dense": True,
             "learned": index.holds(LEARNED_SPARSE),
@@ -69,27 +68,25 @@ class VersionSearch:
 
     def ids(self, retriever: Retriever, k: int = DEPTH) -> list[tuple[str, ...]]:
         """The ids of at most k documents for each query, best first."""
-        hits: list[tuple[str, ...]] = [()] * len(self._texts)
-        for place, vector in zip(self._asked, self._vectors, strict=True):
-            rows = self._rows(retriever, self._texts[place], vector, k)
+        hits: list[tuple[str, ...]] = [()] * self._count
+        for place, query in self._queries.items():
+            rows = self._rows(retriever, query, k)
             hits[place] = tuple(document.id for document in self._index[STORED_FIELDS].rows(rows.tolist()))
         return hits
 
-    def _rows(
-        self, retriever: Retriever, text: str, vector: NDArray[np.float32], k: int
-    ) -> NDArray[np.int64]:
-        index, gathered = self._index, max(k, DEFAULT_CANDIDATES)
+    def _rows(self, retriever: Retriever, query: EncodedQuery, k: int) -> NDArray[np.int64]:
+        index, gathered, vector = self._index, max(k, DEFAULT_CANDIDATES), query.vector
         if retriever == "dense":
             return rank_dense(index, vector, k).rows
         if retriever == "learned":
-            return rank_lexical(index, text, k, by="learned").rows
+            return rank_lexical(index, query.text, k, by="learned").rows
         if index.holds(POSTINGS):
-            ranked = rank_hybrid(index, text, vector, gathered)
+            ranked = rank_hybrid(index, query, gathered)
         else:
             ranked = rank_dense(index, vector, gathered)
         if retriever == "rerank":
             unit = score_unit(index, "hybrid" if index.holds(POSTINGS) else "dense", None)
-            ranked, _ = rerank(index, text, ranked, Reranking(), unit, vector)
+            ranked, _ = rerank(index, query.text, ranked, Reranking(), unit, vector)
         return ranked.rows[:k]
 
     def recall(self, k: int = DEPTH) -> float | None:
@@ -98,12 +95,13 @@ class VersionSearch:
         None where it cannot be known: no query has a word.
         """
         dense = self._index[VECTORS]
-        if not len(self._vectors):
+        if not self._queries:
             return None
         if dense.kind == "flat":
             return 1.0
-        exact, _ = dense.search(self._vectors, k, SearchParams(exact=True), order=None)
-        scores, _ = dense.search(self._vectors, k, order=None)
+        vectors = np.stack([query.vector for query in self._queries.values()])
+        exact, _ = dense.search(vectors, k, SearchParams(exact=True), order=None)
+        scores, _ = dense.search(vectors, k, order=None)
         least = exact[:, -1:] - TIE
         return float((scores >= least).sum() / exact.size) if exact.size else 1.0
 

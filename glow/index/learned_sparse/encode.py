@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from glow.artifact import LEARNED_HEAD, learned_hash
 from glow.errors import ConfigError
 from glow.index.encoding import Records, Texts
 from glow.index.learned_sparse.impacts import LearnedWords, WordScorer
 from glow.index.learned_sparse.words import WordSide, choose_words
+from glow.index.numpy_threads import use_one_thread
 from glow.records import Document
-from glow.runtime import Device, LearnedHead, Model
+from glow.runtime import TERMS, Device, LearnedHead, Model
 from glow.text import TermTable, is_lexical, lexical_tokens
 
 __all__ = ["LearnedEncoder", "LearnedJob", "make_word_side", "require_learned", "words_of"]
@@ -94,7 +94,7 @@ class LearnedJob:
         Raises:
             ArtifactError: if a file is gone or damaged.
         """
-        _use_one_thread()
+        use_one_thread()
         head = LearnedHead.load(model.folder / LEARNED_HEAD)
         return LearnedEncoder(WordScorer(WordSide.load(self.words), head.cut, self.budget, self.unit))
 
@@ -106,7 +106,7 @@ class LearnedEncoder:
         scorer: scores words.
     """
 
-    reads: Literal["texts", "tokens"] = "tokens"
+    reads: tuple[str, ...] = (TERMS,)
 
     def __init__(self, scorer: WordScorer) -> None:
         self._scorer = scorer
@@ -117,11 +117,11 @@ class LearnedEncoder:
         Raises:
             ValueError: if a direction is not finite, so that the head is broken.
         """
-        assert batch.tokens is not None  # noqa: S101 - this encoder reads them
+        directions = batch.outputs[TERMS]
         found = [np.empty(0, RECORD)]
         for place, sequence in enumerate(batch.sequences):
             spoken = lexical_tokens(sequence)
-            tokens = batch.tokens[place, spoken]
+            tokens = directions[place, spoken]
             if not np.isfinite(tokens).all():
                 raise ValueError(f"the directions of document {batch.texts[place].id!r} are not finite")
             kept = self._scorer.score(tokens, sequence.word_ids[spoken])
@@ -139,11 +139,3 @@ def words_of(blocks: Iterable[Records]) -> Iterator[LearnedWords]:
         for stop, count in zip(ends, counts.tolist(), strict=True):
             held = records[stop - count : stop]
             yield LearnedWords(held["word"], held["code"], held["cause"])
-
-
-def _use_one_thread() -> None:
-    """NumPy's products on one thread each: as many documents as there are threads are scored at the same time.
-
-    Of NumPy alone, whose library of these is not the one that FAISS brings.
-    """
-    ThreadpoolController().select(prefix="libscipy_openblas").limit(limits=1)

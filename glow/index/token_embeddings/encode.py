@@ -5,7 +5,7 @@ t   tokens of a batch       b   bytes of a token's codes
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class StatesEncoder:
         job: how it is stored.
     """
 
-    reads: Literal["texts", "tokens"] = "texts"
+    reads: tuple[str, ...] = ()
 
     def __init__(self, reader: DocumentReader, job: StatesJob) -> None:
         self._reader = reader

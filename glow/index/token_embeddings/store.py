@@ -5,7 +5,7 @@ B   documents asked for     L   the longest of them, in tokens
 """
 
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,9 @@ from glow.index.token_embeddings.format import (
     STATES_HEADER,
     StatesHeader,
 )
-from glow.storage import map_array, read_header
+from glow.storage import ArrayWriter, map_array, places_of, read_header
 
 __all__ = ["StatesWriter", "TermStates"]
-
-# numpy's header of a one-dimensional array whose length is known at the end alone: room for any.
-_HEADER_BYTES = 128
 
 
 class StatesWriter:
@@ -39,9 +36,8 @@ class StatesWriter:
         folder.mkdir(parents=True)
         self._folder, self._header = folder, header
         self._ends: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
-        self._codes, self._scales = ((folder / name).open("wb") for name in (CODES_FILE, SCALES_FILE))
-        for file in (self._codes, self._scales):
-            file.write(b"\0" * _HEADER_BYTES)
+        self._codes = ArrayWriter(folder / CODES_FILE, np.uint8)
+        self._scales = ArrayWriter(folder / SCALES_FILE, np.float16)
 
     def __enter__(self) -> Self:
         return self
@@ -60,30 +56,20 @@ class StatesWriter:
             raise ValueError(
                 f"documents of {coded.lengths.min()} to {coded.lengths.max()} tokens, expected 1 to {self._header.document_tokens}"
             )
-        self._codes.write(coded.codes.tobytes())
-        self._scales.write(coded.scales.tobytes())
+        self._codes.add(coded.codes.reshape(-1))
+        self._scales.add(coded.scales)
         self._ends.append(self._ends[-1][-1] + np.cumsum(coded.lengths))
 
     def close(self) -> StatesHeader:
         """Ends the files; returns the header as written."""
         header, offsets = self._header, np.concatenate(self._ends)
         tokens = int(offsets[-1])
-        _close(self._codes, np.uint8, tokens * code_bytes(header.size, header.bits))
-        _close(self._scales, np.float16, 0 if header.bits == 16 else tokens)
+        self._codes.end()
+        self._scales.end()
         np.save(self._folder / OFFSETS_FILE, offsets.astype(np.int64), allow_pickle=False)
         written = header.model_copy(update={"documents": len(offsets) - 1, "tokens": tokens})
         written.save(self._folder / STATES_HEADER)
         return written
-
-
-def _close(file: BinaryIO, kind: type[np.generic], length: int) -> None:
-    """Puts numpy's header before what was written."""
-    file.seek(0)
-    form = {"descr": np.lib.format.dtype_to_descr(np.dtype(kind)), "fortran_order": False, "shape": (length,)}
-    np.lib.format.write_array_header_1_0(file, form)
-    if file.tell() != _HEADER_BYTES:
-        raise ValueError(f"numpy's header takes {file.tell()} bytes, expected {_HEADER_BYTES}")
-    file.close()
 
 
 class TermStates:
@@ -116,7 +102,7 @@ class TermStates:
 
     def coded(self, rows: NDArray[np.int64]) -> CodedStates:
         """Documents as they are stored."""
-        tokens = self._tokens(rows)
+        tokens = places_of(self._offsets, rows)
         scales = self._scales[tokens] if self.header.bits != 16 else np.empty(0, np.float16)
         return CodedStates(self.lengths(rows), self._codes[tokens], scales)
 
@@ -130,13 +116,6 @@ class TermStates:
             float32 [B, L, e], 0 on padding, and int64 [B, L], 1 for tokens.
         """
         return self.coded(rows).states(self.header.size, self.header.bits)
-
-    def _tokens(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Places of all tokens of documents, in order."""
-        lengths = self.lengths(rows)
-        ends = np.cumsum(lengths)
-        starts = self._offsets[rows] - (ends - lengths)
-        return np.repeat(starts, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
     def require_model(self, digest: str) -> None:
         """Refuses a re-ranker that did not make these states.

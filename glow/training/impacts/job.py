@@ -1,7 +1,5 @@
 """One training job of learned impacts, from folders to checkpoint: `glow train --config` of a file with `[impacts]`."""
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from glow.errors import ConfigError
 from glow.nn import TermImpacts
 from glow.runtime import Model
 from glow.training.data import count_terms, read_collection
-from glow.training.fingerprint import collection_hash
+from glow.training.fingerprint import collection_hash, parts_hash
 from glow.training.from_model import read_towers
 from glow.training.impacts.checkpoint import TrainedImpacts, save_impacts
 from glow.training.impacts.collection import ImpactsCollection, WordVectors
@@ -87,7 +85,7 @@ def train_impacts(
     head = TermImpacts(model.encoder("query").dimensions, config.impacts.dimensions)
     parts = [config.model_dump_json(), model.hash, *map(file_sha256, inputs.candidates)]
     parts += [collection_hash(each.found.collection) for each in collections]
-    fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    fingerprint = parts_hash(parts)
     on_stage("training")
     losses = ImpactsTrainer(config, head, collections, words, run_folder, fingerprint, on_progress).run()
     report = {

@@ -1,7 +1,5 @@
 """One job of pre-training, from corpora to checkpoint: `glow pretrain`."""
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,12 +11,12 @@ import torch
 from glow.errors import ConfigError, GlowError
 from glow.text import WordPieces
 from glow.training.data import one_at_a_time
-from glow.training.fingerprint import parameters_hash
+from glow.training.fingerprint import parameters_hash, parts_hash
 from glow.training.pretraining.checkpoint import load_pretrained, save_pretrained
 from glow.training.pretraining.config import PretrainConfig
 from glow.training.pretraining.initial import initial_pretrainer
 from glow.training.pretraining.samples import Samples
-from glow.training.pretraining.stream import make_stream
+from glow.training.pretraining.stream import PieceStream, make_stream
 from glow.training.pretraining.trainer import PretrainProgress, PretrainTrainer
 from glow.training.run import TrainingDevice
 from glow.training.run_folder import read_metrics
@@ -72,15 +70,8 @@ def pretrain(
     run_folder = inputs.out.with_name(inputs.out.name + ".run")
     pieces = WordPieces(inputs.init / "vocab.txt")
     model = initial_pretrainer(config, inputs.init, pieces.cls_id)
-    wanted = config.pretraining
-    least = wanted.length * (wanted.sequences if wanted.kind == "cross-thought" else 1)
-    on_stage("reading text")
-    with one_at_a_time(run_folder / "text.lock"):
-        stream = make_stream(
-            inputs.corpora, pieces, run_folder, least, lambda texts: on_stage(f"reading text: {texts:,}")
-        )
-    parts = [config.model_dump_json(), stream.digest, parameters_hash(model)]
-    fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    stream = _read_text(config, inputs.corpora, pieces, run_folder, on_stage)
+    fingerprint = parts_hash([config.model_dump_json(), stream.digest, parameters_hash(model)])
     samples = Samples(config, stream, model.config, pieces)
     on_stage("training")
     trainer = PretrainTrainer(
@@ -106,6 +97,23 @@ def pretrain(
     if trainer.accelerator.is_main_process:
         save_pretrained(inputs.out, model.to(torch.device("cpu")), pieces, report)
     return report
+
+
+def _read_text(
+    config: PretrainConfig,
+    corpora: Sequence[Path],
+    pieces: WordPieces,
+    run_folder: Path,
+    on_stage: Callable[[str], None],
+) -> PieceStream:
+    """The corpora as one stream, which holds a sample at least; one process writes it, the others find it."""
+    wanted = config.pretraining
+    least = wanted.length * (wanted.sequences if wanted.kind == "cross-thought" else 1)
+    on_stage("reading text")
+    with one_at_a_time(run_folder / "text.lock"):
+        return make_stream(
+            corpora, pieces, run_folder, least, lambda texts: on_stage(f"reading text: {texts:,}")
+        )
 
 
 def _known_report(out: Path, fingerprint: str) -> dict[str, Any] | None:

@@ -1,7 +1,5 @@
 """The text of corpora as one stream of pieces, in the order in which it stands there."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from glow.collection import read_documents
 from glow.errors import InputError
 from glow.records import Document
 from glow.text import WordPieces
+from glow.training.fingerprint import parts_hash
 
 __all__ = ["PieceStream", "make_stream", "read_texts"]
 
@@ -80,7 +79,7 @@ def make_stream(
         parts = [*(file_sha256(path) for path in paths), file_sha256(pieces.vocabulary)]
     except OSError as error:
         raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
-    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    digest = parts_hash(parts)
     path = folder / f"pieces-{digest[:16]}.i32"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,5 @@
 """One training job of a re-ranker, from folders to checkpoint: `glow train --config` of a file with `[cross]`."""
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +12,8 @@ from glow.artifact import file_sha256
 from glow.errors import ConfigError, MismatchError
 from glow.nn import CrossConfig, CrossEncoder, bert_config, init_cross_encoder
 from glow.text import Preprocessor, WordPieces
-from glow.training.data import count_terms, read_collection
-from glow.training.fingerprint import collection_hash, parameters_hash
+from glow.training.data import Collection, count_terms, read_collection
+from glow.training.fingerprint import collection_hash, parameters_hash, parts_hash
 from glow.training.rerank.candidates import CandidateBatches, Texts, read_candidates
 from glow.training.rerank.checkpoint import CROSS_FILE, load_reranker, save_reranker
 from glow.training.rerank.config import RerankConfig
@@ -88,33 +86,18 @@ def train_reranker(
     preprocessor = Preprocessor(pieces, schema, config.weighting, count_terms(collections, schema, pieces))
     batches = CandidateBatches(found, config.optimizer.batch_size, config.objective.negatives, config.seed)
     model = initial_cross_encoder(config, inputs.init)
-    parts = [config.model_dump_json(), preprocessor.terms.hash, parameters_hash(model)]
-    parts += [*map(collection_hash, collections), *map(file_sha256, inputs.candidates)]
-    if teacher is not None:
-        parts.append(parameters_hash(teacher))
-    fingerprint = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    origins = [preprocessor.terms.hash, parameters_hash(model), *map(collection_hash, collections)]
+    fingerprint = _fingerprint(config, origins, inputs.candidates, teacher)
     on_stage("training")
     texts = [Texts(collection, preprocessor) for collection in collections]
-    run_folder = inputs.out.with_name(inputs.out.name + ".run")
+    run, pad_id, device = inputs.out.with_name(inputs.out.name + ".run"), pieces.pad_id, inputs.device
     trainer = RerankTrainer(
-        config,
-        model,
-        batches,
-        texts,
-        pieces.pad_id,
-        run_folder,
-        fingerprint,
-        inputs.device,
-        on_progress,
-        teacher,
+        config, model, batches, texts, pad_id, run, fingerprint, device, on_progress, teacher
     )
     losses = trainer.run()
     report = {
         "config": config.model_dump(),
-        "data": [
-            {"name": c.name, "split": inputs.split, "documents": len(c.documents), "queries": len(c.queries)}
-            for c in collections
-        ],
+        "data": _data(collections, inputs.split),
         "steps": trainer.position.step,
         "final_loss": sum(losses[-50:]) / max(len(losses[-50:]), 1),
         "fingerprint": fingerprint,
@@ -122,6 +105,24 @@ def train_reranker(
     }
     save_reranker(inputs.out, model.cpu(), preprocessor, report)
     return report
+
+
+def _fingerprint(
+    config: RerankConfig, origins: Sequence[str], candidates: Sequence[Path], teacher: CrossEncoder | None
+) -> str:
+    """Hash of all that decides a run; `origins` are the hashes of what it starts from and of its data."""
+    parts = [config.model_dump_json(), *origins, *map(file_sha256, candidates)]
+    if teacher is not None:
+        parts.append(parameters_hash(teacher))
+    return parts_hash(parts)
+
+
+def _data(collections: Sequence[Collection], split: str) -> list[dict[str, Any]]:
+    """What the report says of each collection that was trained on."""
+    return [
+        {"name": each.name, "split": split, "documents": len(each.documents), "queries": len(each.queries)}
+        for each in collections
+    ]
 
 
 def _teacher(config: RerankConfig, folder: Path | None) -> CrossEncoder | None:

@@ -40,7 +40,7 @@ def test_json_is_the_answer_of_the_service(toy_index: Path, retriever: str) -> N
     done = run(search_command, QUERY, "--index-root", toy_index, "--retriever", retriever, "--json")
     answer = json.loads(done.stdout)
     assert set(answer["hits"][0]["scores"]) == (
-        {"dense", "lexical"} if retriever in ("hybrid", "auto") else {retriever}
+        {"dense", "lexical", "late"} if retriever in ("hybrid", "auto") else {retriever}
     )
     assert answer["query"]["text"] == QUERY
 

@@ -58,6 +58,10 @@ def test_an_explanation_says_what_each_word_did_and_where_the_encoder_looked(ful
     deltas = dict(cells(full_tab, "Your words", "Without it"))
     assert any(value not in ("–", "0.000") for value in deltas.values())
     assert "bees" in deltas
+    answered = dict(cells(full_tab, "Your words", "Answered by"))
+    assert answered["bees"] == "bees" and set(answered) == set(QUERY.split())
+    alike = [float(value) for _, value in cells(full_tab, "Your words", "How alike")]
+    assert all(-1 <= value <= 1 for value in alike) and max(alike) > 0.5
     attention = [float(value) for _, value in cells(full_tab, "Your words", "Attention")]
     assert 0 < sum(attention) <= 1.01
     fields = cells(full_tab, "What its encoder looked at", "Field")

@@ -3,7 +3,6 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import reduce
 from hashlib import blake2b
 
 import numpy as np
@@ -100,20 +99,12 @@ def evaluate(expression: Expression, columns: Columns, check: Check = nothing) -
     check()
     if isinstance(expression, Not):
         return ~evaluate(expression.term, columns, check)
-    if isinstance(expression, And):
-        every = np.ones(columns.documents, np.bool_)
-        return reduce(
-            lambda mask, term: np.logical_and(mask, evaluate(term, columns, check), mask),
-            expression.terms,
-            every,
-        )
-    if isinstance(expression, Or):
-        none = np.zeros(columns.documents, np.bool_)
-        return reduce(
-            lambda mask, term: np.logical_or(mask, evaluate(term, columns, check), mask),
-            expression.terms,
-            none,
-        )
+    if isinstance(expression, And | Or):
+        join = np.logical_and if isinstance(expression, And) else np.logical_or
+        mask = np.full(columns.documents, isinstance(expression, And))
+        for term in expression.terms:
+            join(mask, evaluate(term, columns, check), mask)
+        return mask
     field = columns.fields.get(expression.field)
     if field is None:  # a segment in which no document has it
         return np.zeros(columns.documents, np.bool_)

@@ -1,0 +1,70 @@
+"""Codes of a document's tokens: for each group of like ones the signs of its mean, and the place of the token that stands for it.
+
+r   rows        t   groups of all rows      g   groups of one       L   tokens      P   numbers of a token
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index.late_interaction.pooling import pool, stored_tokens
+from glow.text import WeightedTokens
+
+__all__ = ["CodedTokens", "code_texts", "encode_tokens"]
+
+
+class CodedTokens(NamedTuple):
+    """Rows as they are stored.
+
+    Attributes:
+        lengths: groups of each, int64 [r].
+        codes: uint8 [t, P / 8], one row after another.
+        places: uint16 [t], the token of the document or passage that stands for the group; [CLS] is 0.
+    """
+
+    lengths: NDArray[np.int64]
+    codes: NDArray[np.uint8]
+    places: NDArray[np.uint16]
+
+
+def encode_tokens(tokens: NDArray[np.float32], budget: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Codes of one document's tokens.
+
+    Args:
+        tokens: float32 [L, P], finite, of length 1; L >= 1, P a multiple of 8.
+        budget: most groups, >= 1.
+
+    Returns:
+        uint8 [g, P / 8], a bit for each number of a group's mean, 1 if it is at least 0, and int64 [g], the token of each group that is
+        nearest to its mean, the first among equals.
+    """
+    label = pool(tokens, budget)
+    mates = np.argsort(label, kind="stable")
+    sums = np.add.reduceat(tokens[mates], np.unique(label[mates], return_index=True)[1], axis=0)
+    likeness = np.einsum("lp,lp->l", tokens, sums[label])
+    best_first = np.lexsort((-likeness, label))
+    leaders = best_first[np.unique(label[best_first], return_index=True)[1]]
+    return np.packbits(sums >= 0, axis=1), leaders
+
+
+def code_texts(
+    sequences: Sequence[WeightedTokens], tokens: Sequence[NDArray[np.float32]], budget: int
+) -> CodedTokens:
+    """Rows as they are stored, of documents or passages in their order.
+
+    Args:
+        sequences: their tokens; at least one text.
+        tokens: float32 [L or more, P] of each, finite, of length 1; what stands for padding is not read.
+        budget: most groups of a row, >= 1.
+    """
+    kept = [stored_tokens(each) for each in sequences]
+    coded = [encode_tokens(each[places], budget) for each, places in zip(tokens, kept, strict=True)]
+    return CodedTokens(
+        np.array([len(codes) for codes, _ in coded], np.int64),
+        np.concatenate([codes for codes, _ in coded]),
+        np.concatenate([places[leaders] for places, (_, leaders) in zip(kept, coded, strict=True)]).astype(
+            np.uint16
+        ),
+    )

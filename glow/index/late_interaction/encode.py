@@ -1,0 +1,72 @@
+"""Token vectors: what the document tower makes of each token beside a document's vector, in the codes that an index stores."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glow.index.encoding import Records, Texts
+from glow.index.late_interaction.codes import CodedTokens, code_texts
+from glow.index.late_interaction.pooling import stored_tokens
+from glow.index.numpy_threads import use_one_thread
+from glow.runtime import TOKENS, Device, Model
+from glow.text import TermTable
+
+__all__ = ["LateEncoder", "LateJob", "coded_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class LateJob:
+    """How tokens are stored.
+
+    Attributes:
+        size: P, numbers of a token.
+        budget: most tokens of a document or passage.
+    """
+
+    size: int
+    budget: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of a token: its place in the text, and its signs."""
+        return np.dtype([("place", "<u2"), ("code", "u1", (self.size // 8,))])
+
+    def open(self, model: Model, terms: TermTable, device: Device) -> "LateEncoder":
+        """As `EncodeJob`; there is nothing to open."""
+        use_one_thread()
+        return LateEncoder(self)
+
+
+class LateEncoder:
+    """The tower's tokens to codes; safe to use from many threads.
+
+    Args:
+        job: how they are stored.
+    """
+
+    reads: tuple[str, ...] = (TOKENS,)
+
+    def __init__(self, job: LateJob) -> None:
+        self._job = job
+
+    def encode(self, batch: Texts) -> Records:
+        """Codes of documents or passages, in their order, one token at least of each.
+
+        Raises:
+            ValueError: if a token is not finite, so that the model is broken or a document poisonous.
+        """
+        tokens = list(batch.outputs[TOKENS])
+        for document, sequence, read in zip(batch.texts, batch.sequences, tokens, strict=True):
+            if not np.isfinite(read[stored_tokens(sequence)]).all():
+                raise ValueError(f"the token vectors of document {document.id!r} are not finite")
+        coded = code_texts(batch.sequences, tokens, self._job.budget)
+        records = np.empty(len(coded.codes), self._job.dtype)
+        records["place"], records["code"] = coded.places, coded.codes
+        return Records(records, coded.lengths)
+
+
+def coded_of(records: Records) -> CodedTokens:
+    """Rows as they are stored, of records as `LateEncoder` makes them."""
+    tokens = records.records
+    return CodedTokens(records.counts, tokens["code"], tokens["place"])

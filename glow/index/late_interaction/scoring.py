@@ -1,0 +1,105 @@
+"""Late interaction: each token of a query finds the token of a document that answers it best.
+
+Source: MaxSim of ColBERT (Khattab and Zaharia 2020), over signs on the documents' side. Query numbers are rounded to whole ones, so that sums are exact in
+float32: a row has the same bits whatever it is scored with, and on every processor.
+
+    m   rows        t   tokens of these rows        q   tokens of the query     P   numbers of a token, at most `MOST_NUMBERS`
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CHUNK", "MOST_NUMBERS", "Answers", "best_tokens", "max_sim"]
+
+CHUNK = 1024
+"""Tokens whose bits are held at once."""
+LEVELS = 32767
+"""A query token's largest number, as a whole one."""
+MOST_NUMBERS = 512
+"""P, so that no sum reaches 2²⁴, from which on float32 has gaps between whole numbers."""
+
+
+class Answers(NamedTuple):
+    """What answers each token of a query.
+
+    Attributes:
+        places: int64 [q], of the document's token.
+        similarities: float32 [q], of both.
+    """
+
+    places: NDArray[np.int64]
+    similarities: NDArray[np.float32]
+
+
+def max_sim(
+    codes: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    tokens: NDArray[np.float32],
+    weights: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """The weighted mean, over a query's tokens, of the best similarity that a row has to each.
+
+    Args:
+        codes: uint8 [t, P / 8] of m rows, one after another.
+        starts: int64 [m], where each row begins; every row has a token.
+        tokens: float32 [q, P], finite, of length 1.
+        weights: float32 [q], of sum 1.
+
+    Returns:
+        float32 [m], each in about -1 to 1; 0 for a query without a token.
+
+    Raises:
+        ValueError: if tokens and codes differ in P.
+    """
+    query, unit = _whole(tokens)
+    found = _products(codes, query)
+    best = np.maximum.reduceat(found, starts, axis=0) if len(starts) else found
+    weighed = np.einsum("mq,q->m", _signed(best, query, unit), weights.astype(np.float64))
+    scores: NDArray[np.float32] = weighed.astype(np.float32)
+    return scores
+
+
+def best_tokens(codes: NDArray[np.uint8], places: NDArray[np.uint16], tokens: NDArray[np.float32]) -> Answers:
+    """What answers each token of a query in one row, as `max_sim` has it; the first of equals.
+
+    Args:
+        codes, places: uint8 [t, P / 8] and uint16 [t] of the row, t >= 1.
+        tokens: float32 [q, P], finite, of length 1.
+
+    Raises:
+        ValueError: if tokens and codes differ in P.
+    """
+    query, unit = _whole(tokens)
+    found = _products(codes, query)
+    best = found.argmax(0)
+    signed = _signed(found[best, np.arange(len(tokens))][None], query, unit)[0]
+    return Answers(places[best].astype(np.int64), signed.astype(np.float32))
+
+
+def _whole(tokens: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """A query's numbers as whole ones, float32 [P, q], and what each token's are multiples of, float64 [q]."""
+    unit = np.abs(tokens).max(1, initial=1e-9).astype(np.float64) / LEVELS
+    return np.ascontiguousarray(np.rint(tokens / unit[:, None]).T.astype(np.float32)), unit
+
+
+def _products(codes: NDArray[np.uint8], query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Sums of the query's numbers where a code has a 1: whole numbers, float32 [t, q]."""
+    found = np.empty((len(codes), query.shape[1]), np.float32)
+    bits = np.empty((min(CHUNK, len(codes)), 8 * codes.shape[1]), np.float32)
+    for at in range(0, len(codes), CHUNK):
+        block = codes[at : at + CHUNK]
+        here = bits[: len(block)]
+        here[...] = np.unpackbits(block, axis=1)
+        np.matmul(here, query, out=found[at : at + CHUNK])
+    return found
+
+
+def _signed(
+    sums: NDArray[np.float32], query: NDArray[np.float32], unit: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Cosines of the query's tokens and vectors of signs, float64 [m, q], of the sums over 1 bits [m, q]."""
+    total = query.sum(0, dtype=np.float64)
+    signed: NDArray[np.float64] = (2.0 * sums.astype(np.float64) - total) * (unit / np.sqrt(len(query)))
+    return signed

@@ -1,0 +1,171 @@
+"""The store of token vectors: memory-mapped signs of every row's tokens.
+
+v   rows of vectors     t   tokens of all       P   numbers of a token      m   rows asked for
+"""
+
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import FormatError, MismatchError
+from glow.index.late_interaction.codes import CodedTokens
+from glow.index.late_interaction.format import (
+    CODES_FILE,
+    LATE_HEADER,
+    PLACES_FILE,
+    STARTS_FILE,
+    LateHeader,
+)
+from glow.storage import ArrayWriter, map_array, map_matrix, places_of, read_header
+
+__all__ = ["LateTokens", "LateWriter"]
+
+
+class LateWriter:
+    """A store in the making, row after row; no more than what is added at once is held in memory.
+
+    Args:
+        folder: to be made; it must not exist.
+        header: of the store; its counts are filled in.
+    """
+
+    def __init__(self, folder: Path, header: LateHeader) -> None:
+        folder.mkdir(parents=True)
+        self._folder, self._header = folder, header
+        self._starts = ArrayWriter(folder / STARTS_FILE, np.int64)
+        self._codes = ArrayWriter(folder / CODES_FILE, np.uint8, header.size // 8)
+        self._places = ArrayWriter(folder / PLACES_FILE, np.uint16)
+        self._starts.add(np.zeros(1, np.int64))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self._starts, self._codes, self._places):
+            file.close()
+
+    def add(self, rows: CodedTokens) -> None:
+        """Adds rows, in their order.
+
+        Raises:
+            ValueError: if a row has no token or more than the budget, or tokens are of another size.
+        """
+        lengths = rows.lengths
+        if ((lengths < 1) | (lengths > self._header.budget)).any():
+            raise ValueError(
+                f"rows of {lengths.min()} to {lengths.max()} tokens, expected 1 to {self._header.budget}"
+            )
+        self._starts.add(self._codes.length + np.cumsum(lengths))
+        self._codes.add(rows.codes)
+        self._places.add(rows.places)
+
+    def close(self) -> LateHeader:
+        """Ends the files; returns the header as written."""
+        for file in (self._starts, self._codes, self._places):
+            file.end()
+        counts = {"rows": self._starts.length - 1, "tokens": self._codes.length}
+        written = self._header.model_copy(update=counts)
+        written.save(self._folder / LATE_HEADER)
+        return written
+
+
+class LateTokens:
+    """A store, open; safe to read from many threads.
+
+    Args:
+        header: what it holds.
+        starts: int64 [v + 1], where each row's tokens begin, and t.
+        codes: uint8 [t, P / 8], signs.
+        places: uint16 [t], the token of the text that stands for each.
+    """
+
+    def __init__(
+        self,
+        header: LateHeader,
+        starts: NDArray[np.int64],
+        codes: NDArray[np.uint8],
+        places: NDArray[np.uint16],
+    ) -> None:
+        self.header = header
+        self._starts, self._codes, self._places = starts, codes, places
+
+    def __len__(self) -> int:
+        return self.header.rows
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of rows, int64 [m]."""
+        lengths: NDArray[np.int64] = self._starts[rows + 1] - self._starts[rows]
+        return lengths
+
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """What `max_sim` reads of rows.
+
+        Args:
+            rows: int64 [m], each in 0 to v - 1, in any order.
+
+        Returns:
+            uint8 [tokens of these rows, P / 8], one row after another, and int64 [m], where each row begins.
+        """
+        lengths = self.lengths(rows)
+        return self._codes[places_of(self._starts, rows)], np.cumsum(lengths) - lengths
+
+    def places(self, row: int) -> NDArray[np.uint16]:
+        """The tokens of a row's text that stand for its codes, uint16 [tokens of the row]."""
+        return self._places[self._starts[row] : self._starts[row + 1]]
+
+    def coded(self, rows: NDArray[np.int64]) -> CodedTokens:
+        """Rows as they are stored."""
+        tokens = places_of(self._starts, rows)
+        return CodedTokens(self.lengths(rows), self._codes[tokens], self._places[tokens])
+
+    def require_like(self, other: LateHeader) -> None:
+        """Refuses a store that cannot stand beside another.
+
+        Raises:
+            MismatchError: if it was made by another model, or holds tokens of another size or budget.
+        """
+        mine = self.header.model_copy(update={"rows": other.rows, "tokens": other.tokens})
+        if mine != other:
+            told = [
+                f"model {each.model[:12]}, size {each.size}, budget {each.budget}" for each in (mine, other)
+            ]
+            raise MismatchError(
+                f"token vectors of {told[0]} and of {told[1]} cannot be one store; build the index again"
+            )
+
+    @classmethod
+    def open(cls, folder: Path, rows: int | None = None) -> "LateTokens":
+        """Opens a store whose checksums were verified before; arrays are memory-mapped.
+
+        Args:
+            folder: holds `LATE_FILES`.
+            rows: how many it must hold; None: what it says.
+
+        Raises:
+            FormatError: if a file is missing, cut off, of another format, or does not fit the others; it is named.
+        """
+        header = read_header(folder / LATE_HEADER, LateHeader)
+        if rows is not None and header.rows != rows:
+            raise _damaged(folder, LATE_HEADER, f"it counts {header.rows} rows, the index has {rows}")
+        starts = map_array(folder / STARTS_FILE, np.int64, header.rows + 1)
+        lengths = np.diff(starts)
+        if (
+            starts[0] != 0
+            or starts[-1] != header.tokens
+            or (lengths < 1).any()
+            or int(lengths.max(initial=1)) > header.budget
+        ):
+            raise _damaged(folder, STARTS_FILE, f"it does not cut {header.tokens} tokens into rows")
+        codes = map_matrix(folder / CODES_FILE, np.uint8, header.tokens)
+        if codes.shape[1] != header.size // 8:
+            raise _damaged(
+                folder, CODES_FILE, f"it holds {codes.shape[1]} bytes a token, expected {header.size // 8}"
+            )
+        places = map_array(folder / PLACES_FILE, np.uint16, header.tokens)
+        return cls(header, starts, codes, places)
+
+
+def _damaged(folder: Path, name: str, what: str) -> FormatError:
+    return FormatError(f"{folder.name}/{name} is damaged: {what}; rebuild the index")

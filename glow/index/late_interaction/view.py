@@ -1,0 +1,21 @@
+"""What searches ask of token vectors, whether one segment holds them or two."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index.late_interaction.format import LateHeader
+
+__all__ = ["LateView"]
+
+
+class LateView(Protocol):
+    """What searches ask of token vectors; `LateTokens` describes each of it. Rows are those of vectors."""
+
+    @property
+    def header(self) -> LateHeader: ...  # noqa: D102 - see the class
+    def __len__(self) -> int: ...
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...  # noqa: D102
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]: ...  # noqa: D102
+    def places(self, row: int) -> NDArray[np.uint16]: ...  # noqa: D102

@@ -1,0 +1,127 @@
+"""The second stage of hybrid search: how well a document's tokens answer those of a query, for every candidate or for none.
+
+Source: late interaction of ColBERT (Khattab and Zaharia 2020), over what both towers make of each token beside their vector; nothing is
+encoded again, and nothing was trained for it. docs/results/late-interaction.md has what was measured.
+
+    q   tokens of a query       P   numbers of a token      m   documents
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index import Searchable
+from glow.index.late_interaction import LATE_INTERACTION, best_tokens, max_sim
+from glow.search.dense_scores import rows_read
+from glow.text import WeightedTokens
+
+__all__ = ["AnsweredWord", "LateScorer", "QueryTokens", "answered_words", "late_scorer"]
+
+AT_ONCE = 64
+"""Documents that are compared between two looks at the clock."""
+Floats = NDArray[np.float32]
+LateScorer = Callable[[NDArray[np.int64], Callable[[], bool]], Floats | None]
+"""Documents int64 [m] -> float32 [m], about -1 to 1, of each by its best passage; None if there was no time for all of them, which
+the second argument tells, asked now and then."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryTokens:
+    """What documents' tokens are compared with.
+
+    Attributes:
+        vectors: float32 [q, P], of length 1.
+        weights: float32 [q], of sum 1.
+        tokens: the query.
+    """
+
+    vectors: Floats
+    weights: Floats
+    tokens: WeightedTokens
+
+    @classmethod
+    def of(cls, tokens: WeightedTokens, vectors: Floats) -> "QueryTokens":
+        """All tokens, [CLS] and [SEP] too, each counting the same.
+
+        Args:
+            tokens: the query, as its tower read it.
+            vectors: float32 [L, P], what the tower made of each.
+        """
+        return cls(vectors, np.full(len(vectors), 1 / len(vectors), np.float32), tokens)
+
+
+def late_scorer(
+    index: Searchable,
+    query: QueryTokens,
+    vector: Floats,
+    passages: Mapping[int, int],
+) -> LateScorer:
+    """A function that tells how well documents answer a query token by token.
+
+    Args:
+        index: with token vectors.
+        query: its tokens.
+        vector: float32 [D], of the query, which tells a document's best passage.
+        passages: document row -> row of its best passage, of those that are known.
+    """
+    late = index[LATE_INTERACTION]
+
+    def score(documents: NDArray[np.int64], is_over: Callable[[], bool]) -> Floats | None:
+        scores = np.empty(len(documents), np.float32)
+        rows = rows_read(index, documents, passages, vector)
+        for start in range(0, len(rows), AT_ONCE):
+            if is_over():
+                return None
+            here = slice(start, start + AT_ONCE)
+            scores[here] = max_sim(*late.read(rows[here]), query.vectors, query.weights)
+        return scores
+
+    return score
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredWord:
+    """A word of the query, and the word of a document that answers it best.
+
+    Attributes:
+        word, answer: as preprocessing yields them.
+        similarity: about -1 to 1, of the pieces of both that are most alike.
+        weight: of the word's tokens in the score, in [0, 1].
+    """
+
+    word: str
+    answer: str
+    similarity: float
+    weight: float
+
+
+def answered_words(
+    index: Searchable, query: QueryTokens, row: int, document: WeightedTokens
+) -> tuple[AnsweredWord, ...]:
+    """What a document answers each word of a query with, in the query's order.
+
+    Args:
+        index: with token vectors.
+        query: its tokens.
+        row: of the document's vector, or of its passage's.
+        document: the tokens of the same text, as it was read when it was stored.
+    """
+    late, tokens = index[LATE_INTERACTION], query.tokens
+    codes, _ = late.read(np.array([row]))
+    found = best_tokens(codes, late.places(row), query.vectors)
+    numbers = tokens.word_ids.tolist()
+    told: dict[int, AnsweredWord] = {}
+    answers = zip(numbers, *(each.tolist() for each in (*found, query.weights)), strict=True)
+    for number, place, similarity, weight in answers:
+        word = int(document.word_ids[place]) if place < len(document) else -1
+        if number < 0 or word < 0:
+            continue
+        made = AnsweredWord(tokens.words[number], document.words[word], similarity, weight)
+        known = told.get(number, made)
+        if known is not made:  # a word of several pieces: what answers it is what answers one of them best
+            best = max(known, made, key=lambda each: each.similarity)
+            made = replace(best, weight=known.weight + weight)
+        told[number] = made
+    return tuple(told.values())

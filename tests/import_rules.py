@@ -1,0 +1,208 @@
+"""The modules of a checkout with their imports, and which of these ARCHITECTURE.md forbids, by its table of packages."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = {
+    "glow": "glow",
+    "service": "glow_service",
+    "index_builder": "glow_index_builder",
+    "model_export": "glow_model_export",
+    "demo": "glow_demo",
+}
+"""Folder of the checkout -> the name that its package is imported by; these make the wheel."""
+APART = ("scripts", "research", "benchmarks")
+"""Programs of the checkout; nothing imports them."""
+LOOK_INSIDE = ("research", "benchmarks")
+ROW = re.compile(r"^\| `([\w.]+)` \|([^|\n]*)\|([^|\n]*)\|$", re.MULTILINE)
+BASE_LINE = re.compile(r"^`base` is ((?:.|\n)*?)\.\s", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one room may import; None: anything."""
+
+    rooms: frozenset[str] | None
+    packages: frozenset[str] | None
+
+
+def read_rooms(page: str) -> dict[str, Room]:
+    """The table of ARCHITECTURE.md section 2."""
+    found = BASE_LINE.search(page)
+    assert found is not None, "ARCHITECTURE.md no longer says what `base` is"
+    base = frozenset(re.findall(r"`([\w.]+)`", found[1]))
+    return {
+        name: Room(_cell(rooms, base), _cell(packages, base)) for name, rooms, packages in ROW.findall(page)
+    }
+
+
+def _cell(text: str, base: frozenset[str]) -> frozenset[str] | None:
+    if text.strip() == "any":
+        return None
+    return frozenset(re.findall(r"`([\w.]+)`", text)) | (
+        base if re.search(r"\bbase\b", text) else frozenset()
+    )
+
+
+ROOMS = read_rooms((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+OURS = (*FOLDERS.values(), *FOLDERS, *APART, "tests")
+
+
+@dataclass
+class Module:
+    """One file: its name, room, and the imports that it makes, each with its line."""
+
+    name: str
+    path: Path
+    is_package: bool
+    imports: list[tuple[int, str]] = field(default_factory=list)
+
+
+def read_modules(root: Path) -> dict[str, Module]:
+    """Every module of the rooms below `root`."""
+    modules: dict[str, Module] = {}
+    for path in sorted(path for top in (*FOLDERS, *APART) for path in (root / top).rglob("*.py")):
+        top, *rest = path.relative_to(root).with_suffix("").parts
+        parts = (FOLDERS.get(top, top), *rest)
+        is_package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        modules[name] = Module(name, path.relative_to(root), is_package)
+    for module in modules.values():
+        tree = ast.parse((root / module.path).read_bytes(), str(module.path))
+        module.imports = [
+            (line, _closest(target, modules))
+            for line, target in _imports(tree, module.name, module.is_package)
+        ]
+    return modules
+
+
+def _imports(tree: ast.AST, name: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Dotted names that a file imports, as precise as the syntax tells: `from a import b` is `a.b`."""
+    package = name.split(".") if is_package else name.split(".")[:-1]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            case ast.ImportFrom():
+                parents = package[: len(package) - node.level + 1] if node.level else []
+                base = ".".join([*parents, *([node.module] if node.module else [])])
+                yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+            case ast.Call(
+                func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__"),
+                args=[ast.Constant(value=str(target)), *_],
+            ):
+                yield node.lineno, target
+
+
+def _closest(target: str, modules: dict[str, Module]) -> str:
+    """The module of ours that a dotted name lies in; names of others stay whole."""
+    parts = target.split(".")
+    names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((name for name in names if name in modules), target)
+
+
+def _room_of(name: str) -> str | None:
+    parts = name.split(".")
+    if len(parts) > 1 and parts[0] == "glow":
+        return next((known for known in (".".join(parts[:2]),) if known in ROOMS), None)
+    return parts[0] if parts[0] in ROOMS else None
+
+
+def violations(modules: dict[str, Module]) -> list[str]:
+    """Every import that the table forbids: file, line, import, rule."""
+    faults = []
+    for module in modules.values():
+        own = _room_of(module.name)
+        if own is None:
+            faults.append(
+                f"{module.path}: {module.name} is in no room of the table in ARCHITECTURE.md; add it"
+            )
+            continue
+        faults += [
+            f"{module.path}:{line}: imports {target}, but {rule}"
+            for line, target in module.imports
+            if (rule := _rule_broken(own, target))
+        ]
+    return faults
+
+
+def _rule_broken(own: str, target: str) -> str:
+    """Why a room may not import a name; "" where it may."""
+    top, room, rules = target.split(".")[0], _room_of(target), ROOMS[own]
+    if top in sys.stdlib_module_names or (top in OURS and room == own):
+        return ""
+    allowed = rules.rooms if top in OURS else rules.packages
+    if allowed is None or (room if top in OURS else top) in allowed:
+        return ""
+    listed = ", ".join(sorted((rules.rooms or set()) | (rules.packages or set()))) or "nothing"
+    return f"{own} may import the standard library and {listed}"
+
+
+def past_faces(modules: dict[str, Module]) -> list[str]:
+    """Every import of a module from outside its package, where the package's `__init__.py` should be asked.
+
+    Commands are reached through the table of verbs, whose text names their modules; the old entry points name them, too.
+    """
+    faults = []
+    for module in modules.values():
+        if module.name.split(".")[0] in LOOK_INSIDE or module.name.endswith("__main__"):
+            continue
+        for line, target in module.imports:
+            face = _face_passed(module.name, target, modules)
+            if face and face.rpartition(".")[2] != "commands":
+                faults.append(f"{module.path}:{line}: imports {target}, past the face of {face}")
+    return faults
+
+
+def _face_passed(importer: str, target: str, modules: dict[str, Module]) -> str:
+    """The package that holds the target and not the importer; "" for a package itself, at any depth."""
+    package = target.rpartition(".")[0]
+    is_inside = importer == package or importer.startswith(f"{package}.")
+    if target not in modules or modules[target].is_package or package in ("", "glow") or is_inside:
+        return ""
+    return package
+
+
+def folder_of(name: str) -> str:
+    """The folder of a room that a module lies in; a module at the room's top stands for itself."""
+    parts = name.split(".")
+    return ".".join(parts[: 3 if parts[0] == "glow" else 2])
+
+
+def ring_of_folders(modules: dict[str, Module]) -> list[str]:
+    """One chain of folders that import each other in a ring; empty where there is none."""
+    graph: dict[str, set[str]] = {}
+    for module in modules.values():
+        own = folder_of(module.name)
+        for _, target in module.imports:
+            is_face_of_it = module.is_package and target.startswith(f"{module.name}.")
+            if target in modules and folder_of(target) != own and not is_face_of_it:
+                graph.setdefault(own, set()).add(folder_of(target))
+    return _ring(graph)
+
+
+def cycle(modules: dict[str, Module]) -> list[str]:
+    """One chain of modules that import each other in a ring; empty where there is none."""
+    return _ring(
+        {
+            module.name: {
+                target for _, target in module.imports if target in modules and target != module.name
+            }
+            for module in modules.values()
+        }
+    )
+
+
+def _ring(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # graphlib lists predecessors first, and each name here is imported by the one after it.
+        return list(reversed(error.args[1]))
+    return []
