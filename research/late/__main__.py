@@ -9,9 +9,11 @@ python -m research.late report --work WORK --json FILE
 import gzip
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from glow.artifact import default_model
@@ -106,9 +108,14 @@ def settings_command(
     words: Annotated[float, typer.Option(help="Weight of words times uncertainty.")],
     words_alone: Annotated[float, typer.Option(help="The same without late interaction.")],
     form: FormName = "128x1-all-words",
+    coverage: Annotated[
+        bool, typer.Option(help="Whether words count by the share of the query that they cover.")
+    ] = True,
 ) -> None:
-    """Measure weights that were chosen on other collections."""
+    """Measure weights that were chosen on other collections, or a sum that is served."""
     found = {name: open_candidates(name, work) for name in only.split(",")}
+    if not coverage:
+        found = {name: replace(each, covered=np.ones_like(each.covered)) for name, each in found.items()}
     columns = {name: column(_form(form), name, work) for name in found}
     settings = {
         "sum, uncertainty": Weights(late, words),

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 __all__ = ["CHUNK", "MOST_NUMBERS", "Answers", "best_tokens", "max_sim"]
 
-CHUNK = 1024
-"""Tokens whose bits are held at once."""
+CHUNK = 512
+"""Tokens whose bits are held at once: with 128 numbers they stay in a core's cache beside the query."""
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+"""Of each byte, as numbers, [256, 8]; taking them is faster than unpacking and converting."""
 LEVELS = 32767
 """A query token's largest number, as a whole one."""
 MOST_NUMBERS = 512
@@ -87,12 +89,13 @@ def _whole(tokens: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np
 def _products(codes: NDArray[np.uint8], query: NDArray[np.float32]) -> NDArray[np.float32]:
     """Sums of the query's numbers where a code has a 1: whole numbers, float32 [t, q]."""
     found = np.empty((len(codes), query.shape[1]), np.float32)
-    bits = np.empty((min(CHUNK, len(codes)), 8 * codes.shape[1]), np.float32)
+    width = codes.shape[1]
+    bits = np.empty((min(CHUNK, len(codes)), width, 8), np.float32)
     for at in range(0, len(codes), CHUNK):
         block = codes[at : at + CHUNK]
         here = bits[: len(block)]
-        here[...] = np.unpackbits(block, axis=1)
-        np.matmul(here, query, out=found[at : at + CHUNK])
+        _BITS.take(block, axis=0, out=here, mode="clip")  # of modes without a copy in between, the faster one
+        np.matmul(here.reshape(len(block), 8 * width), query, out=found[at : at + CHUNK])
     return found
 
 
