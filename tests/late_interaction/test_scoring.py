@@ -1,5 +1,9 @@
 """Late interaction, by hand, by its definition, and to the bit."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -160,3 +164,30 @@ def test_tokens_of_another_size_are_refused() -> None:
         max_sim(codes, starts_of(3), tokens, weights)
     with pytest.raises(ValueError, match="matmul"):
         best_tokens(codes, np.zeros(3, np.uint16), tokens)
+
+
+SCORES = """
+import hashlib, sys
+import numpy as np
+from glow.index.late_interaction import max_sim
+draw = np.random.default_rng(3)
+codes = draw.integers(0, 256, (1500, 16), np.uint8)
+starts = np.arange(0, 1500, 30)
+tokens = draw.normal(size=(13, 128)).astype(np.float32)
+tokens /= np.linalg.norm(tokens, axis=1, keepdims=True)
+weights = np.full(13, 1 / 13, np.float32)
+sys.stdout.write(hashlib.sha256(max_sim(codes, starts, tokens, weights).tobytes()).hexdigest())
+"""
+
+
+def test_every_processor_gives_the_same_bits() -> None:
+    """The products of NumPy's library differ by processor; whole numbers leave them nothing to differ in."""
+    found = set()
+    for kind in ("", "Haswell", "Sandybridge", "Zen"):
+        environment = {**os.environ, **({"OPENBLAS_CORETYPE": kind} if kind else {})}
+        done = subprocess.run(
+            [sys.executable, "-c", SCORES], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        found.add(done.stdout)
+    assert len(found) == 1
