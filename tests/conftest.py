@@ -44,7 +44,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need real collections can be named where those are absent (`make test`)."""
+    """Tests that need real collections can be named where those are absent (`make test`); those that wait for a server begin first.
+
+    They are all in one process, and at the end the other one would have nothing to do.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(STORES))
     for item in items:
         if "shared_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.data)
