@@ -35,7 +35,7 @@ class Texts(NamedTuple):
     Attributes:
         texts, sequences: the texts, and their tokens; b of each.
         vectors: float32 [b, D], L2-normalised.
-        outputs: name of an output of the tower -> float32 [b, L, K]; those that an encoder of the build reads at least.
+        outputs: name of an output of the tower -> float32 [b, L, K]; at least each output that an encoder of the build reads.
     """
 
     texts: Sequence[Document]

@@ -155,8 +155,9 @@ def test_a_projection_keeps_what_is_longest_in_both_towers(plain: Model) -> None
     whole = fit_projection(plain.folder, texts, 1000, 0)
     assert whole.matrix.shape == (64, 64) and whole.kept == pytest.approx(1.0)
     np.testing.assert_allclose(np.abs(whole.matrix[:, :16]), np.abs(fitted.matrix), atol=1e-5)
-    noise, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(64, 16)))
-    assert _kept(plain, noise) < fitted.kept == pytest.approx(_kept(plain, matrix), abs=1e-4)
+    if plain.manifest.parameters["precision"] == "none":  # torch has other states than towers in few bits
+        noise, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(64, 16)))
+        assert _kept(plain, noise) < fitted.kept == pytest.approx(_kept(plain, matrix), abs=1e-4)
     again = fit_projection(plain.folder, texts, 16, 0)
     assert again.matrix.tobytes() == fitted.matrix.tobytes()
     assert not list(plain.folder.glob(".*"))
@@ -165,8 +166,6 @@ def test_a_projection_keeps_what_is_longest_in_both_towers(plain: Model) -> None
 def _kept(model: Model, columns: NDArray[np.float64]) -> float:
     """Share of normalised states' squared length, worked out from torch's states one by one."""
     towers, texts, shares = read_towers(model), parity_texts(model.preprocessor), []
-    if model.manifest.parameters["precision"] != "none":
-        pytest.skip("torch has other states than towers in few bits")
     whole = np.eye(64, dtype=np.float32)
     for tower, name in ((towers.query, QUERY_TOWER), (towers.document, DOCUMENT_TOWER)):
         states = np.concatenate([torch_tokens(tower, each, whole) for each in texts[name]])
