@@ -53,10 +53,7 @@ class QueryTokens:
 
 
 def late_scorer(
-    index: Searchable,
-    query: QueryTokens,
-    vector: Floats,
-    passages: Mapping[int, int],
+    index: Searchable, query: QueryTokens, vector: Floats, passages: Mapping[int, int]
 ) -> LateScorer:
     """A function that tells how well documents answer a query token by token.
 
@@ -64,7 +61,7 @@ def late_scorer(
         index: with token vectors.
         query: its tokens.
         vector: float32 [D], of the query, which tells a document's best passage.
-        passages: document row -> row of its best passage, of those that are known.
+        passages: document row -> row of its best passage, if the first stage found it.
     """
     late = index[LATE_INTERACTION]
 

@@ -27,7 +27,7 @@ def stored_tokens(sequence: WeightedTokens) -> NDArray[np.int64]:
 
 
 def pool(tokens: NDArray[np.float32], budget: int) -> NDArray[np.int64]:
-    """The group of each token: in rounds, those that are each other's nearest become one, the likest first.
+    """The group of each token: in rounds, two groups become one if each is the other's nearest, the likest first.
 
     Args:
         tokens: float32 [L, P], finite, of length 1.
