@@ -8,7 +8,7 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.index import Fusion, Index, RowMask
-from glow.index.late_interaction import LATE_INTERACTION
+from glow.index.late_interaction import LATE_INTERACTION, max_sim
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
@@ -21,7 +21,6 @@ from glow.search import (
     rank_hybrid,
 )
 from glow.search.hybrid import LATE_SHARE, LATE_WORDS
-from glow.search.late import late_scorer
 from tests.asked import asked_of
 from tests.made_index import documents, made, write
 
@@ -111,15 +110,13 @@ def test_of_a_long_document_its_best_passage_is_compared(toy_model: Path, tmp_pa
     root = made(toy_model, write(tmp_path / "a.jsonl", records), tmp_path / "index", passages=True)
     index = Index.open(root.folder(root.current()))
     query = asked_of(index, "how do bees find the way home")
-    ranked, cut = rank_hybrid(index, query, 50), index[PASSAGES]
+    ranked, cut, late = rank_hybrid(index, query, 50), index[PASSAGES], index[LATE_INTERACTION]
     assert len(cut) > index[STORED_FIELDS].count and query.tokens is not None
     for row, found in by_row(ranked, "late").items():
         mine = np.arange(cut.first[row], cut.first[row + 1])
         best = mine[index[VECTORS].score(query.vector, mine).argmax()]
-        scored = late_scorer(index, query.tokens, query.vector, {row: int(best)})(
-            np.array([row]), lambda: False
-        )
-        assert scored is not None and scored[0] == np.float32(found)
+        scored = max_sim(*late.read(best[None]), query.tokens.vectors, query.tokens.weights)
+        assert scored[0] == np.float32(found)
 
 
 def test_reasons_pair_words_of_both(index: Index, query: EncodedQuery) -> None:
