@@ -28,7 +28,7 @@ DATA = Path(__file__).parent / "data"
 
 
 STORES = "tests/stores/"
-"""A machine runs one Milvus server at a time: two processes with a file each would wait for one another."""
+"""A machine runs one Milvus server at a time, and Ray starts slowly: two processes with a file each would wait for one another."""
 
 
 class _OneForStores(LoadFileScheduling):

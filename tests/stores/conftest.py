@@ -13,6 +13,7 @@ from glow.index.milvus import CollectionWriter, FilterFields, MilvusVectors, Sto
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.index.vectors import DenseView, IndexKind, build_dense
 from glow.records import Document
+from tests.stores.ray_cluster import RayCluster
 from tests.stores.server import Milvus
 
 COUNT, DIMENSIONS = 1_500, 32
@@ -28,6 +29,14 @@ def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
     server.start()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="package")
+def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """A cluster for all tests of this folder; who needs nodes says how many."""
+    pytest.importorskip("ray")
+    with RayCluster(tmp_path_factory.mktemp("ray")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

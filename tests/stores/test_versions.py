@@ -2,14 +2,11 @@
 
 import io
 import json
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +22,6 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_dense, rank_hybrid
 from glow_index_builder.building import build
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
-from glow_index_builder.encoding.ray_spread import RayImport
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
@@ -33,6 +29,7 @@ from tests.asked import asked_of
 from tests.attacks.harness import Service, serving
 from tests.ports import free_port
 from tests.slow_peer import SlowPeer
+from tests.stores.ray_cluster import RayCluster
 from tests.stores.server import Milvus
 
 Root = Callable[[str], IndexRoot]
@@ -298,58 +295,22 @@ def test_access_is_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_workers_of_ray_import_what_one_process_would(
-    milvus: Milvus, toy_model: Path, toy_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    milvus: Milvus,
+    ray_cluster: RayCluster,
+    toy_model: Path,
+    toy_corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # So that there are several ranges.
     monkeypatch.setattr("glow_index_builder.encoding.ray_spread.RANGE_ROWS", 16)
     milvus.start()  # another test may have killed it
     given = {"store": milvus.address, "passages": True}
     plain = made(tmp_path / "plain", toy_model, toy_corpus, **given)
-    spread = made(tmp_path / "ray", toy_model, toy_corpus, runner="ray", workers=2, **given)
+    ray_cluster.want_nodes(2)
+    ray = {"runner": "ray", "workers": 2, "ray_address": ray_cluster.address}
+    spread = made(tmp_path / "ray", toy_model, toy_corpus, **ray, **given)
     assert answers(opened(spread)) == answers(opened(plain))
     headers = [read_store_header(root.folder(root.current())) for root in (plain, spread)]
     assert headers[0].sample == headers[1].sample
     assert headers[0].vectors == headers[1].vectors > 16
-
-
-class Rows:
-    """Vectors that one worker in two cannot read, the first time."""
-
-    def __init__(self, vectors: np.ndarray, marks: Path, tries: int) -> None:
-        self.shape, self._vectors, self._marks, self._tries = vectors.shape, vectors, marks, tries
-
-    def __len__(self) -> int:
-        return len(self._vectors)
-
-    def __getitem__(self, wanted: slice) -> np.ndarray:
-        mark = self._marks / f"{wanted.start}"
-        tries = len(mark.read_bytes()) if mark.exists() else 0
-        mark.write_bytes(b"x" * (tries + 1))
-        if tries < self._tries and wanted.start % 32:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self._vectors[wanted]
-
-
-@pytest.mark.parametrize("tries", [1, 2])
-def test_a_range_whose_worker_is_killed_is_imported_again(
-    tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("glow_index_builder.encoding.ray_spread.RANGE_ROWS", 16)
-    task = ReadOnly(Rows(np.zeros((48, 4), np.float32), tmp_path, tries))
-    run = RayImport(task, 2)("any", 0, 48)
-    if tries == 1:
-        assert list(run)[-1] == 48
-    else:
-        with pytest.raises(StoreError, match=r"rows 16 to 32 could not be imported by Ray's workers"):
-            list(run)
-
-
-@dataclass(frozen=True)
-class ReadOnly:
-    """Reads a range, in place of importing it."""
-
-    vectors: Rows
-
-    def __call__(self, collection: str, start: int, stop: int) -> None:
-        """As `RangeTask`."""
-        assert len(self.vectors[start:stop]) == stop - start

@@ -1,0 +1,107 @@
+"""A Ray cluster of the tests' own on this machine: a head that encodes nothing, and nodes that are added and killed.
+
+Each node is a process of its own, as by the command that its operator types. Started from a process with many threads, as one that
+runs tests is, a node's own processes can hang between fork and exec. One cluster serves all tests: a start waits for ten seconds.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from tests.ports import free_port
+
+__all__ = ["RayCluster"]
+
+START_S, TRIES = 90.0, 3
+STARTED = b"Ray runtime started."
+MEMORY = 150 * 1024 * 1024
+ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_gcs_server_port_wait_time_s": "80"}
+"""Also of whoever connects: without a common token, or none, a cluster refuses its own nodes."""
+
+
+class RayCluster:
+    """Processes of one cluster; a context.
+
+    Args:
+        folder: logs.
+
+    Attributes:
+        address: of the head.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._head: psutil.Process | None = None
+        self._nodes: list[psutil.Process] = []
+        self.address = ""
+
+    def __enter__(self) -> Self:
+        os.environ |= ENVIRONMENT
+        for _ in range(TRIES):
+            port = free_port()
+            self._head = self._start("head", f"--head --port={port} --include-dashboard=false --num-cpus=0")
+            if self._head is not None:
+                self.address = f"127.0.0.1:{port}"
+                return self
+        raise AssertionError(f"Ray's head did not start: {self._log('head')}")
+
+    def __exit__(self, *error: object) -> None:
+        for each in (*self._nodes, self._head):
+            if each is not None:
+                _kill(each)
+        for name in ENVIRONMENT:
+            os.environ.pop(name, None)
+
+    def want_nodes(self, count: int) -> None:
+        """Starts nodes of one CPU until so many live."""
+        self._nodes = [each for each in self._nodes if each.is_running()]
+        for _ in range(TRIES * count):
+            if len(self._nodes) >= count:
+                return
+            node = self._start("node", f"--address={self.address} --include-log-monitor=false --num-cpus=1")
+            if node is not None:
+                self._nodes.append(node)
+        raise AssertionError(f"a node of Ray did not start: {self._log('node')}")
+
+    def kill_node(self) -> None:
+        """Kills one with all its workers, at once."""
+        _kill(self._nodes.pop())
+
+    def _log(self, name: str) -> str:
+        return (self._folder / name).read_text(errors="replace")[-2000:]
+
+    def _start(self, name: str, options: str) -> psutil.Process | None:
+        # Workers take whatever port is free: by default Ray keeps ten thousand for them, other tests' among these.
+        ports = "--min-worker-port=0 --max-worker-port=0"
+        common = f"--block --disable-usage-stats --object-store-memory={MEMORY} --log-color=false"
+        code = "import sys; from ray.scripts.scripts import main; sys.exit(main())"
+        command = [sys.executable, "-c", code, "start", *f"{options} {ports} {common}".split()]
+        log = self._folder / name
+        with log.open("wb") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+        found = psutil.Process(process.pid)
+        until = time.monotonic() + START_S
+        while STARTED not in log.read_bytes():
+            if process.poll() is not None or time.monotonic() > until:
+                _kill(found)
+                return None
+            time.sleep(0.1)
+        return found
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        family = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for each in family:
+        try:
+            each.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(family, 10)
