@@ -1,0 +1,1 @@
+"""Test collections from documentation: questions of FAQs and how-to questions, judged by section."""

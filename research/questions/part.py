@@ -1,0 +1,63 @@
+"""A section of a page, or the definition of one function or option, with its anchors and links."""
+
+import re
+from dataclasses import dataclass, field
+
+_MADE_ANCHOR = re.compile(r"^(index-.*|id\d+|id-[\d.]+|module-.*)$")
+_NUMBER = re.compile(
+    r"^((chapter|section|appendix|part)\s+)?([A-Z0-9]{1,2}(\.\d+)*[.:]\s+|\d+(\.\d+)+\.?\s+)", re.I
+)
+MAX_HEADING_CHARACTERS = 160
+
+
+@dataclass
+class Part:
+    """A heading or a defined term, and the text up to the next one.
+
+    Attributes:
+        page: path of its page below the documentation's root, without the suffix.
+        heading: words of the heading, without its number.
+        parents: headings above it, the page's own title first.
+        anchors: what addresses on the page may lead here.
+        links: (page, anchor) of the links in its text, in their order; the anchor is "" for a whole page.
+        text: paragraphs, lists and tables; no code blocks.
+        is_definition: whether it is a function, option or other term of a list of definitions.
+        address: of its page on the web.
+        document: id of the document that `make_documents` made of it; "" if it has too few words.
+    """
+
+    page: str
+    heading: str
+    parents: list[str] = field(default_factory=list)
+    anchors: list[str] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    text: str = ""
+    is_definition: bool = False
+    address: str = ""
+    document: str = ""
+
+    @property
+    def title(self) -> str:
+        """The heading path, outermost first; each title once."""
+        return ": ".join(dict.fromkeys(title for title in (*self.parents, self.heading) if title))
+
+    @property
+    def anchor(self) -> str:
+        """The anchor that a person gave it, or the heading in small letters and hyphens."""
+        named = [anchor for anchor in self.anchors if not _MADE_ANCHOR.match(anchor)]
+        return named[0] if named else slug(self.heading)
+
+    def is_below(self, other: "Part") -> bool:
+        """Whether this part is a section or a definition of `other`'s."""
+        above = [*other.parents, other.heading]
+        return self.page == other.page and self.parents[: len(above)] == above
+
+
+def slug(text: str) -> str:
+    """Small letters, digits and hyphens, at most 48 characters: `--no-edit <file>` gives `no-edit-file`."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:48].rstrip("-")
+
+
+def plain_heading(text: str) -> str:
+    """A heading without its number and without blanks that lie side by side."""
+    return _NUMBER.sub("", " ".join(text.split()).rstrip("¶# ")).strip()[:MAX_HEADING_CHARACTERS]
