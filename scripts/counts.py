@@ -16,9 +16,9 @@ READERS = (
 """What components are read through."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 62_500,
-    "files of the product": 540,
-    "lines of tests": 54_800,
+    "lines of the product": 63_300,
+    "files of the product": 545,
+    "lines of tests": 55_900,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,

@@ -23,6 +23,7 @@ from glow.artifact.manifest import (
     verify,
 )
 from glow.artifact.model import (
+    CALIBRATION_FILE,
     DOCUMENT_TOWER,
     EXPLAIN_FILES,
     EXPLAIN_TOWERS,
@@ -54,7 +55,7 @@ from glow.artifact.tensors import TensorNames
 from glow.artifact.verdict import GATE, failed_checks
 
 __all__ = [
-    "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "GATE",
+    "CALIBRATION_FILE", "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "GATE",
     "JOIN_GRAPH", "LATE_GRAPH", "LEARNED_HEAD", "LOCK_FILE", "MANIFEST_FILE", "MIXTURE_FILE", "PINNED_FILE", "QUERY_READER",
     "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS",
     "TERMS_TOWER", "TOKEN_PROJECTION", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter", "FileKey", "FileRecord",

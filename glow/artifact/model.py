@@ -11,7 +11,7 @@ from glow.errors import ArtifactNotFoundError
 from glow.text import PREPROCESSOR_VERSION, TOKENIZER_FILE
 
 __all__ = [
-    "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "HASHED_FILES", "QUERY_SIDE_FILES", "QUERY_TOWER",
+    "CALIBRATION_FILE", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "HASHED_FILES", "QUERY_SIDE_FILES", "QUERY_TOWER",
     "TOKEN_PROJECTION", "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "model_hash", "open_model", "query_side_files",
 ]  # fmt: skip
 
@@ -41,6 +41,8 @@ EXPLAIN_TOWERS = {QUERY_TOWER: "query-explain.onnx", DOCUMENT_TOWER: "document-e
 """The same towers over the same weights, with the last layer's attention as a second output (decision 8)."""
 EXPLAIN_FILES = (*EXPLAIN_TOWERS.values(), TOWER_WEIGHTS[DOCUMENT_TOWER])
 """What an index copies beside the query side, so that it can say why a hit was found. A model may lack the graphs."""
+CALIBRATION_FILE = "calibration.json"
+"""What makes probabilities of hybrid search's scores; copied, not hashed: no vector depends on it. A model may lack it."""
 HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER, TOWER_WEIGHTS[DOCUMENT_TOWER])
 
 

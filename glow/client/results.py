@@ -38,6 +38,7 @@ class QueryReading:
         explanation: where it was asked for.
         corrected: unknown word -> what was searched in its place; empty where nothing was.
         searched: the text with its slips corrected; `text` where there were none.
+        unknown: words that no document of the index holds.
     """
 
     text: str
@@ -47,6 +48,7 @@ class QueryReading:
     explanation: Explanation | None = None
     corrected: Mapping[str, str] = field(default_factory=dict)
     searched: str = ""
+    unknown: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, node: Node) -> "QueryReading":
@@ -57,7 +59,7 @@ class QueryReading:
         words = {} if correction is None else correction.mapping("words")
         searched = text if correction is None else correction.text("text", text)
         tokens, truncated = node.integer("tokens", 0), node.flag("truncated")
-        return cls(text, tokens, truncated, terms, explained, words, searched)
+        return cls(text, tokens, truncated, terms, explained, words, searched, node.texts("unknown"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class SearchHit:
     Attributes:
         rank: 1 is the best.
         id: the document's id.
-        score: what ranks; higher is better.
-        scores: part (`dense`, `lexical`, `learned`, `rerank`) -> its own score, as far as known.
+        score: what ranks; higher is better. A probability if the result has a `confidence`.
+        scores: part (`dense`, `lexical`, `learned`, `late`, `fused`, `rerank`) -> its own score, as far as known.
         fields: field name -> its values in order.
         metadata: every other key of the document.
         highlights: field name -> snippets as HTML: escaped text with `<em>` and `<em class="attended">`.
@@ -170,6 +172,7 @@ class SearchResult:
         index: which index answered.
         query: how the query was read.
         hits: best first.
+        confidence: `high`, `low` or `none`: how sure the first hit is; "" if scores are no probabilities.
         facets: metadata field -> counts, where asked for.
         timings_ms: stage -> milliseconds.
         raw: the JSON object as it came.
@@ -181,6 +184,7 @@ class SearchResult:
     index: IndexName
     query: QueryReading
     hits: tuple[SearchHit, ...]
+    confidence: str
     facets: Mapping[str, Facet]
     timings_ms: Mapping[str, float]
     raw: Mapping[str, Any] = field(repr=False, compare=False)
@@ -203,6 +207,7 @@ class SearchResult:
             index=IndexName.read(node.node("index")),
             query=QueryReading.read(node.node("query")),
             hits=tuple(SearchHit.read(hit) for hit in node.nodes("hits", required=True)),
+            confidence=node.text("confidence", ""),
             facets={} if facets is None else {name: Facet.read(facets.node(name)) for name in names},
             timings_ms=node.numbers("timings_ms"),
             raw=node.value,

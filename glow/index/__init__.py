@@ -1,5 +1,6 @@
 """What an index is made of: a package for each component, what is done with all of them, and a version of it, open."""
 
+from glow.index.calibration import UNCALIBRATED, Calibration, Calibrations
 from glow.index.component import Asked, Component, ComponentOptions, Explained, RowComponent, Rules
 from glow.index.components import COMPONENTS
 from glow.index.corpus import Corpus, ImportRows, RangeTask
@@ -45,9 +46,12 @@ __all__ = [
     "REPORT_FILE",
     "RRF_K",
     "TERMS_FOLDER",
+    "UNCALIBRATED",
     "AnyComponent",
     "Asked",
     "BaseAndDelta",
+    "Calibration",
+    "Calibrations",
     "Component",
     "ComponentOptions",
     "Corpus",

@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index.calibration import Calibrations
 from glow.index.segment import Key
 from glow.index.settings import Fusion
 from glow.index.spelling import Speller
@@ -22,6 +23,8 @@ class Searchable(Protocol):
     def preprocessor(self) -> Preprocessor: ...  # noqa: D102
     @property
     def fusion(self) -> Fusion: ...  # noqa: D102
+    @property
+    def calibrations(self) -> Calibrations: ...  # noqa: D102
     @property
     def order(self) -> NDArray[np.uint32]: ...  # noqa: D102
     @property

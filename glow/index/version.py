@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from glow.artifact import Manifest, verify
 from glow.errors import MismatchError
+from glow.index.calibration import UNCALIBRATED, Calibrations, load_calibrations
 from glow.index.columns import COLUMNS
 from glow.index.component import Explained
 from glow.index.models import Models, model_parent, open_models
@@ -53,6 +54,7 @@ class Index:
         view: the components as searches see them.
         fusion: how a hybrid search fuses, unless a request says otherwise.
         mixture: how much a re-ranker's score counts.
+        calibrations: what makes probabilities of a hybrid search's scores.
         speller: knows the index' words and corrects those of queries; None in a version that was built without words.
         refusals: request of a component, such as a retriever -> why it cannot be served, and how to build an index that can; "" if it can.
     """
@@ -66,6 +68,7 @@ class Index:
     mixture: Mixture = DEFAULT_MIXTURE
     speller: Speller | None = None
     refusals: Mapping[str, str] = field(default_factory=dict)
+    calibrations: Calibrations = UNCALIBRATED
 
     @classmethod
     def open(
@@ -111,6 +114,7 @@ class Index:
             mixture,
             _speller(models, view),
             causes_of_refusal(view),
+            load_calibrations(folder, manifest),
         )
 
     def holds(self, component: Key[Any, Any]) -> bool:

@@ -1,10 +1,19 @@
 """How an index is searched: ranking by vectors and words, fusion, re-ranking, arrangement."""
 
 from glow.search.arrangement import Arrangement, FilterBoost, RecencyBoost, SortKey, arrange
+from glow.search.calibration import (
+    SHARPNESS,
+    Confidence,
+    confidence_of,
+    fit_logistic,
+    probabilities,
+    signs_of,
+)
 from glow.search.dense_scores import rows_read
 from glow.search.fusion import fuse, rrf
 from glow.search.hybrid import HEAD, Fused, Scorer, fuse_rankings, uncertainty
 from glow.search.late import AnsweredWord, QueryTokens, answered_words
+from glow.search.meaning import Meaning, can_tell
 from glow.search.passage_search import search_documents
 from glow.search.queries import EncodedQuery, QueryReading, Typos, read_query
 from glow.search.reranking import (
@@ -35,12 +44,15 @@ __all__ = [
     "HEAD",
     "MAX_DEPTH",
     "RETRIEVERS",
+    "SHARPNESS",
     "AnsweredWord",
     "Arrangement",
     "AttendedWord",
+    "Confidence",
     "EncodedQuery",
     "FilterBoost",
     "Fused",
+    "Meaning",
     "QueryReading",
     "QueryTokens",
     "Ranked",
@@ -54,11 +66,15 @@ __all__ = [
     "answered_words",
     "arrange",
     "attended_words",
+    "can_tell",
+    "confidence_of",
+    "fit_logistic",
     "fuse",
     "fuse_hybrid",
     "fuse_rankings",
     "gather_hybrid",
     "mixed",
+    "probabilities",
     "rank_dense",
     "rank_hybrid",
     "rank_lexical",
@@ -69,5 +85,6 @@ __all__ = [
     "rrf",
     "score_unit",
     "search_documents",
+    "signs_of",
     "uncertainty",
 ]

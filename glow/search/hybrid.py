@@ -10,7 +10,7 @@ score from the other part where that can be worked out. docs/decisions/0006 has 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,9 @@ HEAD = 10
 """Dense hits whose spread tells how sure the ranking is."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
-LATE_SHARE = 0.65
-"""Of late interaction in what vectors say of a document (docs/results/late-interaction.md)."""
-LATE_WORDS = 0.25
+LATE_SHARE = 0.5
+"""Of late interaction in what vectors say of a document (docs/results/ranking.md)."""
+LATE_WORDS = 0.43
 """What words count with late interaction, which sees them too, over what they count without."""
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Rows int64 [x] -> their true scores float32 [x] for the query at hand."""
@@ -40,11 +40,16 @@ class Fused:
         rows: int64 [m], each once.
         parts: `dense` and `lexical` -> float32 [m], the document's score in that part; NaN where not known. `late`, if every document
             has that score.
+        head: float32 [h], what the first vectors of all documents score, whatever a filter allows; None: there is no knowing, or the
+            fusion adds up ranks.
+        openness: `uncertainty` of these vectors.
     """
 
     scores: NDArray[np.float32]
     rows: NDArray[np.int64]
     parts: Mapping[str, NDArray[np.float32]]
+    head: NDArray[np.float32] | None = None
+    openness: float = 1.0
 
 
 def fuse_rankings(
@@ -55,8 +60,9 @@ def fuse_rankings(
     score_dense: Scorer | None = None,
     score_lexical: Scorer | None = None,
     lexical_scale: float | None = None,
-    head: NDArray[np.float32] | None = None,
+    head: Ranking | None = None,
     score_late: Callable[[NDArray[np.int64]], NDArray[np.float32] | None] | None = None,
+    score_covered: Scorer | None = None,
 ) -> Fused:
     """Fuses the candidates of both parts.
 
@@ -69,10 +75,11 @@ def fuse_rankings(
         score_dense, score_lexical: true scores of rows that only the other part found; None: there is no knowing,
             and they count as the lowest candidate of that part, which they cannot exceed.
         lexical_scale: the largest impact of any word (`ImpactIndex.largest`); None: the highest lexical score here.
-        head: float32 [h], cosines of the dense ranking of all documents, best first, whatever a filter allows: what
-            `uncertainty` reads. None: the candidates are of all documents, so theirs.
+        head: the first of the dense ranking of all documents, whatever a filter allows: what `uncertainty` reads, and what hits are
+            measured against. None: the candidates are of all documents, so theirs.
         score_late: scores of rows by late interaction, which makes up `LATE_SHARE` of the dense part under `convex`, or None if there is
             no time for it. None: there is none.
+        score_covered: how much of the query rows hold, in [0, 1], which lexical scores are times under `convex`; None: 1.
     """
     found = np.concatenate([dense[1], lexical[1]])
     rows, places = np.unique(found, return_inverse=True)
@@ -80,21 +87,72 @@ def fuse_rankings(
         "dense": _Candidates(dense[0], places[: len(dense[1])], rows, score_dense),
         "lexical": _Candidates(lexical[0], places[len(dense[1]) :], rows, score_lexical),
     }
-    weights = {"dense": fusion.weights.dense, "lexical": fusion.weights.lexical}
-    total = sum(weights.values())
-    scale = {"dense": 1.0, "lexical": 1.0}
-    if fusion.method == "convex":
-        largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
-        openness = uncertainty(dense[0] if head is None else head)
-        scale["lexical"] = openness / (float(largest) or 1.0)  # 0 where no word of the query is known
-    late = score_late(rows) if score_late is not None and fusion.method == "convex" else None
-    fused = np.zeros(len(rows), np.float64)
-    for name, part in parts.items():
-        share = part.reciprocal_ranks(fusion.k) if fusion.method == "rrf" else part.filled()
+    if fusion.method == "rrf":
+        ranks = {name: part.reciprocal_ranks(fusion.k) for name, part in parts.items()}
+        return _fused(_Sum(fusion, 1.0).of(ranks["dense"], ranks["lexical"]), rows, parts, order)
+    largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
+    nearest = dense if head is None else head
+    near = nearest[0][:HEAD], nearest[1][:HEAD]
+    openness = uncertainty(near[0])
+    add = _Sum(fusion, openness / (float(largest) or 1.0))  # 0 if no word of the query is known
+    # A filter may leave out what hits are measured against.
+    every = rows if head is None else np.union1d(rows, near[1])
+    late = None if score_late is None else score_late(every)
+    own = None if late is None else late[np.searchsorted(every, rows)]
+    lexical_scores = parts["lexical"].filled() * _covered(score_covered, rows)
+    made = _fused(add.of(parts["dense"].filled(), lexical_scores, own), rows, parts, order, own)
+    if head is None:
+        return replace(made, head=made.scores[_places(made.rows, near[1])], openness=openness)
+    if score_lexical is None:
+        return replace(made, openness=openness)
+    rivals = None if late is None else late[np.searchsorted(every, near[1])]
+    words = score_lexical(near[1]).astype(np.float64) * _covered(score_covered, near[1])
+    scores = add.of(near[0].astype(np.float64), words, rivals)
+    return replace(made, head=scores.astype(np.float32), openness=openness)
+
+
+def _covered(score: Scorer | None, rows: NDArray[np.int64]) -> Floats:
+    return np.ones(len(rows)) if score is None else score(rows).astype(np.float64)
+
+
+def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where some of the rows stand among them, int64 [w]."""
+    order = np.argsort(rows, kind="stable")
+    found: NDArray[np.int64] = order[np.searchsorted(rows[order], wanted)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Columns added up.
+
+    Attributes:
+        fusion: weights.
+        lexical_scale: what lexical scores are times.
+    """
+
+    fusion: Fusion
+    lexical_scale: float
+
+    def of(self, dense: Floats, lexical: Floats, late: NDArray[np.float32] | None = None) -> Floats:
+        """Evidence, float64 [m], of three columns of as many."""
+        weights, words = self.fusion.weights, self.lexical_scale
+        total = weights.dense + weights.lexical
         if late is not None:
-            share = (1 - LATE_SHARE) * share + LATE_SHARE * late if name == "dense" else LATE_WORDS * share
-        fused += weights[name] / total * scale[name] * share
-    scores, ranked = best(fused.astype(np.float32), rows, max(len(rows), 1), order)
+            dense, lexical = (1 - LATE_SHARE) * dense + LATE_SHARE * late, LATE_WORDS * lexical
+        evidence: Floats = weights.dense / total * dense + weights.lexical / total * words * lexical
+        return evidence
+
+
+def _fused(
+    evidence: Floats,
+    rows: NDArray[np.int64],
+    parts: Mapping[str, "_Candidates"],
+    order: NDArray[np.uint32] | None,
+    late: NDArray[np.float32] | None = None,
+) -> Fused:
+    """The documents by their evidence, float64 [m]."""
+    scores, ranked = best(evidence.astype(np.float32), rows, max(len(rows), 1), order)
     places = np.searchsorted(rows, ranked)
     told = {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
     return Fused(scores, ranked, told if late is None else {**told, "late": late[places]})

@@ -11,12 +11,14 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import Fusion, Ranking, RowMask, Searchable, best
+from glow.index import Calibration, Fusion, Ranking, RowMask, Searchable, best
 from glow.index.late_interaction import LATE_INTERACTION
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import VECTORS, SearchParams
+from glow.search.calibration import probabilities
+from glow.search.coverage import coverage_scorer
 from glow.search.dense_scores import best_passages, dense_scorer
 from glow.search.hybrid import HEAD, Scorer, fuse_rankings
 from glow.search.late import LateScorer, late_scorer
@@ -45,13 +47,16 @@ class Ranked:
         scores: float32 [k], descending: what ranks.
         rows: int64 [k], rows of documents.
         parts: `dense`, `lexical` or `learned` -> float32 [k], that part's score; NaN where it is not known. `late`, if it is known of all.
+            `fused`, what a hybrid search ranks by, if the score is a probability.
         passages: document row -> row of its best passage; empty where the index has none, or only words found it.
+        calibration: by which `scores` are probabilities that a hit answers the query; None: they are of no unit.
     """
 
     scores: NDArray[np.float32]
     rows: NDArray[np.int64]
     parts: Mapping[str, NDArray[np.float32]]
     passages: Mapping[int, int]
+    calibration: Calibration | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +64,10 @@ class HybridCandidates:
     """What the two parts of a hybrid search found for one query; `fuse_rankings` describes each.
 
     Attributes:
-        head: cosines of the first dense hits of all documents, whatever was allowed; None: those of `dense`.
+        head: the first dense hits of all documents, whatever was allowed; None: those of `dense`.
         words: what the part `lexical` is: `lexical`, BM25; or `learned`, BM25 and learned impacts.
         score_late: late interaction; None: the index or the query has no tokens.
+        score_covered: how much of the query documents hold (`coverage_scorer`).
     """
 
     dense: Ranking
@@ -69,9 +75,10 @@ class HybridCandidates:
     score_dense: Scorer | None
     score_lexical: Scorer
     lexical_scale: float
-    head: Vector | None = None
+    head: Ranking | None = None
     words: Words = "lexical"
     score_late: LateScorer | None = None
+    score_covered: Scorer | None = None
 
 
 def rank_dense(
@@ -153,8 +160,12 @@ def fuse_hybrid(
     fusion: Fusion,
     passages: Mapping[int, int],
     is_over: Callable[[], bool] = lambda: False,
+    *,
+    calibrates: bool = True,
 ) -> Ranked:
     """The k best of what both parts of a hybrid search found.
+
+    Where the index is calibrated for the fusion, a score is the probability that the document answers the query.
 
     Args:
         index: that was searched.
@@ -163,6 +174,7 @@ def fuse_hybrid(
         fusion: how to make one ranking of two.
         passages: document row -> row of its best passage, as the vectors found it.
         is_over: asked now and then whether there is no time for late interaction, which is left out whole then.
+        calibrates: whether scores may be probabilities.
     """
     score = gathered.score_late
     fused = fuse_rankings(
@@ -175,11 +187,19 @@ def fuse_hybrid(
         gathered.lexical_scale,
         gathered.head,
         None if score is None else lambda rows: score(rows, is_over),
+        gathered.score_covered,
     )
     parts = {
         gathered.words if name == "lexical" else name: scores[:k] for name, scores in fused.parts.items()
     }
-    return Ranked(fused.scores[:k], fused.rows[:k], parts, passages)
+    calibration = None
+    if calibrates and fused.head is not None and gathered.words == "lexical":
+        calibration = index.calibrations.of(fusion, late="late" in parts)
+    if calibration is None or fused.head is None:
+        return Ranked(fused.scores[:k], fused.rows[:k], parts, passages)
+    parts["fused"] = evidence = fused.scores[:k]
+    likely = probabilities(calibration, evidence, fused.head, fused.openness)
+    return Ranked(likely, fused.rows[:k], parts, passages, calibration)
 
 
 def gather_hybrid(
@@ -200,7 +220,8 @@ def gather_hybrid(
     if allowed is not None and needs_head:
         # An approximate search of fewer hits may meet others: the head is that of the search without the filter.
         wanted = min(k, HEAD) if _is_exact(index, params) else k
-        head = rank_dense(index, vector, wanted, params).scores[:HEAD]
+        nearest = rank_dense(index, vector, wanted, params)
+        head = nearest.scores[:HEAD], nearest.rows[:HEAD]
     by: Words = "learned" if index.holds(LEARNED_SPARSE) else "lexical"
     words, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
     late = None
@@ -215,6 +236,7 @@ def gather_hybrid(
         head=head,
         words=by,
         score_late=late,
+        score_covered=coverage_scorer(impacts, words, index.preprocessor.weigher.idf),
     )
 
 

@@ -1,6 +1,7 @@
 """The one home of text handling: words, word pieces, term statistics, BM25 and BM25F, preprocessing."""
 
 from glow.text.analyzer import DEFAULT_ANALYZER, Analyzer, AnalyzerName, CorpusCounter, check_analyzer
+from glow.text.answering import ReadText
 from glow.text.batch import batches_by_length, lexical_tokens, pad
 from glow.text.bm25 import bm25_impact, idf_bm25, idf_lucene
 from glow.text.highlight import Fragment, Highlighter, Highlighting, markup
@@ -23,7 +24,7 @@ from glow.text.words import VOCABULARY_FILE, WordPieces, is_punctuation
 
 __all__ = [
     "DEFAULT_ANALYZER", "PREPROCESSOR_VERSION", "QUERY", "TOKENIZER_FILE", "VOCABULARY_FILE", "Analyzer", "AnalyzerName", "CorpusCounter",
-    "Fragment", "Highlighter", "Highlighting", "PassageCutter", "PassageOptions", "Preprocessor",
+    "Fragment", "Highlighter", "Highlighting", "PassageCutter", "PassageOptions", "Preprocessor", "ReadText",
     "TermCounter", "TermStats", "TermTable", "TokenizerPieces", "WeightedTokens", "Weighting", "WordPieces", "WordSpans",
     "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact", "body_text", "check_analyzer",
     "field_words", "idf_bm25", "idf_lucene", "is_lexical", "is_punctuation", "lexical_tokens", "lexical_words",

@@ -1,7 +1,9 @@
 """Which of some words a text holds, and where: first which, in one cheap pass, then where, only as far as somebody reads."""
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from operator import attrgetter
 from string import punctuation
 
 from glow.schema import FieldSpec
@@ -9,6 +11,8 @@ from glow.text.analyzer import Analyzer
 from glow.text.spans import Span, WordSpans
 
 __all__ = ["FoundWords", "WantedWords"]
+
+_START = attrgetter("start")
 
 
 class WantedWords:
@@ -90,6 +94,16 @@ class FoundWords:
                 self.terms.update(terms.values())
                 self._stretches.append(_Stretch(start, end, _finder(spans, part, start, terms)))
 
+    def add(self, spans: Sequence[Span]) -> None:
+        """Further words of the text, each as a term, in order; one may be found already as another term."""
+        for span in spans:
+            self.terms.add(span.word)
+            home = next((each for each in self._stretches if each.start <= span.start < each.end), None)
+            if home is None:
+                insort(self._stretches, _Stretch(span.start, span.end, list, [span]), key=_START)
+            else:
+                insort(home.spans, span, key=_START)
+
     def __iter__(self) -> Iterator[Span]:
         for stretch in self._stretches:
             yield from stretch.spans
@@ -98,7 +112,10 @@ class FoundWords:
         """Those that stand in `text[start:end]` as a whole."""
         for stretch in self._stretches:
             if stretch.start < end and start < stretch.end:
-                yield from (span for span in stretch.spans if start <= span.start and span.end <= end)
+                for span in stretch.spans:
+                    if start <= span.start and span.end <= end:
+                        yield span
+                        start = span.end  # a word that is found as two terms is one
 
 
 def _finder(spans: WordSpans, part: str, start: int, terms: Mapping[str, str]) -> Callable[[], list[Span]]:

@@ -1,7 +1,7 @@
 """Snippets: the stretches of a field that hold the query's words, cut at word ends, with those words marked.
 
 Words are found as preprocessing sees them, whatever their case, accents and script, and by their stems where the index holds
-those. Which stretches are shown is decided by idf (`glow.text.windows`).
+those. Words that a text lacks may be found by meaning (`glow.text.answering`). Which stretches are shown is decided by idf (`glow.text.windows`).
 """
 
 import re
@@ -14,6 +14,7 @@ from glow.errors import ConfigError
 from glow.records import Document
 from glow.schema import FieldSpec
 from glow.text.analyzer import Analyzer
+from glow.text.answering import ReadText, answering_words, from_its_sentence
 from glow.text.found_words import FoundWords, WantedWords
 from glow.text.preprocessor import Preprocessor
 from glow.text.spans import WordSpans
@@ -110,6 +111,7 @@ class Highlighter:
         attended: Collection[str] = (),
         options: Highlighting | None = None,
         most: int | None = None,
+        read: ReadText | None = None,
     ) -> dict[str, list[Fragment]]:
         """Fragments of a document's fields.
 
@@ -120,6 +122,8 @@ class Highlighter:
             attended: further words to mark, those that the document tower attended most.
             options: how much to show.
             most: characters of all fields that are read, >= 0, shorter fields first; None for no bound but that of each field.
+            read: what the tower read of one field. Terms that the field lacks are found by meaning there, and its best stretch begins with
+                a sentence.
 
         Returns:
             Field -> fragments in order; without those that the document lacks.
@@ -136,7 +140,10 @@ class Highlighter:
         fragments = {}
         for name in sorted(texts, key=lambda name: sum(map(len, texts[name]))):
             allowed = min(left, SEARCHED_CHARACTERS)
-            fragments[name] = self._field(texts[name], terms, wanted, options, self._specs.get(name), allowed)
+            own = read if read is not None and read.field == name else None
+            fragments[name] = self._field(
+                texts[name], terms, wanted, options, self._specs.get(name), allowed, own
+            )
             left -= min(allowed, sum(map(len, texts[name])))
         return {name: fragments[name] for name in texts}
 
@@ -153,6 +160,7 @@ class Highlighter:
         options: Highlighting | None,
         spec: FieldSpec | None,
         most: int,
+        read: ReadText | None,
     ) -> list[Fragment]:
         """Fragments of one field; where no word is found, the head of its first value.
 
@@ -163,6 +171,7 @@ class Highlighter:
             options: how much to show.
             spec: of the field; None for plain text.
             most: characters of all values that are read, >= 0.
+            read: what the tower read of its only value, if words are to be found by meaning.
         """
         options = options or Highlighting()
         each = options.fragments if len(values) == 1 else 1
@@ -171,10 +180,15 @@ class Highlighter:
             if not left:
                 break
             found = FoundWords(self._spans, value[:left], spec, wanted)
+            if read is not None and (lacking := terms.keys() - found.terms):
+                answering = answering_words(read, lacking, self._spans, self._preprocessor.pieces)
+                found.add([span for span in answering if span.end <= left])
             left = max(left - len(value), 0)
             deciding = (found.terms & terms.keys()) or found.terms
             worth = {term: terms.get(term, 0.0) or LEAST_WORTH for term in deciding}
             windows = best_windows(found, worth, each, options.fragment_chars, len(value))
+            if read is not None and windows:
+                windows[0] = from_its_sentence(value, windows[0], windows[1:], options.fragment_chars)
             fragments += [(window, place, found) for window in windows]
         if not fragments and values:
             fragments = [(_head(values[0], options.fragment_chars), 0, None)]

@@ -7,8 +7,8 @@ for a long text of CJK characters.
 
 import re
 import unicodedata
-from collections.abc import Callable, Container, Iterator, Set
-from functools import lru_cache, partial
+from collections.abc import Container, Iterator, Set
+from functools import lru_cache
 from string import punctuation
 from typing import NamedTuple
 
@@ -28,6 +28,8 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _MARKS = frozenset(punctuation)
 _PLAIN_WORDS = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 _MARK = ("mark",)
+# No vocabulary changes how text is split, so what is remembered of characters is for all.
+_SPLIT = BertWords()
 
 
 class Span(NamedTuple):
@@ -47,9 +49,6 @@ class WordSpans:
 
     def __init__(self, pieces: BertWords) -> None:
         self.pieces = pieces
-        # Of the pieces alone: a cache of a method would hold its owner in a circle, which only the collector ends.
-        self._parts = lru_cache(maxsize=CACHED_CHARACTERS)(partial(_parts_of, pieces))
-        self._written = _Written(self._parts)
 
     def of_url(self, url: str, spec: FieldSpec, among: Container[str]) -> Iterator[Span]:
         """Words of a url as preprocessing sees them: each is cut out of it first.
@@ -69,20 +68,15 @@ class WordSpans:
         start = 0
         while start < len(text):
             end = start + STRETCH
-            while (other := _NO_LETTER.search(text, end)) is not None and not self._stands_apart(other[0]):
+            while (other := _NO_LETTER.search(text, end)) is not None and not _stands_apart(other[0]):
                 end = other.end()
             end = len(text) if other is None else other.start()
             yield start, end
             start = end
 
-    def _stands_apart(self, character: str) -> bool:
-        """Whether a character ends the word before it and adds nothing to it."""
-        parts = self._parts(character)
-        return len(parts) > 1 and not parts[0]
-
     def different_words(self, text: str) -> set[str]:
         """The words of a text, each once, without marks of ASCII; many times as fast as `of_text`."""
-        return set(text.translate(self._written).split(" "))
+        return set(text.translate(_WRITTEN).split(" "))
 
     def of_text(self, text: str, among: Set[str] | None = None) -> Iterator[Span]:
         """Every word of a text in order, or those among some, in time linear in its length.
@@ -112,7 +106,7 @@ class WordSpans:
         begin = end = first
         is_open = False
         for place in range(first, last):
-            parts = self._parts(text[place])
+            parts = _parts_of(text[place])
             if parts is _MARK:
                 end += letters != [] and end == place
                 continue
@@ -135,13 +129,9 @@ class WordSpans:
 class _Written(dict[int, str]):
     """A character's number -> what it becomes where words stand between blanks, for `str.translate`."""
 
-    def __init__(self, parts: Callable[[str], tuple[str, ...]]) -> None:
-        super().__init__()
-        self._parts = parts
-
     def __missing__(self, number: int) -> str:
         character = chr(number)
-        parts = self._parts(character)
+        parts = _parts_of(character)
         if is_punctuation(character) and character.isascii():
             written = (
                 " "  # a text of ASCII characters that stay one each is translated a hundred times as fast
@@ -154,12 +144,22 @@ class _Written(dict[int, str]):
         return written
 
 
-def _parts_of(pieces: BertWords, character: str) -> tuple[str, ...]:
+@lru_cache(maxsize=CACHED_CHARACTERS)
+def _parts_of(character: str) -> tuple[str, ...]:
     """What a character adds to the word before it, the words that it is, and what it begins the next one with."""
-    first, *words = pieces.whole_words(f"a{character}b")
+    first, *words = _SPLIT.whole_words(f"a{character}b")
     if words:
         return first[1:], *words[:-1], words[-1][:-1]
     return _MARK if unicodedata.category(character).startswith("M") and first == "ab" else (first[1:-1],)
+
+
+def _stands_apart(character: str) -> bool:
+    """Whether a character ends the word before it and adds nothing to it."""
+    parts = _parts_of(character)
+    return len(parts) > 1 and not parts[0]
+
+
+_WRITTEN = _Written()
 
 
 def _plain(text: str, start: int, end: int, among: Set[str] | None) -> Iterator[Span]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from glow.artifact import EXPLAIN_FILES, ArtifactWriter, IndexRoot, query_side_files
+from glow.artifact import CALIBRATION_FILE, EXPLAIN_FILES, ArtifactWriter, IndexRoot, query_side_files
 from glow.errors import BuildError
 from glow.index import (
     COMPONENTS,
@@ -182,10 +182,12 @@ class _Build:
 
     def _copied(self) -> tuple[str, ...]:
         """Files of the model that the version holds."""
-        can_explain = all(name in self._model.manifest.files for name in EXPLAIN_FILES)
+        files = self._model.manifest.files
+        can_explain = all(name in files for name in EXPLAIN_FILES)
         return (
-            *query_side_files(self._model.manifest.files),
+            *query_side_files(files),
             *(EXPLAIN_FILES if self._options.explain and can_explain else ()),
+            *((CALIBRATION_FILE,) if CALIBRATION_FILE in files else ()),
         )
 
     def _describe(self, writer: ArtifactWriter, documents: Documents, made: Segment) -> None:

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from glow.artifact import MIXTURE_FILE, IndexRoot
+from glow.artifact import CALIBRATION_FILE, MIXTURE_FILE, IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
 from glow.errors import BusyError, ConfigError, InputError, MismatchError
 from glow.evaluation import Task, dcg, find_tasks, grades_by_query
-from glow.index import FUSION_FILE, Index
+from glow.index import FUSION_FILE, Calibrations, Index
 from glow.index.learned_sparse import LEARNED_WEIGHT_FILE
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.options import StrictModel
 from glow.search import DEFAULT_CANDIDATES, MAX_DEPTH, EncodedQuery, Reranking, gather_hybrid, read_query
+from glow_index_builder.versions.calibrating import calibrate
 from glow_index_builder.versions.tune_learned import TunedWeight, tune_learned
 from glow_index_builder.versions.tune_share import TunedShare, tune_share
 from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune
@@ -57,11 +58,13 @@ class TuneResult:
         source: the version that was tuned.
         version: the new one.
         tuned: the fusion, the share of the re-ranker's score or the weight of learned impacts, and its gain.
+        calibrated: whether the version has a calibration of the fusion.
     """
 
     source: str
     version: str
     tuned: Tuned | TunedShare | TunedWeight
+    calibrated: bool = False
 
     def report(self, *, published: bool) -> dict[str, Any]:
         """The result as JSON values; docs/indexing.md describes every key."""
@@ -70,6 +73,7 @@ class TuneResult:
             "version": self.version,
             "tuned_version": self.source,
             "published": published,
+            "calibrated": self.calibrated,
             **self.tuned.report(),
         }
 
@@ -93,6 +97,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
     index = Index.open(root.folder(source))
     task = find_tasks(options.data, [options.split])[0]
     tuned: Tuned | TunedShare | TunedWeight
+    calibrations = None
     if options.rerank and options.learned:
         raise ConfigError("--rerank and --learned are fitted one after the other; give one of them")
     if options.learned:
@@ -102,7 +107,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
         tuned = tune_share(index, task, Reranking(options.rerank), options.seed)
         setting, told = "rerank_tuning", tuned.mixture.model_dump()
     else:
-        tuned = _tune_fusion(index, task, options)
+        tuned, calibrations = _tune_fusion(index, task, options)
         setting, told = "tuning", {"fusion": tuned.fusion.model_dump()}
     told |= {"data": task.data, "split": task.split, "queries": tuned.queries}
     with root.locked():
@@ -111,19 +116,22 @@ def tune_index(options: TuneOptions) -> TuneResult:
                 f"{root.current()} was published in place of {source} while it was tuned, and what is in it would be lost; nothing was "
                 "changed: tune again"
             )
-        version = derive(root, source, {}, {setting: told}, lambda folder: _store(folder, tuned))
+        version = derive(
+            root, source, {}, {setting: told}, lambda folder: _store(folder, tuned, calibrations)
+        )
         if options.publish:
             root.publish(version)
-    return TuneResult(source, version, tuned)
+    return TuneResult(source, version, tuned, calibrations is not None)
 
 
-def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> Tuned:
+def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> tuple[Tuned, Calibrations | None]:
     if not index.holds(POSTINGS):
         raise MismatchError(
             f"version {index.version} holds no lexical index to fuse with; build it with --lexical"
         )
     queries = gather(index, task, options.candidates)
-    return tune(queries, index.order, options.seed)
+    tuned = tune(queries, index.order, options.seed)
+    return tuned, calibrate(queries, tuned.fusion, index.order)
 
 
 def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
@@ -185,6 +193,7 @@ def candidates_of(
         dense_scores=gathered.score_dense(union) if gathered.score_dense else None,
         lexical_scores=gathered.score_lexical(union),
         late_scores=gathered.score_late(union, lambda: False) if gathered.score_late else None,
+        covered=gathered.score_covered(union) if gathered.score_covered else None,
         lexical_scale=gathered.lexical_scale,
         grades={
             rows[document]: grade for document, grade in grades.items() if grade > 0 and document in rows
@@ -199,8 +208,11 @@ def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
     return {document: row for document, row in pairs if row is not None}
 
 
-def _store(folder: Path, tuned: Tuned | TunedShare | TunedWeight) -> None:
+def _store(folder: Path, tuned: Tuned | TunedShare | TunedWeight, calibrations: Calibrations | None) -> None:
     setting: StrictModel
+    if calibrations is not None:
+        (folder / CALIBRATION_FILE).unlink(missing_ok=True)
+        calibrations.save(folder / CALIBRATION_FILE)
     if isinstance(tuned, Tuned):
         setting, name = tuned.fusion, FUSION_FILE
     elif isinstance(tuned, TunedShare):

@@ -45,6 +45,7 @@ class Candidates:
         dense, lexical: their candidates, best first.
         rows: int64 [m] ascending, every document among them.
         dense_scores, lexical_scores, late_scores: float32 [m], their true scores; None where the index cannot tell.
+        covered: float32 [m], how much of the query each holds; None: all.
         lexical_scale: the largest impact of any word.
         grades: row -> grade above 0 of the documents that are relevant.
         ideal: DCG@10 of the best ranking of the judged documents; 0 where none is relevant.
@@ -59,6 +60,7 @@ class Candidates:
     grades: Mapping[int, int]
     ideal: float
     late_scores: NDArray[np.float32] | None = None
+    covered: NDArray[np.float32] | None = None
 
     def fuse(self, fusion: Fusion, order: NDArray[np.uint32] | None) -> Fused:
         """The ranking that a service would give."""
@@ -75,6 +77,7 @@ class Candidates:
             scorer(self.lexical_scores),
             self.lexical_scale,
             score_late=scorer(self.late_scores),
+            score_covered=scorer(self.covered),
         )
 
 

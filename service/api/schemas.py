@@ -143,6 +143,7 @@ class QueryShape(Shape):
     truncated: bool
     terms: list[TermShape]
     corrected: CorrectedShape | None = None
+    unknown: list[str] | None = None
     explanation: QueryExplanation | None = None
 
 
@@ -161,7 +162,7 @@ class HitShape(Shape):
     rank: int
     id: str
     score: float
-    scores: dict[Literal["dense", "lexical", "learned", "late", "rerank"], float]
+    scores: dict[Literal["dense", "lexical", "learned", "late", "fused", "rerank"], float]
     fields: dict[str, str | list[str]]
     metadata: dict[str, Any]
     truncated: list[str] | None = None
@@ -211,6 +212,7 @@ class SearchResult(Shape):
     index: IndexShape
     query: QueryShape
     hits: list[HitShape]
+    confidence: Literal["high", "low", "none"] | None = None
     facets: dict[str, FacetShape] | None = None
     timings_ms: TimingsShape
 
@@ -223,6 +225,7 @@ class BatchItem(Shape):
     index: IndexShape | None = None
     query: QueryShape | None = None
     hits: list[HitShape] | None = None
+    confidence: Literal["high", "low", "none"] | None = None
     facets: dict[str, FacetShape] | None = None
     timings_ms: TimingsShape | None = None
     problem: "ProblemBody | None" = None

@@ -96,7 +96,11 @@ def _body(options: SearchOptions, retriever: str) -> dict[str, Any]:
 def _print(answer: Mapping[str, Any], console: Console) -> None:
     if corrected := answer["query"].get("corrected"):
         console.print(Text(f"showing results for {corrected['text'].translate(CONTROLS)!r}", "italic"))
+    if unknown := answer["query"].get("unknown"):
+        console.print(Text(f"no document holds {', '.join(unknown).translate(CONTROLS)}", "italic"))
     hits = answer["hits"]
+    if hits and answer.get("confidence") == "none":
+        console.print(Text("probably nothing here answers this; these are the nearest", "italic"))
     for hit in hits:
         fields = hit["fields"]
         title = _plain(fields.get("title")) or hit["id"]

@@ -6,7 +6,7 @@ import { tellClicks } from "./feedback.js";
 import { snippetOf, titleOf } from "./marks.js";
 
 export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", learned: "Synonyms" };
-const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", late: "word by word", rerank: "read again" };
+const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", late: "word by word", fused: "together", rerank: "read again" };
 const MOST_FACTS = 4;
 
 export const partName = (part) => PART_NAMES[part] ?? part;
@@ -20,6 +20,7 @@ export function showResults(result, state, able, explain) {
   at("found-title").textContent = `${sentence} in ${ms(result.took_ms)}`;
   at("status").textContent = sentence;
   showCorrected(result.query, state);
+  showDoubt(result);
   showNothing(hits, state, able);
   showPages(result, state, able);
   at("degraded").hidden = result.degraded.length === 0;
@@ -40,6 +41,15 @@ function showCorrected({ text, corrected }, state) {
   const back = make("a", "", text);
   back.href = addressOf({ ...state, page: 1, typos: "off" });
   clear(at("corrected")).append("Showing results for ", make("b", "", corrected.text), "; search for ", back, " instead.");
+}
+
+// That no hit may answer, and words that no document holds.
+function showDoubt({ hits, confidence, query }) {
+  const unknown = query.unknown ?? [];
+  const words = unknown.length ? `No document holds ${unknown.map((word) => `“${word}”`).join(", ")}.` : "";
+  const doubt = confidence === "none" && hits.length ? "Probably nothing here answers this; these are the nearest." : "";
+  at("doubt").hidden = !(words || doubt);
+  at("doubt").textContent = [doubt, words].filter(Boolean).join(" ");
 }
 
 function showNothing(hits, state, able) {
@@ -72,7 +82,7 @@ function pageLink(id, isThere, state) {
   return isThere;
 }
 
-function showHit(hit, { request_id, query }, able, explain) {
+function showHit(hit, { request_id, query, confidence }, able, explain) {
   const { terms } = query;
   const item = make("li");
   item.dataset.id = hit.id;
@@ -83,7 +93,7 @@ function showHit(hit, { request_id, query }, able, explain) {
   (heading.querySelector("a") ?? heading).dataset.step = "";
   if (!heading.querySelector("a")) heading.tabIndex = -1;
   else if (able.canTell) tellClicks(heading.querySelector("a"), request_id, hit);
-  item.append(heading, showScore(hit));
+  item.append(heading, showScore(hit, confidence !== undefined));
   if (url) item.append(make("span", "address", url));
   const snippet = make("p", "snippet", ...snippetOf(hit, terms));
   if (snippet.textContent) item.append(snippet);
@@ -93,10 +103,10 @@ function showHit(hit, { request_id, query }, able, explain) {
   return item;
 }
 
-function showScore(hit) {
-  const score = make("span", "score", number(hit.score));
+function showScore(hit, isProbability) {
+  const score = make("span", "score", isProbability ? `${Math.round(100 * hit.score)} %` : number(hit.score));
   const parts = Object.entries(hit.scores ?? {});
-  score.title = "score of this result";
+  score.title = isProbability ? "how likely this answers the query" : "score of this result";
   if (parts.length > 1) score.append(make("span", "parts", parts.map(([part, value]) => `${partName(part)} ${number(value)}`).join(" · ")));
   return score;
 }

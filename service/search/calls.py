@@ -9,7 +9,7 @@ from glow.index.columns.filters import Expression, FacetCounts, FacetRequest
 from glow.index.passages import FoundPassage
 from glow.index.vectors import SearchParams
 from glow.records import Document
-from glow.search import Arrangement, Reranking, Retriever, Typos
+from glow.search import Arrangement, Confidence, Reranking, Retriever, Typos
 from glow.text import Highlighting
 from glow_service.search.explanations import Explanations
 
@@ -126,9 +126,9 @@ class FoundDocument:
     """A hit with what the store holds of it.
 
     Attributes:
-        score: what ranks.
+        score: what ranks; the probability that it answers the query if the answer has a confidence.
         row: of the document in the index.
-        parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), `late` (about -1 to 1) or `rerank` (of any sign) -> that
+        parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), `late` (about -1 to 1), `fused` or `rerank` (of any sign) -> that
             part's score, if it is known.
         document: as stored, with the fields and metadata that were asked for.
         passage: its best passage, where the index has passages and vectors found it.
@@ -162,7 +162,9 @@ class SearchAnswer:
         text: the query as it was searched.
         corrected: unknown word of the query -> what was searched in its place.
         explanations: why each hit was found; None where not asked for.
-        left_out: what there was no time for: `late`, no tokens were compared; `rerank_partial`, not all hits were read again.
+        confidence: how sure the first hit is; None if its score is no probability.
+        unknown: words of the query that no document holds, in order; none if the index has no words.
+        left_out: what there was no time for: `late`, no tokens were compared; `snippets`, words were not looked for by meaning; `rerank_partial`, not all hits were read again.
     """
 
     tokens: int
@@ -175,3 +177,5 @@ class SearchAnswer:
     corrected: Mapping[str, str]
     explanations: Explanations | None = None
     left_out: tuple[str, ...] = ()
+    confidence: Confidence | None = None
+    unknown: tuple[str, ...] = ()

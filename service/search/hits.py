@@ -12,8 +12,8 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, FoundPassage
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
-from glow.search import Ranked
-from glow.text import Highlighter, markup
+from glow.search import Meaning, Ranked
+from glow.text import Highlighter, ReadText, markup
 from glow_service.search.answer_size import AnswerSize
 from glow_service.search.calls import FoundDocument, HighlightCall, SearchCall
 from glow_service.search.clock import StageClock
@@ -26,6 +26,8 @@ __all__ = [
 
 Causes = Callable[[int, Document], Mapping[str, str]]
 """A document's row and text -> word of the query, which it does not hold -> the word of its own that it counts for."""
+READING_RESERVE_S = 0.005
+"""Time that is left for the rest of a page, without which words are not looked for by meaning."""
 MOST_READ = 1_000_000
 """Characters of all hits of a response that are read for snippets."""
 FETCHED_FIRST, FETCHED_AT_ONCE = 3, 10
@@ -132,17 +134,20 @@ class Snippets:
         self.share = MOST_READ // max(hits, 1)
         self.read = 0
 
-    def of(self, document: Document, attended: Collection[str]) -> dict[str, list[str]]:
+    def of(
+        self, document: Document, attended: Collection[str], read: ReadText | None = None
+    ) -> dict[str, list[str]]:
         """Snippets by field, without fields that the document lacks.
 
         Args:
             document: the hit.
             attended: further words to mark.
+            read: what the tower read of it, if words are to be found by meaning too.
         """
         asked = self._asked
         self.read += min(self._highlighter.characters(document, asked.fields), self.share)
         fragments = self._highlighter.document(
-            document, self._text, asked.fields, attended, asked.options, self.share
+            document, self._text, asked.fields, attended, asked.options, self.share, read
         )
         return {name: [markup(fragment) for fragment in each] for name, each in fragments.items()}
 
@@ -161,7 +166,10 @@ class PageReader:
         page: the hits.
         explanations: of each of them, if they are asked for.
         clock: told about both stages.
+        meaning: of the hits' words, if their tokens were compared.
 
+    Attributes:
+        left_out: `snippets` if time was too short for meaning; as `SearchAnswer` has it.
     """
 
     def __init__(
@@ -172,7 +180,10 @@ class PageReader:
         page: Sequence[Place],
         explanations: Explanations | None,
         clock: StageClock,
+        meaning: Meaning | None = None,
     ) -> None:
+        self.left_out: tuple[str, ...] = ()
+        self._meaning = meaning
         self._call, self._clock, self._explanations = call, clock, explanations
         self._snippets = None if call.highlight is None else Snippets(index, text, call.highlight, len(page))
         self._causes = causes_with(index, call, text)
@@ -204,12 +215,16 @@ class PageReader:
             DeadlineError: if the deadline passes, or the client leaves.
         """
         clock, explanations = self._clock, self._explanations
+        is_over = clock.has_no_time_for_another(READING_RESERVE_S)
         for place, (at, document, passage) in self._coming:
             snippets, because = None, self._causes(at.row, document)
             if self._snippets is not None:
                 clock.switch("fetch")
                 attended = explanations.documents[place].attended_words() if explanations else ()
-                snippets = self._snippets.of(document, {*attended, *because.values()})
+                if self._meaning is not None and is_over():
+                    self._meaning, self.left_out = None, ("snippets",)
+                read = None if self._meaning is None else self._meaning.of(place, document)
+                snippets = self._snippets.of(document, {*attended, *because.values()}, read)
                 clock.switch("highlight")
                 clock.check()
             shown = shown_part(document, self._call)

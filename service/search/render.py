@@ -19,7 +19,7 @@ WEIGHT_DIGITS = 4
 
 
 def result_body(index: Index, call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
-    """The members of an answer that depend on index and request alone: `index`, `query`, `hits`, `facets`.
+    """The members of an answer that depend on index and request alone: `index`, `query`, `hits`, `confidence`, `facets`.
 
     Args:
         index: that was searched.
@@ -31,6 +31,8 @@ def result_body(index: Index, call: SearchCall, answer: SearchAnswer) -> dict[st
         "query": _query(call, answer),
         "hits": _hits(index, call, answer),
     }
+    if answer.confidence is not None:
+        body["confidence"] = answer.confidence
     if answer.facets:
         body["facets"] = {name: _facet(counts) for name, counts in answer.facets.items()}
     return body
@@ -48,6 +50,8 @@ def _query(call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
     }
     if answer.corrected:
         body["corrected"] = {"text": answer.text, "words": answer.corrected}
+    if answer.unknown:
+        body["unknown"] = answer.unknown
     if answer.explanations is not None:
         body["explanation"] = {"terms": _words(answer.explanations.query)}
     return body

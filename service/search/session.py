@@ -15,12 +15,15 @@ from glow.errors import QueryError
 from glow.index import Index, RowMask, wanted_until
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import Expression, FacetCounts, count_values
+from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import EncodedText
 from glow.search import (
+    Confidence,
     EncodedQuery,
+    Meaning,
     QueryTokens,
     Ranked,
     Reranking,
@@ -28,6 +31,8 @@ from glow.search import (
     answered_words,
     arrange,
     attended_words,
+    can_tell,
+    confidence_of,
     fuse_hybrid,
     gather_hybrid,
     rank_dense,
@@ -38,7 +43,7 @@ from glow.search import (
     rows_read,
     score_unit,
 )
-from glow.text import Preprocessor, WeightedTokens, is_punctuation
+from glow.text import Preprocessor, WeightedTokens, is_lexical, is_punctuation
 from glow_service.search.answer_size import AnswerSize
 from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall, Term
 from glow_service.search.clock import StageClock
@@ -104,7 +109,7 @@ class SearchSession:
     """
 
     __slots__ = (
-        "_explanations", "_facets", "_query", "_reader", "call", "clock", "corrected", "deadline", "index", "left_out",
+        "_confidence", "_explanations", "_facets", "_query", "_reader", "call", "clock", "corrected", "deadline", "index", "left_out",
         "ranked", "reads_first", "text", "tokens",
     )  # fmt: skip
 
@@ -123,6 +128,7 @@ class SearchSession:
         self._facets: dict[str, FacetCounts] = {}
         self._explanations: Explanations | None = None
         self._reader: PageReader | None = None
+        self._confidence: Confidence | None = None
 
     @property
     def reading_price(self) -> int:
@@ -236,7 +242,14 @@ class SearchSession:
         )
         clock.lap("search")
         is_over = clock.has_no_time_for_another(RERANK_RESERVE_S)
-        ranked = fuse_hybrid(index, gathered, call.candidates, fusion, dense.passages, is_over)
+        # A re-ranker adds to what a search scores by, not to probabilities.
+        calibrates = call.rerank is None
+        ranked = fuse_hybrid(
+            index, gathered, call.candidates, fusion, dense.passages, is_over, calibrates=calibrates
+        )
+        if ranked.calibration is not None:
+            first = float(ranked.scores[0]) if len(ranked.scores) else None
+            self._confidence = confidence_of(ranked.calibration, first)
         if gathered.score_late is None or fusion.method != "convex":
             clock.switch("search")
         else:
@@ -323,7 +336,9 @@ class SearchSession:
             timings_ms=self.clock.timings_ms,
             facets=facets,
             explanations=explanations,
-            left_out=self.left_out,
+            confidence=self._confidence,
+            unknown=() if tokens is None else _unknown(self.index, tokens),
+            left_out=self.left_out + (() if self._reader is None else self._reader.left_out),
         )
 
     def _open(self, page: Sequence[Place]) -> PageReader:
@@ -338,7 +353,18 @@ class SearchSession:
             if self._query is not None and self._query.tokens is not None:
                 self._explanations = self._with_answers(self._explanations, page, read, self._query)
             clock.lap("explain")
-        return PageReader(index, call, self.text, page, self._explanations, clock)
+        meaning = self._meaning(page) if call.highlight is not None else None
+        return PageReader(index, call, self.text, page, self._explanations, clock, meaning)
+
+    def _meaning(self, page: Sequence[Place]) -> Meaning | None:
+        """What tells which words of the hits answer the query's, if their tokens were compared."""
+        query = self._query
+        if query is None or query.tokens is None or not all("late" in hit.parts for hit in page):
+            return None
+        known = {hit.row: hit.passage for hit in page if hit.passage is not None}
+        rows = np.array([hit.row for hit in page], np.int64)
+        can = can_tell(self.index.preprocessor)
+        return Meaning(self.index, query, query.tokens, rows, known) if can else None
 
 
 def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:
@@ -350,6 +376,14 @@ def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:
     }
     idf = index.preprocessor.weigher.idf
     return tuple(Term(word, idf(word), weight, _is_known(index, word)) for word, weight in weights.items())
+
+
+def _unknown(index: Index, tokens: WeightedTokens) -> tuple[str, ...]:
+    """Words of the query that no document holds, nor another word of their stem."""
+    if not index.holds(POSTINGS):
+        return ()
+    words = dict.fromkeys(word for word in tokens.words if is_lexical(word))
+    return tuple(word for word in words if not index[POSTINGS].holds(word))
 
 
 def _is_known(index: Index, word: str) -> bool:

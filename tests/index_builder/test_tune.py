@@ -9,7 +9,10 @@ import pytest
 
 import glow_index_builder.versions.tune
 from glow.artifact import IndexRoot, verify
-from glow.index import Fusion, Index
+from glow.index import UNCALIBRATED, Fusion, Index
+from glow.index.stored_fields import STORED_FIELDS
+from glow.search import rank_hybrid
+from tests.asked import asked_of
 
 Invoke = Callable[..., Any]
 QUERIES = {
@@ -53,10 +56,44 @@ def test_a_tuned_version_shares_its_files_and_is_published(
     assert index.fusion == Fusion.model_validate(report["fusion"])
     assert (report["version"], report["tuned_version"], report["published"]) == (version, source, True)
     assert report["nDCG@10"]["queries"] == 3  # the fourth has no relevant document
+    assert report["calibrated"] is False and index.calibrations == UNCALIBRATED
     assert report["nDCG@10"]["fitted"] >= report["nDCG@10"]["default"]
     for name in ("vectors.faiss", "impacts/rows.npy"):
         old, new = (root.folder(some) / name for some in (source, version))
         assert old.stat().st_ino == new.stat().st_ino
+
+
+def test_enough_queries_calibrate_the_fusion_that_they_chose(
+    build: Invoke, run: Invoke, output: Path, toy_corpus: Path, judged: Path, tmp_path: Path
+) -> None:
+    assert build(toy_corpus).exit_code == 0
+    documents = [json.loads(line) for line in toy_corpus.read_text().splitlines()]
+    asked, rows = [], ["query-id\tcorpus-id\tscore"]
+    for number in range(120):
+        document, other = documents[number % len(documents)], documents[(number * 7 + 3) % len(documents)]
+        words = document["text"].split()[number % 4 :][:5]
+        asked.append(json.dumps({"_id": f"q{number}", "text": " ".join(words)}))
+        rows.append(
+            f"q{number}\t{(document if number % 3 else other)['_id']}\t1"
+        )  # a third are answered by chance alone
+    (judged / "queries.jsonl").write_text("\n".join(asked))
+    (judged / "qrels" / "dev.tsv").write_text("\n".join(rows))
+    report_file = tmp_path / "tuned.json"
+    done = run("tune", "--output", output, "--data", judged, "--split", "dev", "--json", report_file)
+    assert done.exit_code == 0, done.output
+    root, report = IndexRoot(output), json.loads(report_file.read_bytes())
+    index = Index.open(root.folder(root.current()))
+    assert report["fusion"]["method"] == "convex" and report["calibrated"] is True
+    for late in (True, False):
+        made = index.calibrations.of(index.fusion, late=late)
+        assert made is not None and made.standing + made.evidence > 0 and 0 < made.none <= made.high <= 1
+    likely, right = [], 0
+    for line, row in zip(asked, rows[1:], strict=True):
+        found = rank_hybrid(index, asked_of(index, json.loads(line)["text"]), 10)
+        assert found.calibration is not None
+        likely.append(float(found.scores[0]))
+        right += index[STORED_FIELDS].rows(found.rows[:1].tolist())[0].id == row.split("\t")[1]
+    assert sum(likely) / 120 == pytest.approx(right / 120, abs=0.12)
 
 
 def test_what_is_published_while_a_fusion_is_fitted_stays_live(

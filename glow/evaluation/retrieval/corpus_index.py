@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.evaluation.task import Corpus
-from glow.index import DEFAULT_FUSION, Fusion, Key, Rows, View
+from glow.index import DEFAULT_FUSION, UNCALIBRATED, Calibrations, Fusion, Key, Rows, View
 from glow.index.late_interaction import (
     BUDGET,
     LATE_FOLDER,
@@ -87,13 +87,14 @@ class CorpusIndex:
         ids: document ids, in the order of the rows.
         preprocessor: with the corpus's term table, or what `options` chose.
         encoder: the query tower.
-        fusion, order, speller: as for `Index`, as are `holds` and `corpus_index[VECTORS]`.
+        fusion, calibrations, order, speller: as for `Index`, as are `holds` and `corpus_index[VECTORS]`.
 
     Raises:
         GlowError: if the corpus cannot be read, the model cannot be opened, or the device is not there.
     """
 
     fusion: Fusion = DEFAULT_FUSION
+    calibrations: Calibrations = UNCALIBRATED  # it is ranks that are measured
 
     def __init__(
         self,

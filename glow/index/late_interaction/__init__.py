@@ -3,9 +3,17 @@
 from glow.index.late_interaction.codes import CodedTokens, code_texts, encode_tokens
 from glow.index.late_interaction.component import LATE_INTERACTION
 from glow.index.late_interaction.encode import LateJob
+from glow.index.late_interaction.fields import tokens_of_field
 from glow.index.late_interaction.format import LATE_FILES, LATE_FOLDER, LateHeader
 from glow.index.late_interaction.pooling import BUDGET, nearest, pool, stored_tokens
-from glow.index.late_interaction.scoring import CHUNK, MOST_NUMBERS, Answers, best_tokens, max_sim
+from glow.index.late_interaction.scoring import (
+    CHUNK,
+    MOST_NUMBERS,
+    Answers,
+    best_in,
+    best_tokens,
+    max_sim,
+)
 from glow.index.late_interaction.store import LateTokens, LateWriter
 from glow.index.late_interaction.view import LateView
 
@@ -23,6 +31,7 @@ __all__ = [
     "LateTokens",
     "LateView",
     "LateWriter",
+    "best_in",
     "best_tokens",
     "code_texts",
     "encode_tokens",
@@ -30,4 +39,5 @@ __all__ = [
     "nearest",
     "pool",
     "stored_tokens",
+    "tokens_of_field",
 ]

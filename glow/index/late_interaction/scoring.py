@@ -6,12 +6,13 @@ float32: a row has the same bits whatever it is scored with, and on every proces
     m   rows        t   tokens of these rows        q   tokens of the query     P   numbers of a token, at most `MOST_NUMBERS`
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK", "MOST_NUMBERS", "Answers", "best_tokens", "max_sim"]
+__all__ = ["CHUNK", "MOST_NUMBERS", "Answers", "best_in", "best_tokens", "max_sim"]
 
 CHUNK = 512
 """Tokens whose bits are held at once: with 128 numbers they stay in a core's cache beside the query."""
@@ -27,8 +28,8 @@ class Answers(NamedTuple):
     """What answers each token of a query.
 
     Attributes:
-        places: int64 [q], of the document's token.
-        similarities: float32 [q], of both.
+        places: int64 [q] or [m, q], of the document's token.
+        similarities: float32 of the same shape, of both.
     """
 
     places: NDArray[np.int64]
@@ -78,6 +79,31 @@ def best_tokens(codes: NDArray[np.uint8], places: NDArray[np.uint16], tokens: ND
     best = found.argmax(0)
     signed = _signed(found[best, np.arange(len(tokens))][None], query, unit)[0]
     return Answers(places[best].astype(np.int64), signed.astype(np.float32))
+
+
+def best_in(codes: NDArray[np.uint8], parts: Sequence[slice], tokens: NDArray[np.float32]) -> Answers:
+    """What answers each token of a query in each of several parts, as `max_sim` has it; the first of equals.
+
+    Args:
+        codes: uint8 [t, P / 8] of some rows.
+        parts: m of these t, each with a token at least.
+        tokens: float32 [q, P], finite, of length 1.
+
+    Returns:
+        Both [m, q]; places count from the beginning of their part.
+
+    Raises:
+        ValueError: if tokens and codes differ in P.
+    """
+    query, unit = _whole(tokens)
+    found, each = _products(codes, query), np.arange(len(tokens))
+    places = np.empty((len(parts), len(tokens)), np.int64)
+    sums = np.empty((len(parts), len(tokens)), np.float32)
+    for number, part in enumerate(parts):
+        own = found[part]
+        own.argmax(0, out=places[number])
+        sums[number] = own[places[number], each]
+    return Answers(places, _signed(sums, query, unit).astype(np.float32))
 
 
 def _whole(tokens: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

@@ -34,6 +34,15 @@ def test_a_search_from_the_keyboard_shows_results_weights_and_timings(tab: Any) 
     assert page.get_by_role("status").inner_text() == "10 results"
 
 
+def test_words_that_no_document_holds_are_named(tab: Any) -> None:
+    tab.open("bees and zzyzx")
+    tab.titles()
+    assert tab.page.locator("#doubt").inner_text() == "No document holds “zzyzx”."
+    tab.search("honey bees")
+    tab.page.locator("#terms .word", has_text="honey").wait_for()
+    assert not tab.page.locator("#doubt").is_visible()
+
+
 def test_bars_are_as_high_as_the_weights(tab: Any) -> None:
     page = tab.page
     tab.open("how do bees find the way home")

@@ -1,0 +1,106 @@
+"""The probability that a hit answers the query, from what a hybrid search scores by, and how sure its first hit is.
+
+A hit is likely if its evidence is high, if the nearest documents of the whole index do not come close to it, and if the vectors leave
+little open. All three depend on the query and the index alone: no filter and no other page changes a hit's probability. Within a
+query the probability grows with the evidence, so hits stay in order. A logistic regression (Platt 1999) over these three
+numbers; docs/results/ranking.md has how well it holds where nothing was fitted.
+
+    m   hits        h   nearest documents of the whole index        q   queries
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index import Calibration
+
+__all__ = ["SHARPNESS", "Confidence", "confidence_of", "fit_logistic", "probabilities", "signs_of"]
+
+Confidence = Literal["high", "low", "none"]
+"""Of a page's first hit: it most likely answers; it may; most likely nothing does."""
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+SHARPNESS: Mapping[Literal["with_late", "without_late"], float] = {"with_late": 55.0, "without_late": 20.0}
+"""What evidence is times in the odds against the head, for each set of columns; from half to twice of it the fit is as good."""
+NO_RIVAL = 1e-3
+"""Added to the odds against a hit: without rivals its own would have no bound."""
+NOT_OPEN = 0.02
+"""Added to `uncertainty`, which may be 0, before its logarithm is taken."""
+ROUNDS, STEP = 100, 1e-9
+
+
+def signs_of(evidence: Floats, head: Floats, openness: float, sharpness: float) -> Doubles:
+    """What the probability of each hit is worked out of.
+
+    Args:
+        evidence: float32 [m], of the hits.
+        head: float32 [h], of the documents nearest to the query, whatever a filter allows.
+        openness: `uncertainty` of these documents' cosines.
+        sharpness: as `Calibration`.
+
+    Returns:
+        float64 [m, 3]: log odds against the head, evidence, log openness. The first two grow with the evidence.
+    """
+    hits, rivals = evidence.astype(np.float64), np.sort(head.astype(np.float64))
+    odds = np.exp(sharpness * (rivals[None, :] - hits[:, None]))
+    if len(rivals):
+        # A hit is no rival of itself. One that is not among them takes the place of the next below, so that more evidence is never worse.
+        own = np.searchsorted(rivals, hits, side="right") - 1
+        there = np.flatnonzero(own >= 0)
+        odds[there, own[there]] = 0.0
+    standing = -np.log(odds.sum(1) + NO_RIVAL)
+    return np.stack([standing, hits, np.full(len(hits), np.log(openness + NOT_OPEN))], axis=1)
+
+
+def probabilities(calibration: Calibration, evidence: Floats, head: Floats, openness: float) -> Floats:
+    """The probability that each hit answers the query, float32 [m], in (0, 1); arguments as for `signs_of`."""
+    signs = signs_of(evidence, head, openness, calibration.sharpness)
+    weights = np.array([calibration.standing, calibration.evidence, calibration.openness])
+    # One product a row: a matrix product rounds by how many rows there are.
+    logits = np.einsum("ij,j->i", signs, weights) + calibration.constant
+    found: Floats = (1.0 / (1.0 + np.exp(-logits))).astype(np.float32)
+    return found
+
+
+def confidence_of(calibration: Calibration, first: float | None) -> Confidence:
+    """How sure a page's best hit is.
+
+    Args:
+        calibration: whose bounds count.
+        first: its probability; None: there is no hit.
+    """
+    if first is None or first < calibration.none:
+        return "none"
+    return "high" if first >= calibration.high else "low"
+
+
+def fit_logistic(
+    signs: Doubles, answers: NDArray[np.bool_], weights: Doubles, bounded: Sequence[int] = (0, 1)
+) -> Doubles:
+    """The coefficients of a logistic regression by Newton's method, and its constant, float64 [s + 1].
+
+    Args:
+        signs: float64 [m, s].
+        answers: bool [m], whether each hit answers its query.
+        weights: float64 [m], how much each hit counts.
+        bounded: signs whose coefficient must not be below 0.
+    """
+    table = np.hstack([signs, np.ones((len(signs), 1))])
+    scale = np.maximum(np.abs(table).max(0), 1e-9)
+    table, share = table / scale, weights / weights.sum()
+    found, free = np.zeros(table.shape[1]), np.ones(table.shape[1], np.bool_)
+    for _ in range(ROUNDS):
+        likely = 1.0 / (1.0 + np.exp(-np.clip(table @ found, -30, 30)))
+        slope = table.T @ (share * (answers - likely))
+        curve = (table * (share * likely * (1 - likely))[:, None]).T @ table + 1e-9 * np.eye(len(found))
+        step = np.zeros(len(found))
+        step[free] = np.linalg.solve(curve[np.ix_(free, free)], slope[free])
+        found = found + np.clip(step, -20, 20)
+        wrong = [sign for sign in bounded if free[sign] and found[sign] < 0]
+        free[wrong], found[wrong] = False, 0.0
+        if not wrong and np.abs(step).max() < STEP:
+            break
+    fitted: Doubles = found / scale
+    return fitted

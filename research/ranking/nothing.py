@@ -1,0 +1,70 @@
+"""Queries that nothing in a collection answers: questions of other collections, made-up words, and known words thrown together."""
+
+import json
+import random
+import string
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["STRANGERS", "write_nothing"]
+
+STRANGERS: Mapping[str, tuple[str, ...]] = {
+    "tldr": ("medquad",),
+    "medquad": ("tldr", "office", "science", "howto-postgresql"),
+    "office": ("medquad",),
+    "science": ("medquad",),
+    "howto-postgresql": ("medquad",),
+}
+"""Collection -> those whose questions it cannot answer."""
+EACH, SEED = 60, 36
+TEXTS = 600
+"""Documents, and words of each, that known words are drawn from."""
+
+
+def write_nothing(collections: Mapping[str, Path], out: Path) -> None:
+    """Writes a folder for each collection of `STRANGERS`: its documents by a link, and queries judged on one of them, whichever.
+
+    Args:
+        collections: name -> folder.
+        out: where to write.
+    """
+    draw = random.Random(SEED)  # noqa: S311 - queries, not secrets
+    for name, strangers in STRANGERS.items():
+        folder = out / name
+        (folder / "qrels").mkdir(parents=True)
+        corpus = collections[name] / "corpus.jsonl"
+        (folder / "corpus.jsonl").symlink_to(corpus.resolve())
+        with corpus.open(encoding="utf-8") as lines:
+            texts = [json.loads(line) for line, _ in zip(lines, range(TEXTS), strict=False)]
+        foreign = [
+            text
+            for other in strangers
+            for text in _questions(collections[other], draw, 2 * EACH // len(strangers))
+        ]
+        queries = [*foreign, *_made_up(draw), *_mixed(texts, draw)]
+        with (folder / "queries.jsonl").open("w") as file, (folder / "qrels" / "dev.tsv").open("w") as judged:
+            judged.write("query-id\tcorpus-id\tscore\n")
+            for number, text in enumerate(queries):
+                file.write(json.dumps({"_id": f"{number:04}", "text": text}) + "\n")
+                judged.write(f"{number:04}\t{texts[0]['_id']}\t1\n")
+
+
+def _questions(folder: Path, draw: random.Random, count: int) -> list[str]:
+    with (folder / "queries.jsonl").open(encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in lines]
+    return draw.sample(texts, min(count, len(texts)))
+
+
+def _made_up(draw: random.Random) -> Iterator[str]:
+    for _ in range(EACH):
+        words = (
+            "".join(draw.choices(string.ascii_lowercase, k=draw.randint(4, 9)))
+            for _ in range(draw.randint(2, 5))
+        )
+        yield " ".join(words)
+
+
+def _mixed(texts: list[dict[str, str]], draw: random.Random) -> Iterator[str]:
+    words = [word for text in texts for word in text["text"].split()[:40] if word.isalpha() and len(word) > 3]
+    for _ in range(EACH):
+        yield " ".join(draw.sample(words, draw.randint(3, 6)))
