@@ -137,6 +137,8 @@ def rank_hybrid(
     params: SearchParams = DEFAULT_PARAMS,
     fusion: Fusion | None = None,
     allowed: RowMask | None = None,
+    *,
+    calibrates: bool = False,
 ) -> Ranked:
     """Both rankings, k documents of each, fused; the k best of them. Needs words; they count with learned impacts where there are any.
 
@@ -147,10 +149,11 @@ def rank_hybrid(
 
         query: read by the index' query tower.
         fusion: how to make one ranking of two; None: as the index says.
+        calibrates: whether scores are probabilities, if the index is calibrated for the fusion. A re-ranker adds to what is none.
     """
     fusion = fusion or index.fusion
     dense, gathered = gather_hybrid(index, query, k, params, allowed, reads_head(fusion))
-    return fuse_hybrid(index, gathered, k, fusion, dense.passages)
+    return fuse_hybrid(index, gathered, k, fusion, dense.passages, calibrates=calibrates)
 
 
 def fuse_hybrid(
@@ -161,11 +164,9 @@ def fuse_hybrid(
     passages: Mapping[int, int],
     is_over: Callable[[], bool] = lambda: False,
     *,
-    calibrates: bool = True,
+    calibrates: bool = False,
 ) -> Ranked:
     """The k best of what both parts of a hybrid search found.
-
-    Where the index is calibrated for the fusion, a score is the probability that the document answers the query.
 
     Args:
         index: that was searched.
@@ -174,7 +175,7 @@ def fuse_hybrid(
         fusion: how to make one ranking of two.
         passages: document row -> row of its best passage, as the vectors found it.
         is_over: asked now and then whether there is no time for late interaction, which is left out whole then.
-        calibrates: whether scores may be probabilities.
+        calibrates: as for `rank_hybrid`.
     """
     score = gathered.score_late
     fused = fuse_rankings(

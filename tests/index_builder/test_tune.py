@@ -89,7 +89,7 @@ def test_enough_queries_calibrate_the_fusion_that_they_chose(
         assert made is not None and made.standing + made.evidence > 0 and 0 < made.none <= made.high <= 1
     likely, right = [], 0
     for line, row in zip(asked, rows[1:], strict=True):
-        found = rank_hybrid(index, asked_of(index, json.loads(line)["text"]), 10)
+        found = rank_hybrid(index, asked_of(index, json.loads(line)["text"]), 10, calibrates=True)
         assert found.calibration is not None
         likely.append(float(found.scores[0]))
         right += index[STORED_FIELDS].rows(found.rows[:1].tolist())[0].id == row.split("\t")[1]

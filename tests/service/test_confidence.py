@@ -1,5 +1,6 @@
 """Scores that are probabilities, how sure the first hit is, and words that no document holds, over HTTP."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -159,3 +160,16 @@ def test_a_damaged_calibration_is_refused_by_name(
     calibrate(root, text)
     with pytest.raises(FormatError, match=r"calibration\.json"):
         Index.open(root.folder(root.current()))
+
+
+def test_a_re_ranker_adds_to_evidence(rerank_index: Path, serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    shutil.copytree(rerank_index, folder)
+    with serve(IndexRoot(folder)) as client:
+        before = ask(client, rerank=True)
+    calibrate(IndexRoot(folder))
+    with serve(IndexRoot(folder)) as client:
+        assert scores(ask(client, rerank=True)) == scores(before) and "confidence" not in ask(
+            client, rerank=True
+        )
+        assert "confidence" in ask(client)
