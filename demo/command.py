@@ -19,7 +19,9 @@ from glow.options import StrictModel
 
 __all__ = ["DemoOptions", "demo_command"]
 
-EXAMPLE = "remove a directory and everything in it"
+EXAMPLE = "copy a directory tree"
+GROUP = "module:3"
+"""Results of one module that a page of the demo shows at most (docs/results/ranking.md)."""
 READY_TIMEOUT_S = 60.0
 STAMP = "input.sha256"
 
@@ -85,6 +87,8 @@ def _fingerprint(documents: Path) -> str:
 def _serve(index: Path, port: int, *, is_own: bool) -> int:
     _say("3/3  Starting the service …")
     command = [sys.executable, "-m", "glow", "serve", "--index-root", str(index), "--port", str(port)]
+    if not is_own:
+        command += ["--page-group-by", GROUP]
     service = subprocess.Popen(command)  # noqa: S603 - our own command
     try:
         if _wait_until_ready(service, port):

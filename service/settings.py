@@ -268,6 +268,11 @@ class Settings(StrictModel):
         "",
         "Metadata fields that the page offers as filters, separated by commas; empty for those that group documents.",
     )
+    page_group_by: str = _setting(
+        "",
+        "Metadata field, and how many results of one value of it the page shows, as in module:3; empty for no bound.",
+        pattern=r"^$|^.+:[1-9][0-9]{0,2}$",
+    )
     access_log: bool = _setting(True, "Log a line for each request.")
     log_format: LogForm = _setting(
         "auto", "How to log: JSON lines, text for people, or auto: text where stderr is a terminal."

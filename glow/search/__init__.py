@@ -11,7 +11,7 @@ from glow.search.calibration import (
 )
 from glow.search.dense_scores import rows_read
 from glow.search.fusion import fuse, rrf
-from glow.search.hybrid import HEAD, Fused, Scorer, fuse_rankings, uncertainty
+from glow.search.hybrid import HEAD, Fused, Scorer, contributions, fuse_rankings, uncertainty
 from glow.search.late import AnsweredWord, QueryTokens, answered_words
 from glow.search.meaning import Meaning, can_tell
 from glow.search.passage_search import search_documents
@@ -68,6 +68,7 @@ __all__ = [
     "attended_words",
     "can_tell",
     "confidence_of",
+    "contributions",
     "fit_logistic",
     "fuse",
     "fuse_hybrid",

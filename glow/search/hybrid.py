@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from glow.index import Fusion, Ranking, best
 
-__all__ = ["HEAD", "Fused", "Scorer", "fuse_rankings", "uncertainty"]
+__all__ = ["HEAD", "Fused", "Scorer", "contributions", "fuse_rankings", "uncertainty"]
 
 HEAD = 10
 """Dense hits whose spread tells how sure the ranking is."""
@@ -156,6 +156,25 @@ def _fused(
     places = np.searchsorted(rows, ranked)
     told = {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
     return Fused(scores, ranked, told if late is None else {**told, "late": late[places]})
+
+
+def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -> dict[str, float]:
+    """What each column gave to the evidence of a hit under `convex`: `dense`, `late` if tokens were compared, and `words`; they add up to it.
+
+    Args:
+        fusion: by which it was fused.
+        parts: its scores; `dense` is known.
+        evidence: what it scored.
+    """
+    share = fusion.weights.dense / (fusion.weights.dense + fusion.weights.lexical)
+    if "late" in parts:
+        told = {
+            "dense": share * (1 - LATE_SHARE) * parts["dense"],
+            "late": share * LATE_SHARE * parts["late"],
+        }
+    else:
+        told = {"dense": share * parts["dense"]}
+    return {**told, "words": evidence - sum(told.values())}
 
 
 def uncertainty(scores: NDArray[np.float32]) -> float:

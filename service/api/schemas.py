@@ -130,6 +130,7 @@ class HitExplanation(Shape):
     terms: list[WordShape]
     lexical: list[ImpactShape] | None = None
     leave_one_out: list[DeltaShape] | None = None
+    fused: dict[Literal["dense", "late", "words"], float] | None = None
     late: list[AnsweredShape] | None = None
     rerank: list[AttendedShape] | None = None
     learned: list[ExpansionShape] | None = None

@@ -34,7 +34,14 @@ export function abilitiesOf(info) {
     most,
     candidates: settings.default_candidates ?? 100,
     timeoutMs: Math.min(TIMEOUT_MS, settings.max_timeout_ms ?? TIMEOUT_MS),
+    groupBy: groupOf(settings.page_group_by ?? "", columns),
   };
+}
+
+// "module:3": at most three results of a module, if documents say theirs.
+function groupOf(setting, columns) {
+  const [, field, size] = /^(.+):([0-9]+)$/.exec(setting) ?? [];
+  return Object.hasOwn(columns, field ?? "") ? { field, size: Number(size) } : undefined;
 }
 
 export const isRange = ({ type }) => type === "number" || type === "date";
@@ -60,6 +67,7 @@ export function searchBody(state, able) {
   if (state.typos) body.typos = state.typos;
   if (state.rerank && able.canRerank) body.rerank = true;
   if (able.canHighlight) body.highlight = true;
+  if (able.groupBy) body.group_by = able.groupBy;
   const filter = filterOf(state.filters, able.columns);
   if (filter) body.filter = filter;
   const facets = able.offered.filter((field) => isFaceted(able.columns[field])).slice(0, MOST_FACETS);

@@ -9,6 +9,7 @@ from glow.index.passages import FoundPassage
 from glow.records import Document
 from glow.runtime import Explanation
 from glow.schema import FieldSchema
+from glow.search import contributions
 from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall
 from glow_service.search.explanations import Explanations
 
@@ -97,6 +98,9 @@ def _explanation(
         body["leave_one_out"] = [
             {"word": left.word, "delta": round(left.deltas[place], SCORE_DIGITS)} for left in left_out
         ]
+    if "fused" in hit.parts and "dense" in hit.parts:
+        added = contributions(call.fusion or index.fusion, hit.parts, hit.parts["fused"])
+        body["fused"] = {name: _short(value) for name, value in added.items()}
     if explanations.answered:
         body["late"] = [
             {

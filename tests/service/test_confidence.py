@@ -173,3 +173,15 @@ def test_a_re_ranker_adds_to_evidence(rerank_index: Path, serve: Serve, tmp_path
             client, rerank=True
         )
         assert "confidence" in ask(client)
+
+
+def test_reasons_say_what_each_column_gave(root: IndexRoot, serve: Serve) -> None:
+    with serve(root) as client:
+        for more, columns in (({}, {"dense", "late", "words"}), ({"rerank": False}, {"dense", "words"})):
+            found = ask(client, "bees that find home", explain=True, top_k=5, **more)
+            for hit in found["hits"]:
+                gave = hit["explanation"]["fused"]
+                assert set(gave) == columns and sum(gave.values()) == pytest.approx(
+                    hit["scores"]["fused"], abs=3e-4
+                )
+                assert gave["words"] >= -1e-4 and (gave["words"] > 1e-4) == (hit["scores"]["lexical"] > 0)

@@ -110,6 +110,24 @@ def test_a_field_that_the_index_lacks_is_refused_with_the_known_ones(full_tab: A
     assert "lang" in text
 
 
+def test_a_page_may_show_few_results_of_one_value(
+    full_index: Path,
+    start_server: Callable[..., AbstractContextManager[Any]],
+    open_page: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    with start_server(tmp_path, "--index-root", str(full_index), "--page-group-by", "lang:2") as running:
+        with open_page(running.url) as tab:
+            tab.open("how do bees find home")
+            assert len(tab.titles()) == 6
+            found = [
+                text for text in tab.page.locator("#hits .fact").all_inner_texts() if text.startswith("lang")
+            ]
+            assert {text: found.count(text) for text in found} == {"lang en": 2, "lang de": 2, "lang fr": 2}
+            tab.page.get_by_role("button", name="Why this result").nth(5).click()
+            tab.page.locator(".explanation table").first.wait_for()
+
+
 def test_how_to_search_can_be_chosen_and_stays_in_the_address(full_tab: Any) -> None:
     page = full_tab.page
     full_tab.open("how do bees find home")
