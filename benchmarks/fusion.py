@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 from benchmarks.report import emit_json
 from glow.artifact import IndexRoot
 from glow.evaluation import compare, evaluate, find_tasks
-from glow.evaluation.measures.evaluation import grades_by_query
 from glow.index import Fusion, FusionWeights, Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Hit
 from glow.search import DEFAULT_CANDIDATES, EncodedQuery, read_query
-from glow_index_builder.versions.tune import QUERIES_AT_ONCE, candidates_of, judged_rows
+from glow_index_builder.versions.judged import JudgedQuery
+from glow_index_builder.versions.tune import candidates_of
 
 MEASURES = ("RR@10", "nDCG@10", "R@100")
 PLAIN = Fusion(method="rrf", weights=FusionWeights(dense=1, lexical=1))
 DEPTH = 100
+QUERIES_AT_ONCE = 64
 
 
 def main(
@@ -40,8 +41,6 @@ def main(
     root = IndexRoot(index)
     opened = Index.open(root.folder(root.current()))
     task = find_tasks(data, [split])[0]
-    grades = grades_by_query(task.qrels)
-    rows = judged_rows(opened, {document for judged in grades.values() for document in judged})
     ids = [document.id for document in opened[STORED_FIELDS].scan()]
     runs: dict[str, dict[str, list[Hit]]] = {name: {} for name in ("dense", "lexical", "rrf", "hybrid")}
 
@@ -53,8 +52,8 @@ def main(
         readings = [read_query(opened, query.text, "off") for query in block]
         read = opened.encoder.read([reading.tokens for reading in readings])
         for query, reading, encoded in zip(block, readings, read, strict=True):
-            asked = EncodedQuery.of(reading, encoded)
-            found = candidates_of(opened, asked, grades[query.id], rows, candidates)
+            asked = JudgedQuery(EncodedQuery.of(reading, encoded), {}, 1.0)  # `evaluate` reads the judgements
+            found = candidates_of(opened, asked, candidates)
             keep("dense", query.id, found.dense[1])
             keep("lexical", query.id, found.lexical[1])
             keep("rrf", query.id, found.fuse(PLAIN, opened.order).rows)

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from glow.index import Calibration, Calibrations, Fusion
 from glow.search import SHARPNESS, fit_logistic, signs_of
-from glow_index_builder.versions.tuning import DEPTH, Candidates
+from glow_index_builder.versions.judged import DEPTH
+from glow_index_builder.versions.tuning import Candidates
 
 __all__ = ["calibrate"]
 

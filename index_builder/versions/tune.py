@@ -1,6 +1,5 @@
 """Fitting an index's fusion, the share of its re-ranker or the weight of its learned impacts to judged queries, and storing it with the index as a new version."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,23 +8,21 @@ import numpy as np
 
 from glow.artifact import CALIBRATION_FILE, MIXTURE_FILE, IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
-from glow.errors import BusyError, ConfigError, InputError, MismatchError
-from glow.evaluation import Task, dcg, find_tasks, grades_by_query
+from glow.errors import BusyError, ConfigError, MismatchError
+from glow.evaluation import Task, find_tasks
 from glow.index import FUSION_FILE, Calibrations, Index
 from glow.index.learned_sparse import LEARNED_WEIGHT_FILE
 from glow.index.postings import POSTINGS
-from glow.index.stored_fields import STORED_FIELDS
 from glow.options import StrictModel
-from glow.search import DEFAULT_CANDIDATES, MAX_DEPTH, EncodedQuery, Reranking, gather_hybrid, read_query
+from glow.search import DEFAULT_CANDIDATES, MAX_DEPTH, Reranking, gather_hybrid
 from glow_index_builder.versions.calibrating import calibrate
+from glow_index_builder.versions.judged import DEPTH, JudgedQuery, judged_queries
 from glow_index_builder.versions.tune_learned import TunedWeight, tune_learned
 from glow_index_builder.versions.tune_share import TunedShare, tune_share
-from glow_index_builder.versions.tuning import DEPTH, Candidates, Tuned, tune
+from glow_index_builder.versions.tuning import Candidates, Tuned, tune
 from glow_index_builder.versions.writer import derive
 
-__all__ = ["TuneOptions", "TuneResult", "candidates_of", "judged_rows", "tune_index"]
-
-QUERIES_AT_ONCE = 64
+__all__ = ["TuneOptions", "TuneResult", "candidates_of", "tune_index"]
 
 
 class TuneOptions(JsonOptions, IndexRootOptions):
@@ -129,62 +126,22 @@ def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> tuple[Tuned,
         raise MismatchError(
             f"version {index.version} holds no lexical index to fuse with; build it with --lexical"
         )
-    queries = gather(index, task, options.candidates)
+    if options.candidates < DEPTH:
+        raise ConfigError(f"--candidates must be at least {DEPTH}, found {options.candidates}")
+    queries = [candidates_of(index, query, options.candidates) for query in judged_queries(index, task)]
     tuned = tune(queries, index.order, options.seed)
     return tuned, calibrate(queries, tuned.fusion, index.order)
 
 
-def gather(index: Index, task: Task, candidates: int) -> list[Candidates]:
-    """Candidates and judgements of every query that has a word and a relevant document.
-
-    Args:
-        index: with a lexical part.
-        task: the judged queries.
-        candidates: hits of each part.
-
-    Raises:
-        InputError: if there are fewer than two such queries.
-        ConfigError: if `candidates` is below nDCG's cut-off.
-    """
-    if candidates < DEPTH:
-        raise ConfigError(f"--candidates must be at least {DEPTH}, found {candidates}")
-    grades = grades_by_query(task.qrels)
-    rows = judged_rows(index, {document for judged in grades.values() for document in judged})
-    relevant = [query for query in task.queries if max(grades[query.id].values()) > 0]
-    readings = [(query, read_query(index, query.text, "off")) for query in relevant]
-    asked = [(query, reading) for query, reading in readings if reading.tokens.words]
-    if len(asked) < 2 or not rows:
-        raise InputError(
-            f"{task.data}/qrels/{task.split}.tsv has {len(asked)} queries with a word and a relevant document, and "
-            f"{len(rows)} of its documents are in the index; expected two queries or more, judged on this index"
-        )
-    gathered = []
-    for start in range(0, len(asked), QUERIES_AT_ONCE):
-        block = asked[start : start + QUERIES_AT_ONCE]
-        read = index.encoder.read([reading.tokens for _, reading in block])
-        for (query, reading), encoded in zip(block, read, strict=True):
-            asks = EncodedQuery.of(reading, encoded)
-            gathered.append(candidates_of(index, asks, grades[query.id], rows, candidates))
-    return gathered
-
-
-def candidates_of(
-    index: Index,
-    query: EncodedQuery,
-    grades: Mapping[str, int],
-    rows: Mapping[str, int],
-    k: int,
-) -> Candidates:
+def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
     """What a hybrid search of one query has to fuse, as a service gathers it.
 
     Args:
         index: with a lexical part.
         query: that was encoded.
-        grades: document id -> grade.
-        rows: document id -> row, of the judged documents that the index holds.
         k: hits of each part.
     """
-    _, gathered = gather_hybrid(index, query, k)
+    _, gathered = gather_hybrid(index, query.asked, k)
     union = np.union1d(gathered.dense[1], gathered.lexical[1])
     return Candidates(
         dense=gathered.dense,
@@ -195,17 +152,9 @@ def candidates_of(
         late_scores=gathered.score_late(union, lambda: False) if gathered.score_late else None,
         covered=gathered.score_covered(union) if gathered.score_covered else None,
         lexical_scale=gathered.lexical_scale,
-        grades={
-            rows[document]: grade for document, grade in grades.items() if grade > 0 and document in rows
-        },
-        ideal=dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:DEPTH]),
+        grades=query.grades,
+        ideal=query.ideal,
     )
-
-
-def judged_rows(index: Index, documents: set[str]) -> dict[str, int]:
-    """Id -> row of the judged documents that the index holds."""
-    pairs = ((document, index[STORED_FIELDS].find(document)) for document in sorted(documents))
-    return {document: row for document, row in pairs if row is not None}
 
 
 def _store(folder: Path, tuned: Tuned | TunedShare | TunedWeight, calibrations: Calibrations | None) -> None:

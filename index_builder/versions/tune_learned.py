@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from glow.errors import InputError, MismatchError
-from glow.evaluation import Task, dcg, grades_by_query
+from glow.errors import MismatchError
+from glow.evaluation import Task
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE, LearnedWeight
-from glow.index.stored_fields import STORED_FIELDS
-from glow.search import DEFAULT_CANDIDATES, EncodedQuery, rank_hybrid, read_query
-from glow_index_builder.versions.tuning import DEPTH, Choice, choose
+from glow.search import DEFAULT_CANDIDATES, rank_hybrid
+from glow_index_builder.versions.judged import judged_queries
+from glow_index_builder.versions.tuning import Choice, choose
 
 __all__ = ["WEIGHTS", "TunedWeight", "tune_learned"]
 
@@ -46,7 +46,7 @@ def tune_learned(index: Index, task: Task, seed: int = 0) -> TunedWeight:
 
     Raises:
         MismatchError: if the index has no learned impacts.
-        InputError: if fewer than two queries have a word and a relevant document.
+        InputError: as `judged_queries`.
     """
     if not index.holds(LEARNED_SPARSE):
         raise MismatchError(
@@ -55,23 +55,9 @@ def tune_learned(index: Index, task: Task, seed: int = 0) -> TunedWeight:
     learned = index[LEARNED_SPARSE]
     weights = (*WEIGHTS, learned.weight)
     versions = [index.with_reader(LEARNED_SPARSE, learned.with_weight(weight)) for weight in weights]
-    grades, columns = grades_by_query(task.qrels), []
-    for query in task.queries:
-        judged, reading = grades[query.id], read_query(index, query.text)
-        if max(judged.values()) <= 0 or not reading.tokens.words:
-            continue
-        asked = EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
-        rows = {index[STORED_FIELDS].find(document): grade for document, grade in judged.items() if grade > 0}
-        ideal = dcg(sorted((max(grade, 0) for grade in judged.values()), reverse=True)[:DEPTH])
-        columns.append(
-            [
-                dcg([rows.get(row, 0) for row in found.rows[:DEPTH].tolist()]) / ideal
-                for found in (rank_hybrid(each, asked, DEFAULT_CANDIDATES) for each in versions)
-            ]
-        )
-    if len(columns) < 2:
-        raise InputError(
-            f"{task.data}/qrels/{task.split}.tsv has {len(columns)} queries with a word and a relevant document; expected two or more"
-        )
+    columns = [
+        [query.ndcg(rank_hybrid(each, query.asked, DEFAULT_CANDIDATES).rows) for each in versions]
+        for query in judged_queries(index, task)
+    ]
     chosen, choice = choose(np.array(columns).T, seed)
     return TunedWeight(**choice.figures(), weight=LearnedWeight(weight=weights[chosen]))

@@ -6,18 +6,15 @@ is estimated by cross-validation as for the fusion (`tuning`).
     q   queries     g   shares
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glow.errors import InputError, MismatchError
-from glow.evaluation import Task, dcg, grades_by_query
+from glow.errors import MismatchError
+from glow.evaluation import Task
 from glow.index import Index, Mixture
 from glow.index.postings import POSTINGS
-from glow.index.stored_fields import STORED_FIELDS
 from glow.search import (
     DEFAULT_CANDIDATES,
     EncodedQuery,
@@ -26,11 +23,11 @@ from glow.search import (
     mixed,
     rank_dense,
     rank_hybrid,
-    read_query,
     rerank,
     score_unit,
 )
-from glow_index_builder.versions.tuning import DEPTH, Choice, choose
+from glow_index_builder.versions.judged import judged_queries
+from glow_index_builder.versions.tuning import Choice, choose
 
 __all__ = ["SHARES", "TunedShare", "tune_share"]
 
@@ -52,21 +49,6 @@ class TunedShare(Choice):
         return f"the re-ranker's score counts {self.mixture.share:.4g}\n{self.lines('first search', 'share')}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Query:
-    """What the first search found and the re-ranker says of it, with the judgements."""
-
-    ranked: Ranked
-    grades: Mapping[int, int]
-    ideal: float
-
-    def ndcg(self, share: float, order: NDArray[np.uint32] | None) -> float:
-        if self.ideal == 0.0:
-            return 0.0
-        rows = mixed(self.ranked, share, order).rows[:DEPTH].tolist()
-        return dcg([self.grades.get(row, 0) for row in rows]) / self.ideal
-
-
 def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> TunedShare:
     """Chooses the share with the highest nDCG@10.
 
@@ -78,40 +60,24 @@ def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> Tu
 
     Raises:
         MismatchError: if the index has no re-ranker.
-        InputError: if fewer than two queries have a word and a relevant document.
+        InputError: as `judged_queries`.
     """
     if index.reranker is None:
         raise MismatchError(
             f"version {index.version} holds no re-ranker; build it with one (glow build --rerank DIR)"
         )
-    queries = _gather(index, task, wanted)
-    shares = (*SHARES, index.mixture.share)
-    values = np.array([[query.ndcg(share, index.order) for query in queries] for share in shares])
-    chosen, choice = choose(values, seed)
-    return TunedShare(**choice.figures(), mixture=Mixture(share=shares[chosen]))
-
-
-def _gather(index: Index, task: Task, wanted: Reranking) -> list[_Query]:
-    grades = grades_by_query(task.qrels)
-    found: list[_Query] = []
     # Whatever the index has: each share is tried on the scores as they are.
     plain = replace(index, mixture=Mixture(share=0.0))
-    unit = score_unit(index, "dense" if not index.holds(POSTINGS) else "hybrid", None)
-    for query in task.queries:
-        judged = grades[query.id]
-        reading = read_query(index, query.text)
-        if max(judged.values()) <= 0 or not reading.tokens.words:
-            continue
-        asked = EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
-        ranked, _ = rerank(plain, reading.text, _first(index, asked), wanted, unit, asked.vector)
-        rows = {index[STORED_FIELDS].find(document): grade for document, grade in judged.items() if grade > 0}
-        ideal = dcg(sorted((max(grade, 0) for grade in judged.values()), reverse=True)[:DEPTH])
-        found.append(_Query(ranked, {row: grade for row, grade in rows.items() if row is not None}, ideal))
-    if len(found) < 2:
-        raise InputError(
-            f"{task.data}/qrels/{task.split}.tsv has {len(found)} queries with a word and a relevant document; expected two or more"
-        )
-    return found
+    unit = score_unit(index, "hybrid" if index.holds(POSTINGS) else "dense", None)
+    shares = (*SHARES, index.mixture.share)
+    columns = []
+    for query in judged_queries(index, task):
+        first = _first(index, query.asked)
+        ranked, _ = rerank(plain, query.asked.text, first, wanted, unit, query.asked.vector)
+        columns.append([query.ndcg(mixed(ranked, share, index.order).rows) for share in shares])
+    values = np.array(columns).T
+    chosen, choice = choose(values, seed)
+    return TunedShare(**choice.figures(), mixture=Mixture(share=shares[chosen]))
 
 
 def _first(index: Index, query: EncodedQuery) -> Ranked:

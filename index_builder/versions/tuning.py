@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.evaluation import compare, dcg
+from glow.evaluation import Comparison, compare, dcg
 from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Ranking
 from glow.search import Fused, Scorer, fuse_rankings
+from glow_index_builder.versions.judged import DEPTH
 
 __all__ = [
-    "DEPTH",
     "FOLDS",
     "Candidates",
     "Choice",
@@ -30,8 +30,6 @@ __all__ = [
     "tune",
 ]
 
-DEPTH = 10
-"""Hits that nDCG looks at."""
 FOLDS = 5
 STEPS = 20
 RRF_KS = (10, 60)
@@ -120,7 +118,7 @@ class Tuned:
             f"nDCG@10 over {self.queries} queries: dense {self.dense:.3f}, lexical {self.lexical:.3f}, "
             f"default fusion {self.default:.3f}, this fusion {self.fitted:.3f}\n"
             f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the default "
-            f"(95 % interval {self.low:+.3f} to {self.high:+.3f})"
+            f"(95 % interval {self.low:+.3f} to {self.high:+.3f}{chance(self.low, self.high)})"
         )
 
 
@@ -144,13 +142,7 @@ def tune(queries: Sequence[Candidates], order: NDArray[np.uint32] | None, seed: 
     """
     grid = settings()
     values = np.array([[_of(query, fusion, order) for query in queries] for fusion in grid])
-    folds = np.random.default_rng(seed).permutation(len(queries)) % FOLDS
-    validated = np.empty(len(queries))
-    for fold in np.unique(folds):
-        here = folds == fold
-        validated[here] = values[best_setting(values[:, ~here]), here]
-    chosen = best_setting(values)
-    gain = compare(values[0], validated, seed=seed)
+    chosen, validated, gain = cross_validated(values, seed)
     return Tuned(
         fusion=grid[chosen],
         dense=float(np.mean([ndcg(query.dense[1], query) for query in queries])),
@@ -163,6 +155,11 @@ def tune(queries: Sequence[Candidates], order: NDArray[np.uint32] | None, seed: 
         high=gain.high,
         queries=len(queries),
     )
+
+
+def chance(low: float, high: float) -> str:
+    """What the interval of a gain says in words."""
+    return ", which may be chance" if low <= 0 <= high else ""
 
 
 def ndcg(rows: NDArray[np.int64], query: Candidates) -> float:
@@ -179,6 +176,21 @@ def _of(query: Candidates, fusion: Fusion, order: NDArray[np.uint32] | None) -> 
 def best_setting(values: NDArray[np.float64]) -> int:
     """The first setting of the highest mean; differences below a millionth are rounding."""
     return int(np.argmax(np.round(values.mean(axis=1), 6)))
+
+
+def cross_validated(values: NDArray[np.float64], seed: int) -> tuple[int, NDArray[np.float64], Comparison]:
+    """The best setting, each query under the setting that other folds chose, float64 [q], and how that compares with the first setting.
+
+    Args:
+        values: nDCG@10, float64 [g, q].
+        seed: of the folds and the bootstrap.
+    """
+    folds = np.random.default_rng(seed).permutation(values.shape[1]) % FOLDS
+    validated = np.empty(values.shape[1])
+    for fold in np.unique(folds):
+        here = folds == fold
+        validated[here] = values[best_setting(values[:, ~here]), here]
+    return best_setting(values), validated, compare(values[0], validated, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +230,7 @@ class Choice:
             f"nDCG@10 over {self.queries} queries: {first} {self.first:.3f}, {what} as it was {self.present:.3f}, this {what} "
             f"{self.fitted:.3f}\n"
             f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the {first} "
-            f"(95 % interval {self.low:+.3f} to {self.high:+.3f})"
+            f"(95 % interval {self.low:+.3f} to {self.high:+.3f}{chance(self.low, self.high)})"
         )
 
 
@@ -229,14 +241,7 @@ def choose(values: NDArray[np.float64], seed: int) -> tuple[int, Choice]:
         values: nDCG@10, float64 [g, q]; the last setting is the one that the index has.
         seed: of the folds and the bootstrap.
     """
-    count = values.shape[1]
-    folds = np.random.default_rng(seed).permutation(count) % FOLDS
-    validated = np.empty(count)
-    for fold in np.unique(folds):
-        here = folds == fold
-        validated[here] = values[best_setting(values[:, ~here]), here]
-    chosen = best_setting(values)
-    gain = compare(values[0], validated, seed=seed)
+    chosen, validated, gain = cross_validated(values, seed)
     return chosen, Choice(
         first=float(values[0].mean()),
         present=float(values[-1].mean()),
@@ -245,5 +250,5 @@ def choose(values: NDArray[np.float64], seed: int) -> tuple[int, Choice]:
         gain=gain.difference,
         low=gain.low,
         high=gain.high,
-        queries=count,
+        queries=values.shape[1],
     )
