@@ -17,7 +17,7 @@ READERS = (
 LONGEST_FUNCTION = 60
 BOUNDS = {
     "lines of the product": 63_300,
-    "files of the product": 545,
+    "files of the product": 546,
     "lines of tests": 55_900,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,

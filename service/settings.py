@@ -29,16 +29,9 @@ __all__ = ["ENV_PREFIX", "Settings", "settings_table"]
 ENV_PREFIX = "GLOW_"
 
 _PRIVATE = (
-    "index_root",
-    "ingest_folder",
-    "query_log",
-    "feedback_log",
-    "tenants",
-    "index",
-    "document_model",
-    "otel_endpoint",
-)
-# Paths and addresses of this machine.
+    "index_root", "ingest_folder", "query_log", "feedback_log", "tenants", "index", "document_model", "otel_endpoint",
+)  # fmt: skip
+"""Paths and addresses of this machine."""
 
 
 def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
@@ -49,6 +42,7 @@ MOST_PROCESSES = 8
 """If the number follows the cores: more cores than this are used by threads, which cost no memory."""
 MOST_BATCH_BYTES = 64 << 20
 LEAST_FEEDBACK_KEY = 16
+GROUP = r"^$|^.+:[1-9][0-9]{0,2}$"
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """Of a container: microseconds of CPU in each period of so many (cgroup v2)."""
 
@@ -269,9 +263,7 @@ class Settings(StrictModel):
         "Metadata fields that the page offers as filters, separated by commas; empty for those that group documents.",
     )
     page_group_by: str = _setting(
-        "",
-        "Metadata field, and how many results of one value of it the page shows, as in module:3; empty for no bound.",
-        pattern=r"^$|^.+:[1-9][0-9]{0,2}$",
+        "", "Field, and most results of one value on a page: module:3.", pattern=GROUP
     )
     access_log: bool = _setting(True, "Log a line for each request.")
     log_format: LogForm = _setting(

@@ -15,7 +15,7 @@ from glow.search.hybrid import HEAD, Fused, Scorer, contributions, fuse_rankings
 from glow.search.late import AnsweredWord, QueryTokens, answered_words
 from glow.search.meaning import Meaning, can_tell
 from glow.search.passage_search import search_documents
-from glow.search.queries import EncodedQuery, QueryReading, Typos, read_query
+from glow.search.queries import EncodedQuery, QueryReading, Typos, is_known, read_query, unknown_words
 from glow.search.reranking import (
     MAX_DEPTH,
     AttendedWord,
@@ -74,6 +74,7 @@ __all__ = [
     "fuse_hybrid",
     "fuse_rankings",
     "gather_hybrid",
+    "is_known",
     "mixed",
     "probabilities",
     "rank_dense",
@@ -88,4 +89,5 @@ __all__ = [
     "search_documents",
     "signs_of",
     "uncertainty",
+    "unknown_words",
 ]

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.index import Searchable
+from glow.index.postings import POSTINGS
 from glow.runtime import EncodedText
 from glow.search.late import QueryTokens
-from glow.text import WeightedTokens
+from glow.text import WeightedTokens, is_lexical, is_punctuation
 
-__all__ = ["EncodedQuery", "QueryReading", "Typos", "read_query"]
+__all__ = ["EncodedQuery", "QueryReading", "Typos", "is_known", "read_query", "unknown_words"]
 
 Typos = Literal["auto", "off"]
 """Whether words that the index does not know are corrected where it settles what was meant."""
@@ -55,6 +56,21 @@ class EncodedQuery:
         """A query that its tower has read."""
         tokens = None if encoded.tokens is None else QueryTokens.of(reading.tokens, encoded.tokens)
         return cls(reading.text, encoded.vector, tokens)
+
+
+def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
+    """Words of a query that no document holds, nor another word of their stem; none if the index has no words."""
+    if not index.holds(POSTINGS):
+        return ()
+    words = dict.fromkeys(word for word in tokens.words if is_lexical(word))
+    return tuple(word for word in words if not index[POSTINGS].holds(word))
+
+
+def is_known(index: Searchable, word: str) -> bool:
+    """Whether any document holds a word; punctuation is in all of them."""
+    if index.speller is not None:
+        return is_punctuation(word) or index.speller.knows(word)
+    return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
 
 
 def read_query(index: Searchable, text: str, typos: Typos = "auto") -> QueryReading:

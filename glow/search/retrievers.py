@@ -17,7 +17,7 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import VECTORS, SearchParams
-from glow.search.calibration import probabilities
+from glow.search.calibration import Confidence, confidence_of, probabilities
 from glow.search.coverage import coverage_scorer
 from glow.search.dense_scores import best_passages, dense_scorer
 from glow.search.hybrid import HEAD, Scorer, fuse_rankings
@@ -57,6 +57,13 @@ class Ranked:
     parts: Mapping[str, NDArray[np.float32]]
     passages: Mapping[int, int]
     calibration: Calibration | None = None
+
+    @property
+    def confidence(self) -> Confidence | None:
+        """How sure the first hit is; None if scores are no probabilities."""
+        if self.calibration is None:
+            return None
+        return confidence_of(self.calibration, float(self.scores[0]) if len(self.scores) else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glow.index import Index
 from glow.records import Document
 from glow.runtime import Explainer, Explanation, LeftOut
-from glow.search import AnsweredWord, AttendedWord
+from glow.search import AnsweredWord, AttendedWord, EncodedQuery, QueryTokens, answered_words, rows_read
 from glow_service.errors import NotAvailableError
 
-__all__ = ["Explanations", "explain", "require_explainer"]
+__all__ = ["Explanations", "answers_of", "explain", "require_explainer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,31 @@ class Explanations:
     def cosines(self) -> tuple[float, ...]:
         """Cosine of the query with each document, from the vectors of these runs."""
         return tuple(float(self.query.vector @ document.vector) for document in self.documents)
+
+
+def answers_of(
+    index: Index,
+    query: EncodedQuery,
+    tokens: QueryTokens,
+    hits: tuple[NDArray[np.int64], Mapping[int, int]],
+    read: Sequence[Document],
+) -> tuple[tuple[AnsweredWord, ...], ...]:
+    """What each hit answers the words of the query with.
+
+    Args:
+        index: with token vectors.
+        query: its vector, which tells a document's best passage.
+        tokens: of the query.
+        hits: rows int64 [m], and document row -> row of its best passage, if the search found it.
+        read: [m], what the tower read of each.
+    """
+    documents, passages = hits
+    rows = rows_read(index, documents, passages, query.vector).tolist()
+    preprocess = index.preprocessor.document
+    return tuple(
+        answered_words(index, tokens, row, preprocess(document))
+        for row, document in zip(rows, read, strict=True)
+    )
 
 
 def require_explainer(index: Index) -> Explainer:

@@ -6,6 +6,9 @@ A page is read a few documents at a time. It stops on the way if that is much wo
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glow.index import Index
 from glow.index.columns import pick
 from glow.index.learned_sparse import LEARNED_SPARSE
@@ -54,6 +57,12 @@ def page_of(call: SearchCall, ranked: Ranked) -> list[Place]:
         known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
         hits.append(Place(row, score, known, ranked.passages.get(row)))
     return hits
+
+
+def rows_of(page: Sequence[Place]) -> tuple[NDArray[np.int64], dict[int, int]]:
+    """The hits' rows, int64 [m], and row -> row of the best passage, of those whose passage the search found."""
+    known = {hit.row: hit.passage for hit in page if hit.passage is not None}
+    return np.array([hit.row for hit in page], np.int64), known
 
 
 def documents_of(

@@ -15,7 +15,6 @@ from glow.errors import QueryError
 from glow.index import Index, RowMask, wanted_until
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import Expression, FacetCounts, count_values
-from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.records import Document
@@ -28,33 +27,33 @@ from glow.search import (
     Ranked,
     Reranking,
     Words,
-    answered_words,
     arrange,
     attended_words,
     can_tell,
-    confidence_of,
     fuse_hybrid,
     gather_hybrid,
+    is_known,
     rank_dense,
     rank_lexical,
     read_query,
     reads_head,
     rerank,
-    rows_read,
     score_unit,
+    unknown_words,
 )
-from glow.text import Preprocessor, WeightedTokens, is_lexical, is_punctuation
+from glow.text import Preprocessor, WeightedTokens
 from glow_service.search.answer_size import AnswerSize
 from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall, Term
 from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
-from glow_service.search.explanations import Explanations, explain
+from glow_service.search.explanations import Explanations, answers_of, explain
 from glow_service.search.hits import (
     PageReader,
     Place,
     documents_of,
     page_of,
     passage_document,
+    rows_of,
     shown_part,
 )
 from glow_service.search.sources import rank_without_text
@@ -247,9 +246,7 @@ class SearchSession:
         ranked = fuse_hybrid(
             index, gathered, call.candidates, fusion, dense.passages, is_over, calibrates=calibrates
         )
-        if ranked.calibration is not None:
-            first = float(ranked.scores[0]) if len(ranked.scores) else None
-            self._confidence = confidence_of(ranked.calibration, first)
+        self._confidence = ranked.confidence
         if gathered.score_late is None or fusion.method != "convex":
             clock.switch("search")
         else:
@@ -304,21 +301,6 @@ class SearchSession:
         words = attended_words(self.index, self.text, rows, passages, documents)
         return replace(explanations, reranked=dict(zip(places, words, strict=True)))
 
-    def _with_answers(
-        self, explanations: Explanations, page: Sequence[Place], read: Sequence[Document], query: EncodedQuery
-    ) -> Explanations:
-        """What each hit answers the words of the query with, if tokens were compared."""
-        index, tokens = self.index, query.tokens
-        if tokens is None or not all("late" in hit.parts for hit in page):
-            return explanations
-        known = {hit.row: hit.passage for hit in page if hit.passage is not None}
-        rows = rows_read(index, np.array([hit.row for hit in page], np.int64), known, query.vector)
-        answered = tuple(
-            answered_words(index, tokens, row, index.preprocessor.document(document))
-            for row, document in zip(rows.tolist(), read, strict=True)
-        )
-        return replace(explanations, answered=answered)
-
     def _answer(
         self,
         hits: tuple[FoundDocument, ...],
@@ -337,7 +319,7 @@ class SearchSession:
             facets=facets,
             explanations=explanations,
             confidence=self._confidence,
-            unknown=() if tokens is None else _unknown(self.index, tokens),
+            unknown=() if tokens is None else unknown_words(self.index, tokens),
             left_out=self.left_out + (() if self._reader is None else self._reader.left_out),
         )
 
@@ -350,21 +332,26 @@ class SearchSession:
             self._explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
             if call.rerank is not None and call.rerank.method == "join":
                 self._explanations = self._with_attention(self._explanations, page, read)
-            if self._query is not None and self._query.tokens is not None:
-                self._explanations = self._with_answers(self._explanations, page, read, self._query)
+            if (compared := self._compared(page)) is not None:
+                answered = answers_of(index, *compared, rows_of(page), read)
+                self._explanations = replace(self._explanations, answered=answered)
             clock.lap("explain")
         meaning = self._meaning(page) if call.highlight is not None else None
         return PageReader(index, call, self.text, page, self._explanations, clock, meaning)
 
-    def _meaning(self, page: Sequence[Place]) -> Meaning | None:
-        """What tells which words of the hits answer the query's, if their tokens were compared."""
+    def _compared(self, page: Sequence[Place]) -> tuple[EncodedQuery, QueryTokens] | None:
+        """The query, if its tokens were compared with those of every hit."""
         query = self._query
         if query is None or query.tokens is None or not all("late" in hit.parts for hit in page):
             return None
-        known = {hit.row: hit.passage for hit in page if hit.passage is not None}
-        rows = np.array([hit.row for hit in page], np.int64)
-        can = can_tell(self.index.preprocessor)
-        return Meaning(self.index, query, query.tokens, rows, known) if can else None
+        return query, query.tokens
+
+    def _meaning(self, page: Sequence[Place]) -> Meaning | None:
+        """What tells which words of the hits answer the query's, if their tokens were compared."""
+        compared = self._compared(page)
+        if compared is None or not can_tell(self.index.preprocessor):
+            return None
+        return Meaning(self.index, *compared, *rows_of(page))
 
 
 def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:
@@ -375,22 +362,7 @@ def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:
         if word >= 0
     }
     idf = index.preprocessor.weigher.idf
-    return tuple(Term(word, idf(word), weight, _is_known(index, word)) for word, weight in weights.items())
-
-
-def _unknown(index: Index, tokens: WeightedTokens) -> tuple[str, ...]:
-    """Words of the query that no document holds, nor another word of their stem."""
-    if not index.holds(POSTINGS):
-        return ()
-    words = dict.fromkeys(word for word in tokens.words if is_lexical(word))
-    return tuple(word for word in words if not index[POSTINGS].holds(word))
-
-
-def _is_known(index: Index, word: str) -> bool:
-    """Whether any document holds a word; punctuation is in all of them."""
-    if index.speller is not None:
-        return is_punctuation(word) or index.speller.knows(word)
-    return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
+    return tuple(Term(word, idf(word), weight, is_known(index, word)) for word, weight in weights.items())
 
 
 def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | None:
