@@ -229,6 +229,11 @@ def test_from_a_service_to_documents_and_training(
     corpus = [json.loads(line) for line in (training / "corpus.jsonl").read_text().splitlines()]
     assert len(corpus) == 60 and not any("clicked_queries" in line for line in corpus)
     before = place_of(root, learned)
+    tuned = run(
+        "tune", "--output", root, "--data", training, "--split", "train", "--json", tmp_path / "tuned.json"
+    )
+    assert tuned.exit_code == 0, tuned.output
+    assert json.loads((tmp_path / "tuned.json").read_text())["nDCG@10"]["queries"] >= 2
     upsert = run(
         "upsert", "--input", tmp_path / "out" / "documents.jsonl", "--output", root, "--model", toy_model
     )
