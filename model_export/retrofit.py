@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import EXPLAIN_TOWERS, file_records, model_hash, verify, write_artifact
+from glow.artifact import CALIBRATION_FILE, EXPLAIN_TOWERS, file_records, model_hash, verify, write_artifact
 from glow.records import Document
 from glow.text import load_preprocessor
 from glow_model_export.explain import write_explain
@@ -58,6 +58,8 @@ def model_with_tokens(
     before = model_hash(manifest.files)
     with write_artifact(out, "model", replace=replace) as writer:
         for name in manifest.files:
+            if name == CALIBRATION_FILE:  # of the tokens that it had
+                continue
             (writer.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / name, writer.folder / name)
         found: dict[str, Any] = {}
