@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 
 from glow.artifact import Manifest, verify, write_artifact
-from glow.errors import FormatError
+from glow.errors import FormatError, GlowError
 from glow.nn import TowerConfig, TwoTowers
 from glow.text import TOKENIZER_FILE, VOCABULARY_FILE, Preprocessor, TokenizerPieces, load_preprocessor
 
-__all__ = ["Checkpoint", "load_checkpoint", "save_checkpoint", "save_preprocessing"]
+__all__ = ["Checkpoint", "known_report", "load_checkpoint", "save_checkpoint", "save_preprocessing"]
 
 TOWERS_FILE = "towers.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -58,6 +58,15 @@ def save_checkpoint(
         save_preprocessing(writer.folder, preprocessor)
         (writer.folder / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         writer.hashes["terms"] = preprocessor.terms.hash
+
+
+def known_report(load: Callable[[Path], Any], out: Path, fingerprint: str) -> dict[str, Any] | None:
+    """The report of a whole checkpoint of the same run, None if there is none; `load` opens checkpoints of its kind."""
+    try:
+        report = dict(load(out).report)
+    except GlowError:
+        return None
+    return report if report.get("fingerprint") == fingerprint else None
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:

@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from glow.artifact import QUERY_TOWER, default_model, file_sha256
-from glow.errors import ConfigError, GlowError, MismatchError
+from glow.errors import ConfigError, MismatchError
 from glow.nn import TwoTowers, bert_config, init_from_bert, init_words
 from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, WordPieces, load_pieces
-from glow.training.checkpoint import TOWERS_FILE, load_checkpoint, save_checkpoint
+from glow.training.checkpoint import TOWERS_FILE, known_report, load_checkpoint, save_checkpoint
 from glow.training.config import Side, TrainConfig
 from glow.training.data import (
     Collection,
@@ -131,7 +131,7 @@ def train(
     run, device = inputs.run_folder, inputs.device
     trainer = Trainer(config, towers, batches, run, targets, watch, device, on_progress, [*origins, *watched])
     losses = trainer.run()
-    if not losses and (known := _known_report(inputs.out, trainer.fingerprint)) is not None:
+    if not losses and (known := known_report(load_checkpoint, inputs.out, trainer.fingerprint)) is not None:
         return known
     report = _report(trainer, inputs, collections, batches, losses) | {
         "seconds": round(time.monotonic() - start, 1)
@@ -176,15 +176,6 @@ def _report(
         "parameters": sum(parameter.numel() for parameter in trainer.towers.parameters()),
         "fingerprint": trainer.fingerprint,
     }
-
-
-def _known_report(out: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The report of a whole checkpoint of the same run, None where there is none."""
-    try:
-        report = dict(load_checkpoint(out).report)
-    except GlowError:
-        return None
-    return report if report.get("fingerprint") == fingerprint else None
 
 
 def _synthesised(

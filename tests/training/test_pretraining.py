@@ -326,27 +326,9 @@ def test_two_processes_average_and_end_alike(toy_corpus: Path, bert_folder: Path
         'name = "two"\n[pretraining]\nlength = 16\nsequences = 4\nspecials = 2\n[encoder]\ninit_layers = [0, 1]\n'
         '[optimizer]\nbatch_tokens = 128\nsteps = 4\nprecision = "fp32"\n'
     )
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        "-m",
-        "glow",
-        "pretrain",
-    ]
-    command += [
-        "--config",
-        str(path),
-        "--corpus",
-        str(toy_corpus),
-        "--init",
-        str(bert_folder),
-        "--out",
-        str(tmp_path / "two"),
-    ]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    files = ["--config", path, "--corpus", toy_corpus, "--init", bert_folder, "--out", tmp_path / "two"]
+    command = [sys.executable, *launch, "-m", "glow", "pretrain", *map(str, files)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*command, "--device", "cpu", "--json", str(tmp_path / "report.json")],

@@ -247,16 +247,8 @@ def test_glow_train_trains_a_re_ranker_where_the_file_has_a_table_cross(
         encoding="utf-8",
     )
     out = tmp_path / "out"
-    arguments = [
-        "train",
-        "--config",
-        str(config),
-        "--data",
-        str(collection_folder),
-        "--candidates",
-        str(run_file),
-    ]
-    arguments += ["--init", str(bert_folder), "--out", str(out), "--max-steps", "2", "--json", "-"]
+    files = ["--config", config, "--data", collection_folder, "--candidates", run_file, "--init", bert_folder]
+    arguments = ["train", *map(str, files), "--out", str(out), "--max-steps", "2", "--json", "-"]
     found = CliRunner().invoke(app, arguments)
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["steps"] == 2

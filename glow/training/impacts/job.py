@@ -12,15 +12,16 @@ from glow.artifact import file_sha256
 from glow.errors import ConfigError
 from glow.nn import TermImpacts
 from glow.runtime import Model
+from glow.training.checkpoint import known_report
 from glow.training.data import count_terms, read_collection
 from glow.training.fingerprint import collection_hash, parts_hash
 from glow.training.from_model import read_towers
-from glow.training.impacts.checkpoint import TrainedImpacts, save_impacts
+from glow.training.impacts.checkpoint import TrainedImpacts, load_impacts, save_impacts
 from glow.training.impacts.collection import ImpactsCollection, WordVectors
 from glow.training.impacts.config import ImpactsConfig
 from glow.training.impacts.trainer import ImpactsTrainer
 from glow.training.rerank import read_candidates
-from glow.training.run import Progress
+from glow.training.run import Progress, check_single_process
 
 __all__ = ["ImpactsInputs", "train_impacts"]
 
@@ -56,20 +57,20 @@ def train_impacts(
     """Trains a head over a model's frozen towers and writes a checkpoint; the same call goes on where a stopped one was.
 
     Returns:
-        The training report, as it is stored with the checkpoint.
+        The training report, as it is stored with the checkpoint; of a run that was finished before, the one that is there.
 
     Raises:
-        ConfigError: if there are not as many runs of candidates as data folders.
+        ConfigError: if there are not as many runs of candidates as data folders, or there are several processes.
         GlowError: if data, model or configuration are not usable.
     """
     start = time.monotonic()
+    check_single_process("learned impacts are trained")
     if not inputs.data or len(inputs.data) != len(inputs.candidates):
         raise ConfigError(
             f"learned impacts are trained against what a first search found: found {len(inputs.data)} --data and "
             f"{len(inputs.candidates)} --candidates, expected one TREC run for each folder (glow evaluate --run)"
         )
     model, run_folder = Model.open(inputs.model), inputs.out.with_name(inputs.out.name + ".run")
-    own = model.preprocessor
     on_stage("reading data")
     collections = list(_collections(inputs, model, run_folder, config.objective.depth))
     on_stage("encoding documents")
@@ -77,17 +78,18 @@ def train_impacts(
     for each in collections:
         each.encode(tower)
     on_stage("encoding words")
-    words = WordVectors(model.encoder("query", threads=torch.get_num_threads()), own)
+    words = WordVectors(model.encoder("query", threads=torch.get_num_threads()), model.preprocessor)
     for each in collections:
         words.add(word for query in each.words for word in query)
         words.add(each.vocabulary[0])
     torch.manual_seed(config.seed)
     head = TermImpacts(model.encoder("query").dimensions, config.impacts.dimensions)
     parts = [config.model_dump_json(), model.hash, *map(file_sha256, inputs.candidates)]
-    parts += [collection_hash(each.found.collection) for each in collections]
-    fingerprint = parts_hash(parts)
+    fingerprint = parts_hash([*parts, *(collection_hash(each.found.collection) for each in collections)])
     on_stage("training")
     losses = ImpactsTrainer(config, head, collections, words, run_folder, fingerprint, on_progress).run()
+    if not losses and (known := known_report(load_impacts, inputs.out, fingerprint)) is not None:
+        return known
     report = {
         "config": config.model_dump(),
         "model": model.label,
@@ -100,7 +102,7 @@ def train_impacts(
             }
             for each in collections
         ],
-        "final_loss": sum(losses[-50:]) / max(len(losses[-50:]), 1),
+        "final_loss": sum(losses[-50:]) / len(losses[-50:]) if losses else None,
         "fingerprint": fingerprint,
         "seconds": round(time.monotonic() - start, 1),
     }

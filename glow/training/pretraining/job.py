@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from glow.errors import ConfigError, GlowError
+from glow.errors import ConfigError
 from glow.text import WordPieces
+from glow.training.checkpoint import known_report
 from glow.training.data import one_at_a_time
 from glow.training.fingerprint import parameters_hash, parts_hash
 from glow.training.pretraining.checkpoint import load_pretrained, save_pretrained
@@ -78,7 +79,7 @@ def pretrain(
         config, model, samples, run_folder, fingerprint, inputs.device, inputs.minutes, on_progress
     )
     losses = trainer.run()
-    if not losses and (known := _known_report(inputs.out, fingerprint)) is not None:
+    if not losses and (known := known_report(load_pretrained, inputs.out, fingerprint)) is not None:
         return known
     # A run that was stopped between its last step and its checkpoint has no step left; it kept one loss in ten.
     recent = losses[-50:] or [row["loss"] for row in read_metrics(run_folder)[-5:]]
@@ -114,12 +115,3 @@ def _read_text(
         return make_stream(
             corpora, pieces, run_folder, least, lambda texts: on_stage(f"reading text: {texts:,}")
         )
-
-
-def _known_report(out: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The report of a whole checkpoint of the same run, None where there is none."""
-    try:
-        report = dict(load_pretrained(out).report)
-    except GlowError:
-        return None
-    return report if report.get("fingerprint") == fingerprint else None

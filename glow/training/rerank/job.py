@@ -12,13 +12,14 @@ from glow.artifact import file_sha256
 from glow.errors import ConfigError, MismatchError
 from glow.nn import CrossConfig, CrossEncoder, bert_config, init_cross_encoder
 from glow.text import Preprocessor, WordPieces
+from glow.training.checkpoint import known_report
 from glow.training.data import Collection, count_terms, read_collection
 from glow.training.fingerprint import collection_hash, parameters_hash, parts_hash
 from glow.training.rerank.candidates import CandidateBatches, Texts, read_candidates
 from glow.training.rerank.checkpoint import CROSS_FILE, load_reranker, save_reranker
 from glow.training.rerank.config import RerankConfig
 from glow.training.rerank.trainer import RerankTrainer
-from glow.training.run import Progress
+from glow.training.run import Progress, check_single_process
 
 __all__ = ["RerankInputs", "initial_cross_encoder", "train_reranker"]
 
@@ -61,18 +62,15 @@ def train_reranker(
         on_progress: told of every step.
 
     Returns:
-        The training report, as it is stored with the checkpoint.
+        The training report, as it is stored with the checkpoint; of a run that was finished before, the one that is there.
 
     Raises:
-        ConfigError: if there are not as many runs of candidates as data folders, or a teacher without `distill` or the reverse.
+        ConfigError: if there are not as many runs of candidates as data folders, a teacher without `distill` or the reverse,
+            several processes, or fp16 on a CPU.
         GlowError: if data or configuration are not usable.
     """
     start = time.monotonic()
-    if not inputs.data or len(inputs.data) != len(inputs.candidates):
-        raise ConfigError(
-            f"a re-ranker learns from what a first search found: found {len(inputs.data)} --data and "
-            f"{len(inputs.candidates)} --candidates, expected one TREC run for each folder (glow evaluate --run)"
-        )
+    _check(inputs)
     teacher = _teacher(config, inputs.teacher)
     schema = config.field_schema
     pieces = WordPieces(inputs.init / "vocab.txt", config.weighting.unit)
@@ -95,16 +93,27 @@ def train_reranker(
         config, model, batches, texts, pad_id, run, fingerprint, device, on_progress, teacher
     )
     losses = trainer.run()
+    if not losses and (known := known_report(load_reranker, inputs.out, fingerprint)) is not None:
+        return known
     report = {
         "config": config.model_dump(),
         "data": _data(collections, inputs.split),
         "steps": trainer.position.step,
-        "final_loss": sum(losses[-50:]) / max(len(losses[-50:]), 1),
+        "final_loss": sum(losses[-50:]) / len(losses[-50:]) if losses else None,
         "fingerprint": fingerprint,
         "seconds": round(time.monotonic() - start, 1),
     }
     save_reranker(inputs.out, model.cpu(), preprocessor, report)
     return report
+
+
+def _check(inputs: RerankInputs) -> None:
+    check_single_process("a re-ranker is trained")
+    if not inputs.data or len(inputs.data) != len(inputs.candidates):
+        raise ConfigError(
+            f"a re-ranker learns from what a first search found: found {len(inputs.data)} --data and "
+            f"{len(inputs.candidates)} --candidates, expected one TREC run for each folder (glow evaluate --run)"
+        )
 
 
 def _fingerprint(

@@ -14,7 +14,15 @@ from glow.nn import CrossEncoder, Side
 from glow.training.rerank.candidates import CandidateBatch, CandidateBatches, Texts
 from glow.training.rerank.config import RerankConfig, RerankObjective, RerankOptimizer
 from glow.training.rerank.measure import read_side
-from glow.training.run import Position, Progress, learning_rate, load_state, save_state
+from glow.training.run import (
+    Position,
+    Progress,
+    autocast,
+    check_precision,
+    learning_rate,
+    load_state,
+    save_state,
+)
 
 __all__ = ["RerankTrainer", "attention_loss", "distillation_loss", "rerank_loss"]
 
@@ -76,6 +84,9 @@ class RerankTrainer:
         device: as torch names it.
         on_progress: called after every step.
         teacher: what `objective.distill` compares with; it reads the same texts. None: there is none.
+
+    Raises:
+        ConfigError: if the device cannot compute in the configured precision.
     """
 
     def __init__(
@@ -93,6 +104,10 @@ class RerankTrainer:
     ) -> None:
         self.config, self.batches, self.texts = config, batches, texts
         self.device = torch.device(device)
+        precision = config.optimizer.precision
+        check_precision(precision, self.device)
+        self._autocast = autocast(precision, self.device)
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.model = model.to(self.device)
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith("compressor.") or config.objective.kind != "attention")
@@ -144,12 +159,13 @@ class RerankTrainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         self.optimizer.zero_grad(set_to_none=True)
-        kind = torch.float16 if options.precision == "fp16" else torch.bfloat16
-        with torch.autocast(self.device.type, kind, enabled=options.precision != "fp32"):
+        with self._autocast():
             loss = self._loss(batch, self.config.objective)
-        loss.backward()  # type: ignore[no-untyped-call]
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self._scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
-        self.optimizer.step()
+        self._scaler.step(self.optimizer)
+        self._scaler.update()
         return float(loss.detach())
 
     def _loss(self, batch: CandidateBatch, objective: RerankObjective) -> Tensor:

@@ -4,6 +4,8 @@ from glow.training.run.device import (
     TrainingDevice,
     autocast,
     average_gradients,
+    check_precision,
+    check_single_process,
     open_accelerator,
     share_parameters,
 )
@@ -12,6 +14,6 @@ from glow.training.run.schedule import learning_rate
 from glow.training.run.state import STATE_FILE, load_state, save_state
 
 __all__ = [
-    "STATE_FILE", "Position", "Progress", "TrainingDevice", "autocast", "average_gradients", "learning_rate", "load_state",
-    "open_accelerator", "save_state", "share_parameters",
+    "STATE_FILE", "Position", "Progress", "TrainingDevice", "autocast", "average_gradients", "check_precision",
+    "check_single_process", "learning_rate", "load_state", "open_accelerator", "save_state", "share_parameters",
 ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Where a run computes, and in which precision."""
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Literal
@@ -11,7 +12,10 @@ from torch import nn
 
 from glow.errors import ConfigError
 
-__all__ = ["TrainingDevice", "autocast", "average_gradients", "open_accelerator", "share_parameters"]
+__all__ = [
+    "TrainingDevice", "autocast", "average_gradients", "check_precision", "check_single_process", "open_accelerator",
+    "share_parameters",
+]  # fmt: skip
 
 TrainingDevice = Literal["auto", "cpu", "cuda"]
 
@@ -35,9 +39,22 @@ def open_accelerator(precision: str, device: TrainingDevice) -> Accelerator:
     # Without a GPU accelerate must be told of the CPU, or processes do not find each other.
     on_cpu = device == "cpu" or not torch.cuda.is_available()
     accelerator = Accelerator(mixed_precision="fp16" if fp16 else None, cpu=on_cpu)
-    if precision == "fp16" and accelerator.device.type != "cuda":
-        raise ConfigError("precision 'fp16' needs a GPU; on a CPU use 'bf16' or 'fp32'")
+    check_precision(precision, accelerator.device)
     return accelerator
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Raises ConfigError if the device cannot compute in that precision."""
+    if precision == "fp16" and device.type != "cuda":
+        raise ConfigError("precision 'fp16' needs a GPU; on a CPU use 'bf16' or 'fp32'")
+
+
+def check_single_process(what: str) -> None:
+    """Raises ConfigError if this is one of several processes, which would all write the same files."""
+    if (count := int(os.environ.get("WORLD_SIZE") or 1)) > 1:
+        raise ConfigError(
+            f"{what} in one process, found WORLD_SIZE {count}; start `glow train` without torchrun or accelerate launch"
+        )
 
 
 def share_parameters(model: nn.Module) -> None:
