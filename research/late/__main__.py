@@ -71,10 +71,14 @@ def states_command(
             _say(name)
 
 
-def columns_command(work: Work, only: Only = ALL) -> None:
+def columns_command(
+    work: Work,
+    only: Only = ALL,
+    forms: Annotated[str, typer.Option(help="Names of forms with commas between; default: all.")] = "",
+) -> None:
     """Score every candidate by late interaction in every form."""
     projection = load_projection(work)
-    for form in FORMS:
+    for form in [_form(name) for name in forms.split(",")] if forms else FORMS:
         for name in only.split(","):
             make_columns(form, open_candidates(name, work), projection, work)
         _say(form.name)

@@ -17,7 +17,7 @@ from glow.records import Qrel
 from research.debian.books import book_pairs
 from research.debian.pair import Pair
 
-__all__ = ["COLLECTIONS", "SEED", "write_collections"]
+__all__ = ["COLLECTIONS", "SEED", "sections", "write_collection", "write_collections"]
 
 COLLECTIONS = ("tldr", "medquad", "science", "office", "faq")
 SEED = 35
@@ -52,7 +52,7 @@ def write_collections(data: Path, packages: Path, out: Path) -> dict[str, tuple[
     counts = {}
     for name in COLLECTIONS:
         if name in PACKAGES:
-            documents, queries, qrels = _sections([packages / each for each in PACKAGES[name]], name == "faq")
+            documents, queries, qrels = sections([packages / each for each in PACKAGES[name]], name == "faq")
         else:
             documents, queries, qrels = _judged(data / name)
         random.Random(SEED).shuffle(queries)  # noqa: S311 - an order, not a secret
@@ -60,7 +60,7 @@ def write_collections(data: Path, packages: Path, out: Path) -> dict[str, tuple[
         relevant = {query["_id"]: qrels[query["_id"]] for query in kept}
         if name == "medquad":
             documents = _topics(documents, {each for found in relevant.values() for each in found})
-        _write(out / name, documents, kept, relevant)
+        write_collection(out / name, documents, kept, relevant)
         counts[name] = len(documents), len(kept)
     return counts
 
@@ -98,7 +98,7 @@ def _topic(identifier: str) -> str:
     return identifier.rpartition("-")[0] or identifier.rpartition("_")[0]
 
 
-def _sections(
+def sections(
     roots: Sequence[Path], questions: bool
 ) -> tuple[list[Record], list[Record], dict[str, list[str]]]:
     """Sections of packages; headings ask. Of questions, only the half whose id has an even SHA-256: the other half is for later."""
@@ -139,14 +139,19 @@ def _lines(path: Path) -> Iterable[Record]:
             yield json.loads(line)
 
 
-def _write(
-    folder: Path, documents: Sequence[Record], queries: Sequence[Record], qrels: Mapping[str, Sequence[str]]
+def write_collection(
+    folder: Path,
+    documents: Sequence[Record],
+    queries: Sequence[Record],
+    qrels: Mapping[str, Sequence[str]],
+    split: str = "dev",
 ) -> None:
+    """Writes a folder in BEIR's layout, every judged document of grade 1."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for name, records in (("corpus", documents), ("queries", queries)):
         text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     rows = [f"{query}\t{document}\t1\n" for query, found in qrels.items() for document in found]
-    (folder / "qrels" / "dev.tsv").write_text(
+    (folder / "qrels" / f"{split}.tsv").write_text(
         "query-id\tcorpus-id\tscore\n" + "".join(rows), encoding="utf-8"
     )
