@@ -50,6 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     items.sort(key=lambda item: not item.nodeid.startswith(STORES))
     for item in items:
+        if item.nodeid.startswith(STORES):
+            item.add_marker(pytest.mark.servers)
         if "shared_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.data)
 
