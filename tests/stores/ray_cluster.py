@@ -68,9 +68,13 @@ class RayCluster:
                 self._nodes.append(node)
         raise AssertionError(f"a node of Ray did not start: {self._log('node')}")
 
-    def kill_node(self) -> None:
-        """Kills one with all its workers, at once."""
-        _kill(self._nodes.pop())
+    def kill_node_of(self, worker: int) -> None:
+        """Kills the node whose worker has this process ID, with all its workers, at once."""
+        (node,) = (
+            node for node in self._nodes if worker in {each.pid for each in node.children(recursive=True)}
+        )
+        self._nodes.remove(node)
+        _kill(node)
 
     def _log(self, name: str) -> str:
         return (self._folder / name).read_text(errors="replace")[-2000:]

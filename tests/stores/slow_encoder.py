@@ -1,20 +1,28 @@
-"""An encoder for tests of a cluster: every shard takes a moment, and one, the first time, does not end."""
+"""Encoders for tests of a cluster: one task, the first time, does not end."""
 
+import os
 import time
 from pathlib import Path
 
 from glow_index_builder.encoding.encode import ShardEncoder
 from glow_index_builder.encoding.shards import Shard, ShardReport
 
-SHARD_S, NEVER_S = 0.15, 3_600.0
+HELD_AFTER, NEVER_S = 8, 3_600.0
 
 
-class SlowEncoder(ShardEncoder):
-    """Waits before each shard."""
+class HeldEncoder(ShardEncoder):
+    """Once `HELD_AFTER` shards are there, one task does not end; the file `held` in the folder names its process."""
 
     def encode(self, shard: Shard) -> ShardReport | None:
-        """As `ShardEncoder.encode`, later."""
-        time.sleep(SHARD_S)
+        """As `ShardEncoder.encode`."""
+        if len(list(self._folder.glob("*.json"))) >= HELD_AFTER:
+            try:
+                with (self._folder / "held").open("x") as file:
+                    file.write(f"{os.getpid()}\n")
+            except FileExistsError:
+                pass
+            else:
+                time.sleep(NEVER_S)
         return super().encode(shard)
 
 

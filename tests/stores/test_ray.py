@@ -132,14 +132,15 @@ def test_a_node_that_is_killed_in_the_middle_loses_nothing(
     ray_cluster.want_nodes(2)
 
     def kill() -> None:
-        until = time.monotonic() + 120
-        while len(list(job.shards.glob("*.json"))) < 8 and time.monotonic() < until:
+        held, until = job.shards / "held", time.monotonic() + 120
+        while not (held.exists() and held.read_text().endswith("\n")):
+            assert time.monotonic() < until, "no task was held"
             time.sleep(0.05)
-        ray_cluster.kill_node()
+        ray_cluster.kill_node_of(int(held.read_text()))
 
     killer = threading.Thread(target=kill)
     killer.start()
-    found = encode(RayRunner(job, 2, ray_cluster.address, encoder=slow.SlowEncoder), job, len(ids))
+    found = encode(RayRunner(job, 2, ray_cluster.address, encoder=slow.HeldEncoder), job, len(ids))
     killer.join()
     assert found.failures >= 1 and found.poison == {}
     assert (found.rows, found.documents) == (expected.rows, len(ids))
