@@ -11,8 +11,8 @@ def main() -> None:
     """Lists every module that is a program."""
     for path in sorted(HERE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if path.name != "__main__.py" and '__name__ == "__main__"' in text:
-            name = ".".join(path.relative_to(HERE.parent).with_suffix("").parts)
+        if path != Path(__file__) and '__name__ == "__main__"' in text:
+            name = ".".join(path.relative_to(HERE.parent).with_suffix("").parts).removesuffix(".__main__")
             first = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
             sys.stdout.write(f"  python -m {name}\n      {first}\n")
 

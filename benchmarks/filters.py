@@ -2,7 +2,7 @@
 
 `OMP_NUM_THREADS=1 python -m benchmarks.filters --json FILE` takes about four minutes of one core, most of it for building the graph;
 `--keep DIR` keeps built indexes for the next run. The vectors are those of benchmarks/dense_index.py (made up: clusters
-with noise, a hard case) or, with `--vectors DIR`, `vectors.npy` and `queries.npy` as research/scale/__main__.py leaves them. The
+with noise, a hard case) or, with `--vectors DIR`, `vectors.npy` and `queries.npy` as benchmarks/scale/__main__.py leaves them. The
 metadata is random and knows nothing of the vectors. Times are those of the one thread's CPU, so other work on the machine
 counts for little.
 """

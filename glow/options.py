@@ -2,7 +2,7 @@
 
 import hashlib
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glow.errors import ConfigError
 
-__all__ = ["ForeignModel", "StrictModel", "describe", "load_foreign", "option"]
+__all__ = ["ForeignModel", "StrictModel", "describe", "load_foreign", "merged", "option", "read_toml"]
 
 T = TypeVar("T")
 MAX_FOREIGN_BYTES = 1 << 22
@@ -44,11 +44,7 @@ class StrictModel(BaseModel):
             ConfigError: if the file cannot be read or is not valid; every fault is named.
         """
         try:
-            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-        except RecursionError as error:
-            raise ConfigError(f"cannot read {path}: it is nested too deeply") from error
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"cannot read {path}: {error}") from error
+            return cls.model_validate(read_toml(path))
         except ValidationError as error:
             raise ConfigError(f"{path} is not valid: {describe(error)}") from error
 
@@ -100,6 +96,27 @@ def option(
     """
     extra: dict[str, Any] = {"flag": flag, "unit": unit, "metavar": metavar, "is_argument": is_argument}
     return Field(default, description=description, json_schema_extra=extra, **limits)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        ConfigError: if it cannot be read.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ConfigError(f"cannot read {path}: it is nested too deeply") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+
+
+def merged(base: Any, changes: Any) -> Any:
+    """Tables are merged key by key; of all else the changes stand."""
+    if not isinstance(base, Mapping) or not isinstance(changes, Mapping):
+        return changes
+    return {**base, **{key: merged(base.get(key), value) for key, value in changes.items()}}
 
 
 def load_foreign(path: Path, parse: Callable[[bytes], T]) -> T:

@@ -25,11 +25,10 @@ from glow.runtime import Model
 from glow.text import body_text
 from glow.training import (
     EncodeOptions,
-    PretrainProgress,
+    Given,
     Progress,
     SynthesisOptions,
     TrainingDevice,
-    TrainInputs,
     load_checkpoint,
     synthesise,
     train,
@@ -116,19 +115,19 @@ def _adapt(options: AdaptOptions, model: Model, texts: list[Document]) -> dict[s
     start, pretraining = model.folder, None
     if options.pretrain_minutes:
         start, pretraining = _pretrained(options, model, work, say)
-    inputs = TrainInputs(
-        (work / "pairs",),
-        "train",
-        work / "checkpoint",
-        start,
-        options.teacher or model.folder,
+    given = Given(
+        out=work / "checkpoint",
+        init=start,
+        data=[work / "pairs"],
+        teacher=options.teacher or model.folder,
         device=options.device,
     )
-    training = train(adapt_config(model, options.max_steps, options.seed), inputs, say, _teller(say))
-    trained = load_checkpoint(inputs.out)
+    config = adapt_config(model, options.max_steps, options.seed)
+    training = train(config, given, say, _teller("", say))
+    trained = load_checkpoint(given.out)
     parent = {"model": model.manifest.name, "hash": model.hash}
     source = Source(trained.towers, trained.preprocessor, trained.report, parent)
-    exported = _exported(source, options, work / "model" / options.out.name, texts, inputs.out, say)
+    exported = _exported(source, options, work / "model" / options.out.name, texts, given.out, say)
     say("comparing")
     made = work / "model" / options.out.name
     verdict = _verdict(options, model, made, work) if options.judged or pairs["held_out"] else None
@@ -165,10 +164,6 @@ def _pairs(options: AdaptOptions, model: Model, work: Path, say: Callable[[str],
 def _pretrained(
     options: AdaptOptions, model: Model, work: Path, say: Callable[[str], None]
 ) -> tuple[Path, dict[str, Any]]:
-    def tell(progress: PretrainProgress) -> None:
-        if progress.step % SHOWN_STEPS == 0 or progress.step == progress.steps:
-            say(f"pre-training: step {progress.step} of {progress.steps}: loss {progress.loss:.4f}")
-
     return pretrained_start(
         model,
         options.source,
@@ -178,14 +173,14 @@ def _pretrained(
         options.seed,
         options.device,
         say,
-        tell,
+        _teller("pre-training: ", say),
     )
 
 
-def _teller(say: Callable[[str], None]) -> Callable[[Progress], None]:
+def _teller(what: str, say: Callable[[str], None]) -> Callable[[Progress], None]:
     def tell(progress: Progress) -> None:
         if progress.step % SHOWN_STEPS == 0 or progress.step == progress.steps:
-            say(f"step {progress.step} of {progress.steps}: loss {progress.loss:.4f}")
+            say(f"{what}step {progress.step} of {progress.steps}: loss {progress.loss:.4f}")
 
     return tell
 

@@ -7,60 +7,44 @@ from typing import Any
 from glow.nn import PretrainingKind, TowerConfig
 from glow.runtime import Model
 from glow.training import (
+    Given,
     PretrainConfig,
-    PretrainInputs,
-    PretrainProgress,
+    Progress,
     TrainConfig,
     TrainingDevice,
     load_pretrained,
-    pretrain,
     read_towers,
     return_to_tower,
     save_checkpoint,
+    train,
 )
 
 __all__ = ["adapt_config", "pretrained_start"]
 
+Say = Callable[[str], None]
+Tell = Callable[[Progress], None]
+RECIPE = Path(__file__).with_name("adapt.toml")
 HELD_OUT = 0.1
 """Share of the documents whose queries judge the adapted model."""
 SEQUENCES, LENGTH, BATCH_TOKENS, RATE = 32, 64, 4096, 5e-5
 
 
 def adapt_config(model: Model, max_steps: int, seed: int) -> TrainConfig:
-    """The recipe of configs/adapt.toml, for towers of the model's own shape."""
+    """The recipe of adapt.toml, for towers of the model's own shape."""
     schema, shape = model.preprocessor.schema, TowerConfig.load(model.folder / "towers.json")
     towers = shape.model_dump(include={"weight_side", "weight_form", "gain", "pooling_gain", "pooling"})
-    return TrainConfig.model_validate(
-        {
-            "name": "adapt",
-            "seed": seed,
-            "fields": schema.name,
-            "document_tokens": schema.document_tokens,
-            "one_field_id": schema.one_field_id,
-            "weighting": model.preprocessor.weighting.model_dump(),
-            "towers": {
-                **towers,
-                "init_layers": tuple(range(shape.layers)),
-                "document_layers": tuple(range(shape.document.layers)),
-                "train_words": False,
-            },
-            "objective": {
-                "kind": "softmax",
-                "temperature": 0.05,
-                "distill_weight": 5.0,
-                "list_weight": 1.0,
-                "list_lexical": 1.0,
-            },
-            "optimizer": {
-                "batch_size": 64,
-                "epochs": 3,
-                "max_steps": max_steps,
-                "learning_rate": 1e-4,
-                "warmup": 0.1,
-                "precision": "bf16",
-            },
-        }
-    )
+    layers = {"init_layers": range(shape.layers), "document_layers": range(shape.document.layers)}
+    recipe = TrainConfig.load_toml(RECIPE).model_dump()
+    changes = {
+        "seed": seed,
+        "fields": schema.name,
+        "document_tokens": schema.document_tokens,
+        "one_field_id": schema.one_field_id,
+        "weighting": model.preprocessor.weighting.model_dump(),
+        "towers": recipe["towers"] | towers | layers,
+        "optimizer": recipe["optimizer"] | {"max_steps": max_steps},
+    }
+    return TrainConfig.model_validate(recipe | changes)
 
 
 def pretrained_start(
@@ -71,8 +55,8 @@ def pretrained_start(
     minutes: float,
     seed: int,
     device: TrainingDevice,
-    on_stage: Callable[[str], None],
-    on_progress: Callable[[PretrainProgress], None],
+    say: Say,
+    tell: Tell,
 ) -> tuple[Path, dict[str, Any]]:
     """Pre-trains the document tower on a corpus; the query tower follows it in the training that comes after.
 
@@ -82,7 +66,7 @@ def pretrained_start(
         work: folder for what is made on the way.
         kind: the objective.
         minutes: how long.
-        seed, device, on_stage, on_progress: as for `glow.training.pretraining.pretrain`.
+        seed, device, say, tell: as for `glow.training.train`.
 
     Returns:
         A checkpoint of both towers, and the report of the pre-training.
@@ -101,11 +85,9 @@ def pretrained_start(
             "optimizer": {"batch_tokens": BATCH_TOKENS, "learning_rate": RATE},
         }
     )
-    encoder = work / "encoder"
-    report = pretrain(
-        config, PretrainInputs((corpus,), encoder, model.folder, device, minutes), on_stage, on_progress
-    )
+    given = Given(out=work / "encoder", init=model.folder, corpora=[corpus], minutes=minutes, device=device)
+    report = train(config, given, say, tell)
     towers = read_towers(model)
-    return_to_tower(load_pretrained(encoder).model.encoder, towers.document)
+    return_to_tower(load_pretrained(given.out).model.encoder, towers.document)
     save_checkpoint(work / "start", towers, model.preprocessor, report)
     return work / "start", report

@@ -14,7 +14,7 @@ from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.text import load_preprocessor
-from glow.training import CROSS_FILE, load_checkpoint, load_reranker, read_towers
+from glow.training import kind_of, load_checkpoint, load_reranker, read_towers
 from glow_model_export.explain import add_explain as add_explain_graphs
 from glow_model_export.learned import add_learned as add_learned_head
 from glow_model_export.package import Source, export_model
@@ -78,7 +78,7 @@ def export_command(options: ExportOptions) -> None:
         if options.checkpoint is None or options.out or options.from_model:
             raise ConfigError("--add-learned changes a model in place: give it with --checkpoint alone")
         report = add_learned_head(options.add_learned, options.checkpoint)
-    elif options.checkpoint is not None and (options.checkpoint / CROSS_FILE).is_file():
+    elif options.checkpoint is not None and kind_of(options.checkpoint) == "reranker":
         report = _export_reranker(options, options.checkpoint)
     else:
         target, source = _target(options.out), _source(options.checkpoint, options.from_model)

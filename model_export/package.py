@@ -16,7 +16,7 @@ from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TOWER_WEIGHTS, file_recor
 from glow.nn import TwoTowers
 from glow.records import Document
 from glow.text import Preprocessor
-from glow.training import REPORT_FILE, TOWERS_FILE, save_preprocessing
+from glow.training import REPORT_FILE, save_preprocessing
 from glow_model_export.explain import write_explain
 from glow_model_export.graph import export_graph
 from glow_model_export.parity import check_parity, check_tokens
@@ -90,7 +90,7 @@ def export_model(
         report = {"precision": how, "parity": parity, "tokens": tokens, "quality": dict(quality or {})}
         text = json.dumps({**report, "training": source.report}, indent=2)
         (writer.folder / REPORT_FILE).write_text(text + "\n", encoding="utf-8")
-        source.towers.config.save(writer.folder / TOWERS_FILE)
+        source.towers.config.save(writer.folder / "towers.json")
         save_preprocessing(writer.folder, source.preprocessor)
         writer.parents["source"] = dict(source.parent)
         writer.parameters["precision"] = how

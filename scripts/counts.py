@@ -16,13 +16,17 @@ READERS = (
 """What components are read through."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 63_300,
-    "files of the product": 546,
-    "lines of tests": 55_900,
+    "lines of the product": 63_350,
+    "files of the product": 556,
+    "lines of tests": 56_450,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,
     "functions over 60 lines": 0,
+    "lines of glow.training": 7_550,
+    "lines of model_export": 3_550,
+    "lines of research and scripts": 8_400,
+    "files of configs": 10,
 }
 """What is there today, rounded up. Who makes one smaller lowers its bound."""
 
@@ -53,6 +57,8 @@ def counts() -> dict[str, int]:
         len(learned),
         len({path.parent for path in learned}),
         sum(length > LONGEST_FUNCTION for path in product for length in _functions(path)),
+        *(_lines_of(*tops) for tops in (("glow/training",), ("model_export",), ("research", "scripts"))),
+        sum(path.is_file() for path in (ROOT / "configs").rglob("*")),
     )
     return dict(zip(BOUNDS, found, strict=True))
 
@@ -63,6 +69,10 @@ def _text(path: Path) -> str:
 
 def _lines(path: Path) -> int:
     return _text(path).count("\n")
+
+
+def _lines_of(*tops: str) -> int:
+    return sum(_lines(path) for top in tops for path in (ROOT / top).rglob("*.py"))
 
 
 def _has_identifier(path: Path, name: str) -> bool:

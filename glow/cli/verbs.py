@@ -97,8 +97,12 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
     ),
     "Models": (
         Verb("train", f"{_TRAINING}.train:train_command", "Trains the two towers on judged pairs."),
-        Verb("pretrain", f"{_TRAINING}.pretrain:pretrain_command", "Pre-trains an encoder on text alone."),
+        Verb("pretrain", f"{_TRAINING}.train:pretrain_command", "Pre-trains an encoder on text alone."),
         Verb("average", f"{_TRAINING}.average:average_command", "Averages two checkpoints, tower by tower."),
+        Verb(
+            "fetch", f"{_EVALUATION}.fetch:fetch_command", "Fetches datasets of ir_datasets as a data folder."
+        ),
+        Verb("teach", f"{_TRAINING}.teach:teach_command", "Makes a teacher's vectors, to distil from."),
         Verb("mine", f"{_TRAINING}.data:mine_command", "Finds hard negatives for judged queries."),
         Verb(
             "synthesise", f"{_TRAINING}.data:synthesise_command", "Makes training pairs from documents alone."

@@ -1,91 +1,116 @@
-"""Collections of ir_datasets by name, written once as data folders: `irds:beir/scifact/test` (extra `ir-datasets`)."""
+"""Datasets of ir_datasets by name, as data folders: `irds:beir/scifact/test` (extra `ir-datasets`)."""
 
 import importlib
-import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from glow.artifact import discard, folder_for, is_temporary, set_aside_abandoned, sync
 from glow.errors import DependencyError, InputError
+from glow.evaluation.foreign_folder import FolderWriter
 
-__all__ = ["IRDS", "data_folder"]
+__all__ = ["IRDS", "data_folder", "fetch"]
 
 IRDS = "irds:"
-_BODIES = ("text", "body", "abstract", "contents", "main_content", "paragraph", "passage", "code")
-_TITLES = ("title", "headline", "subject")
-_QUERIES = ("text", "query", "title", "question")
 
 
 def data_folder(data: Path, splits: Iterable[str], cache: Path | None = None) -> Path:
-    """A data folder; what names a collection of ir_datasets is fetched and written first.
+    """A data folder; what names a dataset of ir_datasets is fetched and written first.
 
-    Documents get the fields `title`, `url` and `text`; other text is metadata. The collection's judgements are those of every split
-    that is asked for, because its name says which they are.
+    The dataset's judgments are those of every split that is asked for, because its name says which they are.
 
     Args:
         data: a folder, or `irds:NAME`.
-        splits: names that its judgements are to have.
+        splits: names that its judgments are to have.
         cache: where folders are kept; default: `glow/irds` of the user's cache.
 
     Raises:
-        DependencyError: if ir_datasets is not installed.
-        InputError: if it knows no such collection, or that lacks documents, queries or judgements.
+        GlowError: as `fetch`.
     """
     name = str(data)
     if not name.startswith(IRDS):
         return data
-    name = name.removeprefix(IRDS)
     home = cache or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "glow" / "irds"
-    folder = home / re.sub(r"[^A-Za-z0-9._-]", "_", name)
-    if not (folder / "complete").is_file():
-        _write(_load(name), folder)
-    rows = (folder / "qrels.tsv").read_text(encoding="utf-8")
-    (folder / "qrels").mkdir(exist_ok=True)
+    folder = home / re.sub(r"[^A-Za-z0-9._-]", "_", name.removeprefix(IRDS))
+    if not folder.is_dir():
+        fetch([name], folder, with_candidates=False)
+    rows = (folder / "qrels" / f"{_split(name)}.tsv").read_bytes()
     for split in splits:
-        (folder / "qrels" / f"{split}.tsv").write_text(rows, encoding="utf-8")
+        (folder / "qrels" / f"{split}.tsv").write_bytes(rows)
     return folder
 
 
+def fetch(names: Sequence[str], out: Path, *, with_candidates: bool = True) -> dict[str, int]:
+    """Writes datasets that share their documents as one data folder, which appears when it is whole.
+
+    Args:
+        names: `irds:NAME`, one or more; the last part of a name is its split.
+        out: the folder to make; it must not exist.
+        with_candidates: whether rankings that a dataset has become candidates and hard negatives.
+
+    Returns:
+        What was written, by kind: documents, queries, rejects and, for each split, judgments, candidates, negatives.
+
+    Raises:
+        DependencyError: if ir_datasets is not installed.
+        InputError: if a name is unknown, lacks documents, queries or judgments, or cannot be read; if `out` exists or cannot
+            be written.
+    """
+    if out.exists():
+        raise InputError(f"{out} exists already; remove it or choose another --out")
+    found = {_split(name): _load(name) for name in names}
+    if len(found) < len(names):
+        raise InputError(f"two of {', '.join(names)} have the same split; fetch them into two folders")
+    first, *others = found.values()
+    if any(other.docs_handler() is not first.docs_handler() for other in others):
+        raise InputError(f"{', '.join(names)} do not share their documents; fetch them into several folders")
+    try:
+        _remove_abandoned(out)
+        with folder_for(out) as part:
+            writer = FolderWriter(part, out.name)
+            writer.write_documents(first)
+            for split, dataset in found.items():
+                writer.write_split(split, dataset, with_candidates=with_candidates)
+            writer.close()
+            for path in [*part.rglob("*"), part]:
+                sync(path)
+            part.rename(out)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror or error}") from error
+    return dict(writer.counts)
+
+
+def _split(name: str) -> str:
+    return name.removeprefix(IRDS).rpartition("/")[2]
+
+
 def _load(name: str) -> Any:
+    if not name.startswith(IRDS):
+        raise InputError(f"expected {IRDS}NAME, a dataset of ir_datasets, found {name!r}")
     try:
         library = importlib.import_module("ir_datasets")
     except ImportError as error:
         raise DependencyError(
-            f"{IRDS}{name} needs the package ir_datasets: install the extra `ir-datasets` (pip install 'glow-retrieval[ir-datasets]')"
+            f"{name} needs the package ir_datasets: install the extra `ir-datasets` (pip install 'glow-retrieval[ir-datasets]')"
         ) from error
     try:
-        found = library.load(name)
+        found = library.load(name.removeprefix(IRDS))
     except KeyError as error:
-        raise InputError(f"ir_datasets knows no {name!r}; https://ir-datasets.com lists its names") from error
+        raise InputError(
+            f"ir_datasets knows no {name.removeprefix(IRDS)!r}; https://ir-datasets.com lists its names"
+        ) from error
     missing = [part for part in ("docs", "queries", "qrels") if not getattr(found, f"has_{part}")()]
     if missing:
-        raise InputError(f"{name} of ir_datasets has no {' and no '.join(missing)}; name one of its subsets")
+        raise InputError(f"{name} has no {' and no '.join(missing)}; name one of its subsets")
     return found
 
 
-def _write(found: Any, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "corpus.jsonl").open("w", encoding="utf-8") as file:
-        for document in found.docs_iter():
-            file.write(json.dumps(_document(document._asdict()), ensure_ascii=False) + "\n")
-    with (folder / "queries.jsonl").open("w", encoding="utf-8") as file:
-        for query in found.queries_iter():
-            values = query._asdict()
-            text = next((values[name] for name in _QUERIES if isinstance(values.get(name), str)), "")
-            file.write(json.dumps({"_id": query.query_id, "text": text}, ensure_ascii=False) + "\n")
-    rows = [f"{row.query_id}\t{row.doc_id}\t{int(row.relevance)}\n" for row in found.qrels_iter()]
-    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows), encoding="utf-8")
-    (folder / "complete").touch()
-
-
-def _document(values: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"_id": values.pop("doc_id")}
-    for wanted, names in (("title", _TITLES), ("url", ("url",)), ("text", _BODIES)):
-        name = next((name for name in names if isinstance(values.get(name), str)), None)
-        if name is not None:
-            found[wanted] = values.pop(name)
-    if "text" not in found:
-        found["text"] = " ".join(value for value in values.values() if isinstance(value, str))
-    return {**{key: value for key, value in values.items() if isinstance(value, str | int | float)}, **found}
+def _remove_abandoned(out: Path) -> None:
+    """Removes what a killed call left beside `out`."""
+    for path in out.parent.glob(".*"):
+        if path.name.startswith(f".{out.name}-") and is_temporary(path):
+            aside = set_aside_abandoned(path)
+            if aside is not None:
+                discard(aside)

@@ -1,4 +1,4 @@
-"""Torch modules: weighted attention, the two towers, the cross-encoder, NDRM, pre-training; they take plain arguments."""
+"""Torch modules: weighted attention, the two towers, the cross-encoder, pre-training; they take plain arguments."""
 
 from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention, WeightForm, WeightSide, weighted_attention
 from glow.nn.bert import (
@@ -13,23 +13,20 @@ from glow.nn.bert import (
     minilm_folder,
 )
 from glow.nn.compressor import Compressor
-from glow.nn.conformer import ConformerConfig, ConformerEncoder, plain_attention, separable_attention
 from glow.nn.cross_encoder import CrossConfig, CrossEncoder, Side
-from glow.nn.cross_thought import CrossThought, PairClassifier, attention_shares, ranking_loss
+from glow.nn.cross_thought import CrossThought
 from glow.nn.encoder_file import EncoderFile
 from glow.nn.late import LateInteraction
-from glow.nn.ndrm import BatchScale, Ndrm, NdrmConfig, TermStatistics, kernels
 from glow.nn.pretraining import Pretrainer, PretrainingBatch, PretrainingKind
 from glow.nn.sentence_encoder import SentenceConfig, SentenceEncoder
 from glow.nn.term_impacts import MEAN_IDF, TermImpacts
 from glow.nn.towers import EncoderLayer, Pooling, Tower, TowerConfig, TwoTowers
 
 __all__ = [
-    "MASKED_LOGIT", "MEAN_IDF", "BatchScale", "Compressor", "ConformerConfig", "ConformerEncoder", "CrossConfig",
-    "CrossEncoder", "CrossThought", "EncoderFile", "EncoderLayer", "LateInteraction", "Ndrm", "NdrmConfig", "PairClassifier",
-    "Pooling", "Pretrainer", "PretrainingBatch", "PretrainingKind", "SentenceConfig", "SentenceEncoder", "Side",
-    "TermImpacts", "TermStatistics", "Tower", "TowerConfig", "TwoTowers", "WeightForm", "WeightSide",
-    "WeightedSelfAttention", "attention_shares", "bert_config", "bert_tensors", "init_cross_encoder", "init_encoder",
-    "init_from_bert", "init_tower", "init_words", "kernels", "load_weights", "minilm_folder", "plain_attention",
-    "ranking_loss", "separable_attention", "weighted_attention",
+    "MASKED_LOGIT", "MEAN_IDF", "Compressor", "CrossConfig", "CrossEncoder", "CrossThought", "EncoderFile",
+    "EncoderLayer", "LateInteraction", "Pooling", "Pretrainer", "PretrainingBatch", "PretrainingKind",
+    "SentenceConfig", "SentenceEncoder", "Side", "TermImpacts", "Tower", "TowerConfig", "TwoTowers",
+    "WeightForm", "WeightSide", "WeightedSelfAttention", "bert_config", "bert_tensors",
+    "init_cross_encoder", "init_encoder", "init_from_bert", "init_tower", "init_words", "load_weights",
+    "minilm_folder", "weighted_attention",
 ]  # fmt: skip

@@ -1,24 +1,22 @@
-"""Checkpoints: trained towers with everything that preprocessing needs, as a verified folder."""
+"""Checkpoints of towers: with everything that preprocessing needs."""
 
-import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
+from torch import nn
 
-from glow.artifact import Manifest, verify, write_artifact
-from glow.errors import FormatError, GlowError
+from glow.artifact import Manifest
 from glow.nn import TowerConfig, TwoTowers
 from glow.text import TOKENIZER_FILE, VOCABULARY_FILE, Preprocessor, TokenizerPieces, load_preprocessor
+from glow.training.run import load_weights, open_checkpoint, write_checkpoint
 
-__all__ = ["Checkpoint", "known_report", "load_checkpoint", "save_checkpoint", "save_preprocessing"]
+__all__ = ["TEACHER_MAP", "Checkpoint", "load_checkpoint", "save_checkpoint", "save_preprocessing"]
 
-TOWERS_FILE = "towers.json"
-WEIGHTS_FILE = "model.safetensors"
-REPORT_FILE = "report.json"
+TEACHER_MAP = "teacher-map.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +41,33 @@ def save_preprocessing(folder: Path, preprocessor: Preprocessor) -> None:
 
 
 def save_checkpoint(
-    folder: Path, towers: TwoTowers, preprocessor: Preprocessor, report: Mapping[str, Any]
+    folder: Path,
+    towers: TwoTowers,
+    preprocessor: Preprocessor,
+    report: Mapping[str, Any],
+    teacher_map: nn.Linear | None = None,
 ) -> None:
-    """Writes a checkpoint folder, replacing an older one of the same name."""
-    with write_artifact(folder, "checkpoint", replace=True) as writer:
-        # The word table belongs to both towers and is stored once.
-        tensors = {
-            name: tensor.contiguous()
-            for name, tensor in towers.state_dict().items()
-            if not name.endswith(".words.weight")
-        }
-        save_file(tensors, writer.folder / WEIGHTS_FILE)
-        towers.config.save(writer.folder / TOWERS_FILE)
-        save_preprocessing(writer.folder, preprocessor)
-        (writer.folder / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        writer.hashes["terms"] = preprocessor.terms.hash
+    """Writes a checkpoint folder, replacing an older one of the same name.
 
+    A learned map of a teacher's vectors lies beside the weights (`teacher-map.safetensors`): the other tower is drawn to it next.
+    """
 
-def known_report(load: Callable[[Path], Any], out: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The report of a whole checkpoint of the same run, None if there is none; `load` opens checkpoints of its kind."""
-    try:
-        report = dict(load(out).report)
-    except GlowError:
-        return None
-    return report if report.get("fingerprint") == fingerprint else None
+    def beside(made: Path) -> None:
+        save_preprocessing(made, preprocessor)
+        if teacher_map is not None:
+            save_file({"weight": teacher_map.weight.detach().cpu().contiguous()}, made / TEACHER_MAP)
+
+    # The word table belongs to both towers and is stored once.
+    tensors = {name: each for name, each in towers.state_dict().items() if not name.endswith(".words.weight")}
+    write_checkpoint(
+        folder,
+        "towers",
+        towers.config.model_dump(mode="json"),
+        tensors,
+        report,
+        beside,
+        {"terms": preprocessor.terms.hash},
+    )
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
@@ -74,17 +75,12 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
     Raises:
         ArtifactError: if it is missing or damaged.
-        FormatError: if tensors do not fit the towers' shape.
+        FormatError: if it holds another model, or tensors do not fit the towers' shape.
     """
-    manifest = verify(folder, "checkpoint")
+    opened = open_checkpoint(folder, "towers")
     preprocessor = load_preprocessor(folder)
-    towers = TwoTowers.unset(TowerConfig.load(folder / TOWERS_FILE), preprocessor.schema)
-    tensors = load_file(folder / WEIGHTS_FILE)
+    towers = TwoTowers.unset(TowerConfig.model_validate(opened.shape), preprocessor.schema)
     for side in ("query", "document"):
-        tensors[f"{side}.words.weight"] = tensors["words.weight"]
-    try:
-        towers.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise FormatError(f"{folder.name}/{WEIGHTS_FILE} does not fit {TOWERS_FILE}: {error}") from error
-    report = json.loads((folder / REPORT_FILE).read_bytes())
-    return Checkpoint(towers.eval(), preprocessor, report, manifest)
+        opened.tensors[f"{side}.words.weight"] = opened.tensors["words.weight"]
+    load_weights(towers, opened)
+    return Checkpoint(towers.eval(), preprocessor, opened.report, opened.manifest)

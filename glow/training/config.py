@@ -9,6 +9,7 @@ from glow.nn import Pooling, WeightForm, WeightSide
 from glow.options import StrictModel
 from glow.schema import FieldSchema
 from glow.text import Weighting
+from glow.training.run import OptimizerOptions, RunConfig
 
 __all__ = [
     "BatchesConfig",
@@ -17,7 +18,6 @@ __all__ = [
     "Side",
     "TowersConfig",
     "TrainConfig",
-    "WatchConfig",
 ]
 
 Side = Literal["query", "document"]
@@ -99,6 +99,8 @@ class ObjectiveConfig(StrictModel):
         list_temperature: of both softmaxes there.
         list_cosines: the cosines of that list: the `teacher`'s, or the towers' `own` of the moment, which only make sense with
             the words beside them.
+        list_other: whose vectors that list compares the tower that learns with: the `own` other tower's, or the `teacher`'s, so
+            that one tower learns alone.
         list_lexical: times what hybrid search adds to a cosine for words (`glow.training.lexical`), in that list; 1 is hybrid
             search, 0 leaves words out.
     """
@@ -117,12 +119,14 @@ class ObjectiveConfig(StrictModel):
     list_weight: float = Field(default=0.0, ge=0.0)
     list_temperature: float = Field(default=0.05, gt=0.0)
     list_cosines: Literal["teacher", "own"] = "teacher"
+    list_other: Literal["own", "teacher"] = "own"
     list_lexical: float = Field(default=0.0, ge=0.0)
 
     @property
     def compares(self) -> bool:
-        """Whether any part of the loss compares queries with documents."""
-        return self.kind != "none" or bool(self.margin_weight or self.list_weight)
+        """Whether any part of the loss compares queries with documents that the towers encode."""
+        lists = self.list_weight and self.list_other == "own"
+        return self.kind != "none" or bool(self.margin_weight or lists)
 
     @property
     def needs_teacher(self) -> bool:
@@ -137,6 +141,12 @@ class ObjectiveConfig(StrictModel):
             raise ValueError(
                 "list_cosines 'own' without list_lexical teaches the towers what they do already"
             )
+        alone = self.kind == "none" and not self.margin_weight and not self.list_lexical
+        if self.list_other == "teacher" and not (alone and self.list_weight):
+            raise ValueError(
+                "list_other 'teacher' is for one tower that learns alone: it needs kind 'none' and a list_weight, "
+                "without margin_weight and list_lexical"
+            )
         if self.kind == "none" and not self.needs_teacher:
             raise ValueError(
                 "kind 'none' leaves nothing to minimise; give distill_weight, margin_weight or list_weight"
@@ -144,7 +154,7 @@ class ObjectiveConfig(StrictModel):
         return self
 
 
-class OptimizerConfig(StrictModel):
+class OptimizerConfig(OptimizerOptions):
     """How it is minimised.
 
     Attributes:
@@ -153,27 +163,19 @@ class OptimizerConfig(StrictModel):
             the price of encoding twice; 0 encodes the batch as a whole.
         epochs: passes over the pairs.
         max_steps: stops earlier; 0 is no bound. The learning rate's course ends with it.
-        learning_rate: the peak.
-        gain_rate: times that, for the learned gains, which start far from where they end, and for the MLP of the form
+        gain_rate: times the learning rate, for the learned gains, which start far from where they end, and for the MLP of the form
             `mlp`; 0 keeps them where they start.
         warmup: share of the steps in which the rate rises linearly; it then falls linearly to 0.
         strength_warmup: share of the steps in which weights rise from 1 to what preprocessing says.
-        weight_decay: decoupled; none on biases, norms, gains, scale and shift.
-        clip_norm: bound of the global gradient norm.
-        precision: `fp32`, `bf16` or (GPU alone) `fp16` autocast.
     """
 
     batch_size: int = Field(default=64, ge=1)
     chunk_size: int = Field(default=0, ge=0)
     epochs: int = Field(default=3, ge=1)
     max_steps: int = Field(default=0, ge=0)
-    learning_rate: float = Field(default=1e-4, gt=0.0)
     gain_rate: float = Field(default=30.0, ge=0.0)
     warmup: float = Field(default=0.1, ge=0.0, lt=1.0)
     strength_warmup: float = Field(default=0.0, ge=0.0, lt=1.0)
-    weight_decay: float = Field(default=0.01, ge=0.0)
-    clip_norm: float = Field(default=1.0, gt=0.0)
-    precision: Literal["fp32", "bf16", "fp16"] = "bf16"
 
 
 class BatchesConfig(StrictModel):
@@ -189,41 +191,18 @@ class BatchesConfig(StrictModel):
     slips: float = Field(default=0.0, ge=0.0, le=1.0)
 
 
-class WatchConfig(StrictModel):
-    """How retrieval on `--dev` folders is watched while training.
+class TrainConfig(RunConfig):
+    """A run of both towers.
 
     Attributes:
-        steps: how often it is measured; 0 is never.
-        patience: measurements without a better one after which training stops and goes back to the best
-            towers; 0 trains to the last step and keeps its towers.
-        queries, documents: most queries, and most documents beside their relevant ones, that are looked at,
-            drawn once by the run's seed; 0 takes all.
-    """
-
-    steps: int = Field(default=0, ge=0)
-    patience: int = Field(default=0, ge=0)
-    queries: int = Field(default=500, ge=0)
-    documents: int = Field(default=3000, ge=0)
-
-
-class TrainConfig(StrictModel):
-    """A whole training run.
-
-    Attributes:
-        name: of the run, for people.
         fields: a schema preset's name.
         document_tokens: most tokens of a document; 0 keeps the preset's bound.
         one_field_id: the paper's ablation `us`: every field has the same field embedding.
-        seed: of every random choice.
-        checkpoint_steps: how often the state for a resume is written.
     """
 
-    name: str
     fields: str = "glow-default"
     document_tokens: int = Field(default=0, ge=0)
     one_field_id: bool = False
-    seed: int = 0
-    checkpoint_steps: int = Field(default=200, ge=1)
     weighting: Weighting = Weighting()
     towers: TowersConfig = TowersConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
@@ -234,7 +213,6 @@ class TrainConfig(StrictModel):
         serialization_alias="optimiser",
     )
     batches: BatchesConfig = BatchesConfig()
-    watch: WatchConfig = WatchConfig()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -247,6 +225,8 @@ class TrainConfig(StrictModel):
                 "topics are clusters of a teacher's vectors, for a loss that compares: they need a kind other than 'none', "
                 "and distill_weight, margin_weight or list_weight"
             )
+        if self.objective.list_other == "teacher" and self.towers.learns == "both":
+            raise ValueError("list_other 'teacher' is for one tower: learns must be 'query' or 'document'")
         if self.towers.learns != "both" and self.towers.train_words:
             raise ValueError("the word table belongs to both towers: train_words needs learns 'both'")
         return self

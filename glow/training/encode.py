@@ -29,7 +29,8 @@ from glow.text import (
     pad,
     select_terms,
 )
-from glow.training.checkpoint import TOWERS_FILE, load_checkpoint
+from glow.training.checkpoint import load_checkpoint
+from glow.training.run import kind_of
 
 __all__ = ["BATCH_TOKENS", "EncodeOptions", "EncodedCorpus", "Precision", "Source", "open_source", "vectors"]
 
@@ -132,9 +133,9 @@ def open_source(folder: Path, options: EncodeOptions) -> Source:
             model.encoder(tower, options.device, options.threads) for tower in ("query", "document")
         )
         return Source(model.manifest.name, model.hash, model.preprocessor, query.encode, document.encode)
-    if not (folder / TOWERS_FILE).is_file():
+    if kind_of(folder) != "towers":
         raise ArtifactNotFoundError(
-            f"{folder} is neither a model (it lacks {QUERY_TOWER}) nor a checkpoint (it lacks {TOWERS_FILE})"
+            f"{folder} is neither a model (it lacks {QUERY_TOWER}) nor a checkpoint of towers"
         )
     checkpoint = load_checkpoint(folder)
     towers, pad_id = checkpoint.towers, checkpoint.preprocessor.pieces.pad_id
@@ -155,6 +156,7 @@ class EncodedCorpus:
         source: the towers.
         documents: the corpus, each with text.
         progress: told how many documents are encoded.
+        statistics_of: the documents that idf comes from; None: the corpus.
 
     Attributes:
         ids: document ids; their positions are the rows.
@@ -166,14 +168,16 @@ class EncodedCorpus:
         source: Source,
         documents: Sequence[Document],
         progress: Callable[[int, int], None] = lambda done, total: None,
+        statistics_of: Sequence[Document] | None = None,
     ) -> None:
         self.source = source
         self.ids = [document.id for document in documents]
-        self._preprocessor = _on(source.preprocessor, documents)
+        counted = documents if statistics_of is None else statistics_of
+        self._preprocessor = _on(source.preprocessor, counted)
         blocks = []
         for start in range(0, len(documents), CHUNK_DOCUMENTS):
             chunk = documents[start : start + CHUNK_DOCUMENTS]
-            blocks.append(source.documents([self._preprocessor.document(document) for document in chunk]))
+            blocks.append(self.encode_documents(chunk))
             progress(start + len(chunk), len(documents))
         self.vectors = np.concatenate([*blocks, source.documents([])])
         self._index = build_dense(self.vectors, "flat")
@@ -182,6 +186,10 @@ class EncodedCorpus:
         """Vectors of queries, float32 [n, H], and which of them hold a word, bool [n]."""
         sequences = [self._preprocessor.query(text) for text in texts]
         return self.source.queries(sequences), np.array([bool(s.words) for s in sequences], np.bool_)
+
+    def encode_documents(self, documents: Sequence[Document]) -> NDArray[np.float32]:
+        """Vectors of documents, float32 [n, H]."""
+        return self.source.documents([self._preprocessor.document(document) for document in documents])
 
     def nearest(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores, descending, and rows of the k nearest documents of each vector, as `DenseIndex.search`."""

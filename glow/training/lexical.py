@@ -69,9 +69,9 @@ def lexical_part(
 
 def _openness(targets: Targets) -> NDArray[np.float32]:
     """Each query's `uncertainty` over the teacher's ranking of the whole collection, float32 [queries]."""
-    queries, documents = targets.queries, targets.documents
-    if queries is None or documents is None:
+    if targets.queries is None or targets.documents is None:
         raise ValueError("a lexical teacher needs the teacher's vectors of queries and documents")
+    queries, documents = targets.queries[:], targets.documents[:]
     found = np.empty(len(queries), np.float32)
     head = min(HEAD, len(documents))
     for start in range(0, len(queries), BLOCK_QUERIES):

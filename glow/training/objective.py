@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from glow.training.config import ObjectiveConfig
 from glow.training.data import PairBatch
@@ -19,24 +20,22 @@ from glow.training.losses import (
     pairwise_loss,
     softmax_loss,
 )
+from glow.training.teacher_vectors import Aims
 
 __all__ = ["Objective", "Targets"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """Teacher vectors of one collection: float32 [queries, H] and [documents, H], L2-normalised.
+    """A teacher's vectors of one collection's queries and documents; None for a side that nothing looks at."""
 
-    A side that no step encodes is None.
-    """
-
-    queries: NDArray[np.float32] | None
-    documents: NDArray[np.float32] | None
+    queries: Aims | None
+    documents: Aims | None
     lexical: Callable[[PairBatch], NDArray[np.float32]] | None = None
-    """What words add to the cosines of a batch, float32 [B, M], where the objective looks at it."""
+    """What words add to the cosines of a batch, float32 [B, M], if the objective looks at it."""
 
     def of(self, batch: PairBatch) -> tuple[Tensor, ...]:
-        """Those of a batch: float32 [B, H] and [M, H], less the side that has none."""
+        """Those of a batch: float32 [B, W] and [M, W], less the side that has none."""
         sides = ((self.queries, batch.queries), (self.documents, batch.documents))
         return tuple(torch.from_numpy(vectors[rows]) for vectors, rows in sides if vectors is not None)
 
@@ -46,9 +45,10 @@ class Objective(nn.Module):
 
     Args:
         config: which parts it has.
+        hidden, teacher: H, and W of the teacher; if they differ, a linear map of its vectors is learned. 0: no teacher.
     """
 
-    def __init__(self, config: ObjectiveConfig) -> None:
+    def __init__(self, config: ObjectiveConfig, hidden: int = 0, teacher: int = 0) -> None:
         super().__init__()
         self.config = config
         self.bce = BceObjective(
@@ -58,6 +58,14 @@ class Objective(nn.Module):
             config.nce_weight,
             config.inverse_temperature,
         )
+        self.map: nn.Linear | None = None
+        if teacher and teacher != hidden:
+            self.map = nn.Linear(teacher, hidden, bias=False)
+            nn.init.orthogonal_(self.map.weight)  # it keeps angles as far as the width allows
+
+    def mapped(self, wanted: Tensor) -> Tensor:
+        """A teacher's vectors [n, W] in the width of the towers, [n, H], L2-normalised."""
+        return wanted if self.map is None else functional.normalize(self.map(wanted), dim=-1)
 
     def forward(
         self,
@@ -88,14 +96,24 @@ class Objective(nn.Module):
                 loss = loss + self.config.list_weight * self._list(cosines, wanted, lexical)
         return loss, self._figures(cosines.detach(), blocked)
 
-    def alone(self, vectors: Tensor, wanted: Tensor) -> tuple[Tensor, dict[str, float]]:
+    def alone(
+        self, vectors: Tensor, wanted: Tensor, others: Tensor | None = None, *, are_queries: bool = True
+    ) -> tuple[Tensor, dict[str, float]]:
         """The distillation of one tower by itself, a scalar, and the mean cosine to the teacher.
 
         Args:
-            vectors, wanted: float32 [n, H], L2-normalised.
+            vectors: float32 [n, H], L2-normalised.
+            wanted, others: the teacher's of the same texts [n, W], and of the batch's other side [m, W].
+            are_queries: whether the tower is that of queries.
         """
-        distance = embedding_loss(vectors, wanted)
-        return self.config.distill_weight * distance, {"teacher": 1.0 - float(distance.detach())}
+        distance = embedding_loss(vectors, self.mapped(wanted))
+        loss = self.config.distill_weight * distance
+        if self.config.list_weight and others is not None:
+            found, aim = vectors @ self.mapped(others).T, wanted @ others.T
+            if not are_queries:
+                found, aim = found.T, aim.T
+            loss = loss + self.config.list_weight * list_loss(found, aim, self.config.list_temperature)
+        return loss, {"teacher": 1.0 - float(distance.detach())}
 
     def _contrast(self, cosines: Tensor, blocked: Tensor) -> Tensor:
         if self.config.kind == "bce":
@@ -113,7 +131,9 @@ class Objective(nn.Module):
         teacher = wanted[0] @ wanted[1].T
         loss = torch.zeros((), device=cosines.device)
         if config.distill_weight:
-            parts = [embedding_loss(vector, aim) for vector, aim in zip(vectors, wanted, strict=True)]
+            parts = [
+                embedding_loss(each, self.mapped(aim)) for each, aim in zip(vectors, wanted, strict=True)
+            ]
             loss = loss + config.distill_weight * (parts[0] + parts[1])
         if config.margin_weight:
             loss = loss + config.margin_weight * margin_loss(cosines, teacher, blocked)

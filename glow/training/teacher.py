@@ -1,9 +1,11 @@
-"""Vectors of a teacher bi-encoder, which distillation draws both towers towards."""
+"""Teachers: what encodes texts into the vectors that distillation draws towers towards."""
 
 import hashlib
-import os
+import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,17 +14,35 @@ from torch import nn
 
 from glow.artifact import QUERY_TOWER, file_sha256
 from glow.errors import ConfigError
+from glow.negatives import documents_hash
 from glow.nn import Tower, bert_config, init_tower, load_weights
 from glow.records import Document
 from glow.text import WordPieces, batches_by_length
-from glow.training.checkpoint import TOWERS_FILE
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
+from glow.training.run import kind_of, parts_hash
+from glow.training.teacher_vectors import VECTORS_HEADER, TeacherVectors, document_key, query_key
 
-__all__ = ["is_model", "joined_text", "model_vectors", "teacher_hash", "teacher_vectors"]
+__all__ = ["Teacher", "joined_text", "make_vectors", "open_teacher", "teacher_vectors"]
 
 MAX_TOKENS = 128
-_FILES = ("model.safetensors", "config.json")
 BATCH_TOKENS = 8192
+SENTENCE_TRANSFORMERS = "modules.json"
+_FILES = ("model.safetensors", "config.json")
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Teacher:
+    """What encodes.
+
+    Attributes:
+        hash: of all that decides a vector beside its text.
+        queries, documents: encode into float32 [n, W], L2-normalised.
+    """
+
+    hash: str
+    queries: Callable[[Sequence[str]], Vectors]
+    documents: Callable[[Sequence[Document]], Vectors]
 
 
 def joined_text(document: Document) -> str:
@@ -31,115 +51,132 @@ def joined_text(document: Document) -> str:
     return ". ".join(parts)
 
 
-def is_model(folder: Path) -> bool:
-    """Whether a teacher is a pair of towers, a model or a checkpoint, and not a BERT-layout folder."""
-    return (folder / QUERY_TOWER).is_file() or (folder / TOWERS_FILE).is_file()
-
-
-def model_vectors(
-    queries: Sequence[str], documents: Sequence[Document], folder: Path, cache: Path | None = None
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """What two towers say of a collection, with the term table that an index of these documents has.
+def open_teacher(where: str | Path, pieces: WordPieces | None, documents: Sequence[Document]) -> Teacher:
+    """Opens a teacher.
 
     Args:
-        queries, documents: of the collection.
-        folder: model or checkpoint.
-        cache: folder where vectors are kept between runs, under a hash of texts and teacher.
-
-    Returns:
-        float32 [queries, H] and [documents, H], L2-normalised.
-
-    Raises:
-        ArtifactError: if the teacher cannot be used.
-    """
-    source = open_source(folder, EncodeOptions(threads=torch.get_num_threads()))
-    key = _key([*queries, *(repr(document.fields) for document in documents)], source.hash)
-    file = cache / f"{key}.npy" if cache else None
-    if file and file.exists():
-        both: NDArray[np.float32] = np.load(file, allow_pickle=False)
-    else:
-        corpus = EncodedCorpus(source, documents)
-        both = np.concatenate([corpus.encode(queries)[0], corpus.vectors])
-        if file:
-            _keep(file, both)
-    return both[: len(queries)], both[len(queries) :]
-
-
-def teacher_hash(folder: Path, pieces: WordPieces) -> str:
-    """SHA-256, as hexadecimal digits, of all that decides a text's vector: of a BERT-layout folder weights, shape, vocabulary, length.
+        where: a model or a checkpoint of towers; a BERT-layout folder (mean pooling, all weights 1); a sentence-transformers folder;
+            or MODULE:FUNCTION, which makes float32 [n, W] of n texts.
+        pieces: the vocabulary of a run. A BERT-layout folder that shares it is read without a library, even if it is a
+            sentence-transformers folder too. None: there is no run.
+        documents: the corpus; the statistics of its terms weigh the words of a model's documents.
 
     Raises:
-        ConfigError: if a file cannot be read.
+        ConfigError: if there is no such teacher, or a file cannot be read.
+        ArtifactError: if a model or checkpoint cannot be used.
     """
-    if is_model(folder):
-        return open_source(folder, EncodeOptions()).hash
-    digest = hashlib.sha256(str(MAX_TOKENS).encode())
-    for path in (*(folder / name for name in _FILES), pieces.vocabulary):
-        try:
-            digest.update(file_sha256(path).encode())
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    return digest.hexdigest()
+    module, _, function = str(where).rpartition(":")
+    if module and not Path(where).exists():
+        return _of_texts(_imported(module, function), parts_hash(["callable", str(where)]))
+    folder = Path(where)
+    if (folder / QUERY_TOWER).is_file() or kind_of(folder) == "towers":
+        source = open_source(folder, EncodeOptions(threads=torch.get_num_threads()))
+        corpus = EncodedCorpus(source, documents[:0], statistics_of=documents)
+        return Teacher(
+            parts_hash([source.hash, documents_hash(documents)]),
+            lambda texts: corpus.encode(texts)[0],
+            corpus.encode_documents,
+        )
+    is_shared = pieces is not None and _is_same(folder / "vocab.txt", pieces.vocabulary)
+    if (folder / SENTENCE_TRANSFORMERS).is_file() and not is_shared:
+        return _of_texts(_sentence_transformer(folder), _folder_hash(folder))
+    pieces = pieces or WordPieces(folder / "vocab.txt")
+    return _of_texts(
+        _bert(folder, pieces), _hash_of([*(folder / name for name in _FILES), pieces.vocabulary])
+    )
 
 
 def teacher_vectors(
-    texts: Sequence[str],
-    folder: Path,
-    pieces: WordPieces,
-    cache: Path | None = None,
-    progress: Callable[[int], None] = lambda done: None,
-) -> NDArray[np.float32]:
-    """Encodes texts with a whole BERT-layout encoder: mean pooling, all weights 1.
+    where: str | Path,
+    pieces: WordPieces | None,
+    queries: Sequence[str],
+    documents: Sequence[Document],
+    cache: Path,
+) -> TeacherVectors:
+    """A teacher's vectors of a collection: made if they are not in the cache, or those that `glow teach` made.
 
     Args:
-        texts: any number.
-        folder: the teacher's, as `init_from_bert` reads it.
-        pieces: the vocabulary, which the teacher must share.
-        cache: folder where vectors are kept between runs, under a hash of texts and teacher.
-        progress: called with the number of texts done since the last call.
-
-    Returns:
-        float32 [texts, H], L2-normalised.
-
-    Raises:
-        ConfigError: if the teacher's files cannot be read.
+        where: as for `open_teacher`, or a folder of `glow teach`.
+        pieces: as for `open_teacher`.
+        queries, documents: whose vectors are wanted; none of a side that is not.
+        cache: folder where vectors are kept, in one folder a teacher.
     """
-    file = cache / f"{_key(texts, teacher_hash(folder, pieces))}.npy" if cache else None
-    if file and file.exists():
-        found: NDArray[np.float32] = np.load(file, allow_pickle=False)
-        return found
+    if (Path(where) / VECTORS_HEADER).is_file():
+        return TeacherVectors(Path(where))
+    teacher = open_teacher(where, pieces, documents)
+    return make_vectors(teacher, queries, documents, cache / teacher.hash[:24])
+
+
+def make_vectors(
+    teacher: Teacher,
+    queries: Sequence[str],
+    documents: Sequence[Document],
+    folder: Path,
+    advance: Callable[[int], None] = lambda done: None,
+) -> TeacherVectors:
+    """Makes the vectors that a folder does not have yet; `advance` is told how many were made, or found, since its last call."""
+
+    def encode(numbers: Sequence[int]) -> Vectors:
+        split = len(queries)
+        asked = [queries[number] for number in numbers if number < split]
+        read = [documents[number - split] for number in numbers if number >= split]
+        blocks = [teacher.queries(asked)] if asked else []
+        return np.concatenate([*blocks, teacher.documents(read)] if read else blocks)
+
+    keys = [*map(query_key, queries), *map(document_key, documents)]
+    return TeacherVectors.make(folder, teacher.hash, keys, encode, advance)
+
+
+def _of_texts(encode: Callable[[Sequence[str]], Vectors], hash_: str) -> Teacher:
+    return Teacher(hash_, encode, lambda documents: encode([joined_text(each) for each in documents]))
+
+
+def _imported(module: str, function: str) -> Callable[[Sequence[str]], Vectors]:
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"there is no teacher {module}:{function} ({error}); give a folder, or a function that Python can import"
+        ) from error
+    return lambda texts: np.asarray(found(list(texts)), np.float32)
+
+
+def _sentence_transformer(folder: Path) -> Callable[[Sequence[str]], Vectors]:
+    try:
+        library: Any = importlib.import_module("sentence_transformers")
+    except ImportError as error:
+        raise ConfigError(
+            f"{folder} is a sentence-transformers folder, and the library is not there; pip install sentence-transformers"
+        ) from error
+    model = library.SentenceTransformer(str(folder), local_files_only=True)
+    return lambda texts: np.asarray(
+        model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False), np.float32
+    )
+
+
+def _bert(folder: Path, pieces: WordPieces) -> Callable[[Sequence[str]], Vectors]:
+    """A whole BERT-layout encoder."""
     config = bert_config(folder, dropout=0.0, pooling="mean")
     words = nn.Embedding(config.vocabulary, config.hidden)
     weights = load_weights(folder)
     words.weight.data.copy_(weights["embeddings.word_embeddings.weight"])
     tower = Tower(config, words, MAX_TOKENS, 1)
     init_tower(tower, weights, range(config.layers))
-    vectors = _encode(tower.eval(), [_ids(text, pieces) for text in texts], config.hidden, progress)
-    if file:
-        _keep(file, vectors)
-    return vectors
+    tower.eval()
 
+    def encode(texts: Sequence[str]) -> Vectors:
+        sequences = [_ids(text, pieces) for text in texts]
+        vectors = np.empty((len(sequences), config.hidden), np.float32)
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            for rows in batches_by_length([len(sequence) for sequence in sequences], BATCH_TOKENS):
+                batch = [torch.tensor(sequences[row]) for row in rows]
+                ids = nn.utils.rnn.pad_sequence(batch, batch_first=True)
+                mask = nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in batch], batch_first=True)
+                states = tower(ids, mask, torch.zeros_like(ids), torch.ones(ids.shape))
+                vectors[rows] = states.float().numpy()
+        return vectors
 
-def _keep(file: Path, vectors: NDArray[np.float32]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(f".{os.getpid()}.npy")  # other processes may encode the same
-    np.save(temporary, vectors, allow_pickle=False)
-    temporary.replace(file)
-
-
-def _encode(
-    tower: Tower, sequences: Sequence[list[int]], hidden: int, progress: Callable[[int], None]
-) -> NDArray[np.float32]:
-    vectors = np.empty((len(sequences), hidden), np.float32)
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        for rows in batches_by_length([len(sequence) for sequence in sequences], BATCH_TOKENS):
-            batch = [torch.tensor(sequences[row]) for row in rows]
-            ids = nn.utils.rnn.pad_sequence(batch, batch_first=True)
-            mask = nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in batch], batch_first=True)
-            states = tower(ids, mask, torch.zeros_like(ids), torch.ones(ids.shape))
-            vectors[rows] = states.float().numpy()
-            progress(len(rows))
-    return vectors
+    return encode
 
 
 def _ids(text: str, pieces: WordPieces) -> list[int]:
@@ -151,8 +188,19 @@ def _ids(text: str, pieces: WordPieces) -> list[int]:
     return [pieces.cls_id, *ids[: MAX_TOKENS - 2], pieces.sep_id]
 
 
-def _key(texts: Sequence[str], teacher: str) -> str:
-    digest = hashlib.sha256(teacher.encode())
-    for text in texts:
-        digest.update(text.encode("utf-8", "replace") + b"\0")
-    return digest.hexdigest()[:24]
+def _is_same(first: Path, second: Path) -> bool:
+    return first.is_file() and first.read_bytes() == second.read_bytes()
+
+
+def _folder_hash(folder: Path) -> str:
+    return _hash_of(sorted(path for path in folder.rglob("*") if path.is_file()))
+
+
+def _hash_of(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256(str(MAX_TOKENS).encode())
+    for path in files:
+        try:
+            digest.update(file_sha256(path).encode())
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    return digest.hexdigest()

@@ -4,17 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from glow.nn import TwoTowers
 from glow.text import Preprocessor, WeightedTokens
-from glow.training.config import WatchConfig
+from glow.training.config import Side
 from glow.training.data import Collection
 from glow.training.encode import vectors
+from glow.training.objective import Targets
+from glow.training.run import Moment, WatchConfig
+from glow.training.tower_loss import TowerLoss
 
 __all__ = ["Watch", "WatchedTask", "reciprocal_ranks"]
 
 DEPTH = 10
+SIDES: tuple[Side, Side] = ("query", "document")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,12 +29,14 @@ class WatchedTask:
         name: the collection's.
         queries, documents: weighted tokens.
         relevant: query -> positions of its relevant documents here.
+        numbers: int64, of the queries and of the documents in the collection.
     """
 
     name: str
     queries: Sequence[WeightedTokens]
     documents: Sequence[WeightedTokens]
     relevant: Sequence[frozenset[int]]
+    numbers: tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Watch:
@@ -41,24 +47,44 @@ class Watch:
         preprocessor: that of the run.
         config: how much is looked at.
         seed: of what is looked at.
+        loss: of the towers that are trained.
+        targets: a teacher's vectors of each collection, if one tower learns alone: they stand in for the other's.
     """
 
     def __init__(
-        self, collections: Sequence[Collection], preprocessor: Preprocessor, config: WatchConfig, seed: int
+        self,
+        collections: Sequence[Collection],
+        preprocessor: Preprocessor,
+        config: WatchConfig,
+        seed: int,
+        loss: TowerLoss,
+        targets: Sequence[Targets] = (),
     ) -> None:
         self.tasks = [_task(collection, preprocessor, config, seed) for collection in collections]
-        self.pad_id = preprocessor.pieces.pad_id
+        self._pad_id, self._loss, self._targets = preprocessor.pieces.pad_id, loss, targets
 
-    def measure(self, towers: TwoTowers, precision: str, device: str) -> dict[str, float]:
+    def measure(self, moment: Moment) -> dict[str, float]:
         """Mean RR@10 of each collection, by name."""
-        return {task.name: float(self._ranks(task, towers, precision, device).mean()) for task in self.tasks}
+        return {
+            task.name: float(self._ranks(number, task, moment).mean())
+            for number, task in enumerate(self.tasks)
+        }
 
-    def _ranks(
-        self, task: WatchedTask, towers: TwoTowers, precision: str, device: str
-    ) -> NDArray[np.float64]:
-        queries = vectors(towers.query, task.queries, self.pad_id, precision, device)
-        documents = vectors(towers.document, task.documents, self.pad_id, precision, device)
+    def _ranks(self, number: int, task: WatchedTask, moment: Moment) -> NDArray[np.float64]:
+        queries, documents = (self._vectors(number, task, side, moment) for side in SIDES)
         return reciprocal_ranks(queries @ documents.T, task.relevant)
+
+    def _vectors(self, number: int, task: WatchedTask, side: Side, moment: Moment) -> NDArray[np.float32]:
+        place = SIDES.index(side)
+        if self._targets and side not in self._loss.config.sides:
+            aims = (self._targets[number].queries, self._targets[number].documents)[place]
+            assert aims is not None  # noqa: S101 - `list_other = "teacher"` reads both sides
+            wanted = torch.from_numpy(aims[task.numbers[place]]).to(moment.device)
+            with torch.inference_mode():
+                return self._loss.objective.mapped(wanted).cpu().numpy()
+        tower = (self._loss.towers.query, self._loss.towers.document)[place]
+        texts = (task.queries, task.documents)[place]
+        return vectors(tower, texts, self._pad_id, moment.precision, str(moment.device))
 
 
 def reciprocal_ranks(
@@ -100,4 +126,5 @@ def _task(collection: Collection, preprocessor: Preprocessor, config: WatchConfi
         [preprocessor.query(collection.queries[query]) for query in queries],
         [preprocessor.document(collection.documents[number]) for number in kept],
         [frozenset(position[number] for number in collection.relevant[query]) for query in queries],
+        (np.array(queries, np.int64), np.array(kept, np.int64)),
     )

@@ -1,5 +1,6 @@
-"""The command `attention`: which words towers look at, as a table and as a picture."""
+"""Which words towers look at, as a table and as a picture (docs/training.md)."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,53 +8,43 @@ import torch
 import typer
 
 from glow.artifact import default_model
-from glow.commands import reporting, room_app, write_text
+from glow.commands import reporting, room_app
 from research.attention.report import draw_study, study_markdown
-from research.attention.studied import Choice, Side, open_studied, read_texts
-from research.attention.study import Rows, StudyOptions, study
+from research.attention.studied import open_studied, read_texts
+from research.attention.study import Rows, study
+from research.folders import given_folder
 
 __all__ = ["attention_command"]
 
 
 def attention_command(
-    data: Annotated[Path, typer.Option(help="BEIR-style folder; idf comes from its corpus.")],
+    data: Annotated[Path, given_folder("BEIR-style folder; idf comes from its corpus.")],
     model: Annotated[
         list[Path] | None,
-        typer.Option(help="Model or checkpoint folder, several times; default: what models/DEFAULT names."),
+        given_folder("Model or checkpoint folder, several times; default: what models/DEFAULT names."),
     ] = None,
-    split: Annotated[str, typer.Option(help="Split of the judgements to draw texts from.")] = "dev",
-    side: Annotated[Side, typer.Option(help="What to look at, each by its own tower.")] = "document",
-    ids: Annotated[str, typer.Option(help="Ids of texts, by commas, in place of a draw.")] = "",
-    count: Annotated[int, typer.Option(min=1, help="Texts to draw.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
+    split: Annotated[str, typer.Option(help="Split of the judgements to draw documents from.")] = "dev",
+    count: Annotated[int, typer.Option(min=1, help="Documents to draw.")] = 5,
     rows: Annotated[
         Rows, typer.Option(help="Whose attention counts, or `states`: the paper's inner products.")
     ] = "cls",
-    top: Annotated[int, typer.Option(min=1, max=50, help="Words a text.")] = 5,
-    specials: Annotated[
-        bool, typer.Option("--specials", help="Count [CLS], [SEP] and punctuation as words.")
-    ] = False,
-    markdown: Annotated[Path, typer.Option(help="File of the table; `-` is standard output.")] = Path("-"),
     picture: Annotated[Path | None, typer.Option(help="PNG file of the bars.")] = None,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 takes all cores.")] = 0,
 ) -> None:
-    """Show the words that one or more models look at most in a few texts."""
+    """Show the words that one or more models look at most in a few documents."""
     if threads:
         torch.set_num_threads(threads)
-
     with reporting():
         models = open_studied(model or [default_model()])
         fields = list(dict.fromkeys(name for item in models for name in item.preprocessor.schema.names))
-        wanted = tuple(part.strip() for part in ids.split(",") if part.strip())
-        corpus, texts = read_texts(data, fields, Choice(side, split, wanted, count, seed))
-        options = StudyOptions(rows, top, specials)
-        found = study(models, corpus, texts, options)
+        corpus, texts = read_texts(data, fields, split, count)
+        found = study(models, corpus, texts, rows)
         if picture is not None:
-            draw_study(found, options, side, picture)
-        write_text(markdown, study_markdown(found, models, options, side))
+            draw_study(found, rows, picture)
+        sys.stdout.write(study_markdown(found, models, rows))
 
 
 app = room_app({"attention": attention_command}, "Which words towers look at.")
 
 if __name__ == "__main__":
-    typer.run(attention_command)
+    app()

@@ -18,29 +18,18 @@ import torch
 from numpy import float32
 from numpy.typing import NDArray
 
-from glow.nn import Tower, TwoTowers
-from glow.records import Document, Query
+from glow.nn import Tower
+from glow.records import Document
 from glow.text import Preprocessor, WeightedTokens, Weighting, field_words, is_punctuation, pad
 from research.attention.studied import CorpusTerms, StudiedModel
 
-__all__ = ["Attended", "Rows", "Score", "StudiedText", "StudyOptions", "study", "token_scores", "word_scores"]
+__all__ = ["TOP", "Attended", "Rows", "Score", "StudiedText", "study", "token_scores", "word_scores"]
 
 Rows = Literal["cls", "all", "states"]
 
 
-@dataclass(frozen=True, slots=True)
-class StudyOptions:
-    """What is measured.
-
-    Attributes:
-        rows: what a token scores.
-        top: words of a text, >= 1.
-        specials: whether [CLS], [SEP] and punctuation count as words; else they are left out.
-    """
-
-    rows: Rows = "cls"
-    top: int = 5
-    specials: bool = False
+TOP = 5
+"""Words of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +53,8 @@ class StudiedText:
     """One text.
 
     Attributes:
-        id, title: of the document or query; a query's title is its text.
-        heaviest: its words of highest BM25F (query: BM25) weight by Eq. 6-8, whatever a model's own weighting.
+        id, title: of the document.
+        heaviest: its words of highest BM25F weight by Eq. 6-8, whatever a model's own weighting.
         models: model name -> what it looks at.
     """
 
@@ -76,18 +65,15 @@ class StudiedText:
 
 
 def study(
-    models: Sequence[StudiedModel],
-    corpus: Sequence[Document],
-    texts: Iterable[Document | Query],
-    options: StudyOptions,
+    models: Sequence[StudiedModel], corpus: Sequence[Document], texts: Iterable[Document], rows: Rows
 ) -> list[StudiedText]:
     """Measures every text with every model.
 
     Args:
         models: at least one; the first one's fields and vocabulary serve for the BM25F column.
         corpus: what idf comes from, as in an index of it.
-        texts: documents, or queries.
-        options: what is measured.
+        texts: documents.
+        rows: what a token scores.
     """
     terms = CorpusTerms(corpus)
     own = [terms.on(model.preprocessor, model.preprocessor.weighting) for model in models]
@@ -95,10 +81,10 @@ def study(
     found = []
     for text in texts:
         attended = {
-            model.name: _attended(model.towers, preprocessor, text, options)
+            model.name: _attended(model.towers.document, preprocessor, text, rows)
             for model, preprocessor in zip(models, own, strict=True)
         }
-        heaviest = _top(_weights(plain, text, options.specials), options.top)
+        heaviest = _top(_weights(plain, text))
         found.append(StudiedText(text.id, _title(text), heaviest, attended))
     return found
 
@@ -126,17 +112,14 @@ def token_scores(tower: Tower, tokens: WeightedTokens, pad_id: int, rows: Rows) 
     return found
 
 
-def word_scores(
-    scores: NDArray[float32], tokens: WeightedTokens, specials: bool
-) -> tuple[dict[str, float], float]:
-    """Sums tokens' scores [L] to words', over pieces and places, and those of the tokens left out."""
+def word_scores(scores: NDArray[float32], tokens: WeightedTokens) -> tuple[dict[str, float], float]:
+    """Sums tokens' scores [L] to words', over pieces and places, and those of [CLS], [SEP] and punctuation."""
     words = _whole(tokens.words)
     sums: dict[str, float] = {}
     left_out = 0.0
-    for position, (score, number) in enumerate(zip(scores.tolist(), tokens.word_ids.tolist(), strict=True)):
-        word = words[number] if number >= 0 else "[SEP]" if position else "[CLS]"
-        if specials or (number >= 0 and not is_punctuation(word)):
-            sums[word] = sums.get(word, 0.0) + score
+    for score, number in zip(scores.tolist(), tokens.word_ids.tolist(), strict=True):
+        if number >= 0 and not is_punctuation(words[number]):
+            sums[words[number]] = sums.get(words[number], 0.0) + score
         else:
             left_out += score
     return sums, left_out
@@ -155,35 +138,23 @@ def _whole(words: Sequence[str]) -> list[str]:
     return [word for word, count in groups for _ in range(count)]
 
 
-def _attended(
-    towers: TwoTowers, preprocessor: Preprocessor, text: Document | Query, options: StudyOptions
-) -> Attended:
-    tower = towers.query if isinstance(text, Query) else towers.document
-    tokens = _tokens(preprocessor, text)
-    scores = token_scores(tower, tokens, preprocessor.pieces.pad_id, options.rows)
-    words, left_out = word_scores(scores, tokens, options.specials)
-    return Attended(_top(words, options.top), left_out)
+def _attended(tower: Tower, preprocessor: Preprocessor, text: Document, rows: Rows) -> Attended:
+    tokens = preprocessor.document(text)
+    words, left_out = word_scores(token_scores(tower, tokens, preprocessor.pieces.pad_id, rows), tokens)
+    return Attended(_top(words), left_out)
 
 
-def _tokens(preprocessor: Preprocessor, text: Document | Query) -> WeightedTokens:
-    return preprocessor.query(text.text) if isinstance(text, Query) else preprocessor.document(text)
-
-
-def _top(scores: Mapping[str, float], count: int) -> tuple[Score, ...]:
-    best = sorted(scores, key=lambda word: (-scores[word], word))[:count]
+def _top(scores: Mapping[str, float]) -> tuple[Score, ...]:
+    best = sorted(scores, key=lambda word: (-scores[word], word))[:TOP]
     return tuple(Score(word, scores[word]) for word in best)
 
 
-def _weights(plain: Preprocessor, text: Document | Query, specials: bool) -> dict[str, float]:
-    """BM25F (BM25) weights of the words that reach a tower, as the formula gives them."""
-    kept = [word for word in _tokens(plain, text).words if specials or not is_punctuation(word)]
-    if isinstance(text, Query):
-        return dict(plain.weigher.query(plain.pieces.words(text.text), kept).words)
+def _weights(plain: Preprocessor, text: Document) -> dict[str, float]:
+    """BM25F weights of the words that reach a tower, as the formula gives them."""
+    kept = [word for word in plain.document(text).words if not is_punctuation(word)]
     return dict(plain.weigher.document(field_words(text, plain.schema, plain.pieces), kept).words)
 
 
-def _title(text: Document | Query) -> str:
-    if isinstance(text, Query):
-        return text.text
+def _title(text: Document) -> str:
     values = [*text.fields.get("title", ()), *(value for found in text.fields.values() for value in found)]
     return next((value for value in values if value.strip()), "")

@@ -1,64 +1,38 @@
-"""Documents with clicked queries of another origin, and a corpus of both: the controls of docs/results/clicks.md.
+"""Documents with clicked queries of another origin, and true pairs: the controls of docs/results/clicks.md."""
 
-python -m research.clicks.controls merge   --corpus CORPUS.jsonl --documents OUT/documents.jsonl --out FILE
-python -m research.clicks.controls shuffle --documents OUT/documents.jsonl --corpus CORPUS.jsonl --out FILE
-python -m research.clicks.controls truth   --data $DATA/tldr --out FILE
-"""
-
-import argparse
 import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from glow.collection import read_qrels, read_queries
+from research.folders import Record, read_records, write_folder, write_lines
+
+__all__ = ["learned_queries", "shuffled", "true_pairs", "true_queries", "write_corpus"]
 
 FIELD, MOST = "clicked_queries", 5
+Queries = Mapping[str, Sequence[str]]
 
 
-def main() -> None:
-    """Writes a corpus."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("merge", "shuffle", "truth"))
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--corpus", type=Path)
-    parser.add_argument("--documents", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    corpus = _lines(options.corpus or options.data / "corpus.jsonl")
-    if options.what == "truth":
-        changed = _true(options.data, corpus)
-    else:
-        changed = {line["_id"]: line[FIELD] for line in _lines(options.documents)}
-    if options.what == "shuffle":
-        changed = _shuffled(changed, corpus)
-    for line in corpus:
-        line[FIELD] = changed.get(line["_id"], line.get(FIELD, []))
-    options.out.write_text(
-        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in corpus), encoding="utf-8"
-    )
+def learned_queries(documents: Path) -> Queries:
+    """Document -> clicked queries, of `documents.jsonl` as `glow learn` writes it."""
+    return {line["_id"]: line[FIELD] for line in read_records(documents)}
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _shuffled(changed: dict[str, list[str]], corpus: list[dict[str, Any]]) -> dict[str, list[str]]:
+def shuffled(learned: Queries, corpus: Sequence[Record]) -> Queries:
     """The new queries of each document go to another one of those that got some; what it had stays."""
     had = {line["_id"]: set(line.get(FIELD, [])) for line in corpus}
-    ids = sorted(changed)
+    ids = sorted(learned)
     other = np.random.default_rng(0).permutation(len(ids))
     return {
-        identifier: ([q for q in changed[ids[place]] if q not in had[ids[place]]] + sorted(had[identifier]))[
-            :MOST
-        ]
-        for identifier, place in zip(ids, other, strict=True)
+        name: ([q for q in learned[ids[place]] if q not in had[ids[place]]] + sorted(had[name]))[:MOST]
+        for name, place in zip(ids, other, strict=True)
     }
 
 
-def _true(data: Path, corpus: list[dict[str, Any]]) -> dict[str, list[str]]:
+def true_queries(data: Path, corpus: Sequence[Record]) -> Queries:
     """Train questions of each document, in the order of a seeded shuffle, before what it had."""
     texts = {query.id: query.text.lower() for query in read_queries(data / "queries.jsonl")}
     of_document: defaultdict[str, list[str]] = defaultdict(list)
@@ -71,5 +45,19 @@ def _true(data: Path, corpus: list[dict[str, Any]]) -> dict[str, list[str]]:
     }
 
 
-if __name__ == "__main__":
-    main()
+def write_corpus(corpus: Sequence[Record], queries: Queries, out: Path) -> None:
+    """Writes the documents with these queries in place of theirs; those of other documents stay."""
+    lines = ({**line, FIELD: queries.get(line["_id"], line.get(FIELD, []))} for line in corpus)
+    write_lines(out, (json.dumps(line, ensure_ascii=False) for line in lines))
+
+
+def true_pairs(data: Path, like: Path, out: Path, seed: int) -> None:
+    """Writes a data folder with as many of tldr's train questions as `like` has, to train on in place of clicks."""
+    of_query: defaultdict[str, list[str]] = defaultdict(list)
+    for row in read_qrels(data / "qrels" / "train.tsv"):
+        of_query[row.query_id].append(row.document_id)
+    wanted = len({row.query_id for row in read_qrels(like / "qrels" / "train.tsv")})
+    chosen = np.random.default_rng(seed).permutation(sorted(of_query))[:wanted].tolist()
+    kept = [line for line in read_records(data / "queries.jsonl") if line["_id"] in set(chosen)]
+    judged = {query: of_query[query] for query in chosen}
+    write_folder(out, read_records(like / "corpus.jsonl"), kept, {"train": judged})

@@ -1,12 +1,9 @@
 """Simulates users of an index, and writes the two logs that a service would.
 
-    python -m research.clicks.simulate --data $DATA/tldr --index-root INDEX --out LOGS [--seed 0] [--bot fast|slow]
-
 A user looks at rank k with chance k^-0.7, clicks what is relevant with chance .8 and what is not with .08, and comes back at once
 from some of the latter. A bot searches and clicks one document wherever it is shown, else the last hit.
 """
 
-import argparse
 import json
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,47 +12,51 @@ from pathlib import Path
 
 import numpy as np
 
-from glow.artifact import IndexRoot
 from glow.collection import read_qrels, read_queries
 from glow.feedback import Feedback
-from glow.index.version import Index
 from glow.query_log import LoggedQuery
 from glow_service.search import SearchSession, check_search
 from glow_service.settings import Settings
+from research.candidates import open_index
+from research.folders import write_lines
+
+__all__ = ["simulate"]
 
 RETRIEVERS, SHARES = ("hybrid", "dense", "lexical"), (0.8, 0.1, 0.1)
 EXPONENT, GOOD, NOISE, SHORT = 0.7, 0.8, 0.08, 0.4
-DEPTH, DAYS, SALT_DAYS = 10, 60, 30
+SEARCHES, DEPTH, DAYS, SALT_DAYS = 120_000, 10, 60, 30
 START = datetime(2026, 9, 1, tzinfo=UTC)
 
 
-def main() -> None:
-    """Writes `queries.jsonl` and `feedback.jsonl`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--index-root", type=Path, required=True)
-    parser.add_argument("--rankings", type=Path, required=True, help="kept for the next seed")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--searches", type=int, default=120_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--bot", choices=("fast", "slow"))
-    options = parser.parse_args()
+def simulate(
+    data: Path, index_root: Path, rankings_file: Path, out: Path, seed: int, bot: str | None
+) -> None:
+    """Writes `queries.jsonl` and `feedback.jsonl`.
+
+    Args:
+        data: holds the questions of the split `train`.
+        index_root: asked for each of them by each retriever, unless `rankings_file` is there.
+        rankings_file: what was found, kept for another seed.
+        out: folder of the logs.
+        seed: of everything drawn.
+        bot: `fast` or `slow`, a program beside the people.
+    """
     relevant: defaultdict[str, set[str]] = defaultdict(set)
-    for row in read_qrels(options.data / "qrels" / "train.tsv"):
+    for row in read_qrels(data / "qrels" / "train.tsv"):
         relevant[row.query_id].add(row.document_id)
-    queries = [each for each in read_queries(options.data / "queries.jsonl") if each.id in relevant]
-    if not options.rankings.exists():
-        _rank(options.index_root, [each.text for each in queries], options.rankings)
-    rankings = json.loads(options.rankings.read_text())
-    log = _Log(options.out)
-    random = np.random.default_rng(options.seed)
+    queries = [each for each in read_queries(data / "queries.jsonl") if each.id in relevant]
+    if not rankings_file.exists():
+        _rank(index_root, [each.text for each in queries], rankings_file)
+    rankings = json.loads(rankings_file.read_text())
+    log = _Log()
+    random = np.random.default_rng(seed)
     popularity = np.arange(1, len(queries) + 1) ** -0.7
     order = random.permutation(len(queries))
-    asked = order[random.choice(len(queries), options.searches, p=popularity / popularity.sum())]
-    users = random.integers(0, 20_000, options.searches)
-    chosen = random.choice(len(RETRIEVERS), options.searches, p=SHARES)
-    seconds = np.sort(random.uniform(0, DAYS * 86_400, options.searches))
-    for number in range(options.searches):
+    asked = order[random.choice(len(queries), SEARCHES, p=popularity / popularity.sum())]
+    users = random.integers(0, 20_000, SEARCHES)
+    chosen = random.choice(len(RETRIEVERS), SEARCHES, p=SHARES)
+    seconds = np.sort(random.uniform(0, DAYS * 86_400, SEARCHES))
+    for number in range(SEARCHES):
         query = queries[asked[number]]
         hits = rankings[RETRIEVERS[chosen[number]]][asked[number]]
         time, source = START + timedelta(seconds=float(seconds[number])), f"user-{users[number]}"
@@ -65,9 +66,9 @@ def main() -> None:
             if random.random() < rank**-EXPONENT and random.random() < (GOOD if is_good else NOISE):
                 is_short = not is_good and random.random() < SHORT
                 log.click(f"s{number}", identifier, 2.0 if is_short else 60.0, source, time)
-    if options.bot:
-        _bot(log, options.bot, [each.text for each in queries], rankings["hybrid"], random)
-    log.close()
+    if bot:
+        _bot(log, bot, [each.text for each in queries], rankings["hybrid"], random)
+    log.write(out)
 
 
 def _bot(
@@ -88,7 +89,7 @@ def _bot(
 
 def _rank(root: Path, texts: Sequence[str], path: Path) -> None:
     """Asks the index every question by every retriever."""
-    index = Index.open(IndexRoot(root).folder(IndexRoot(root).current()), threads=2)
+    index = open_index(root, threads=2)
     limits = Settings(index_root=root).limits
     found: dict[str, list[list[str]]] = {}
     for retriever in RETRIEVERS:
@@ -103,27 +104,22 @@ def _rank(root: Path, texts: Sequence[str], path: Path) -> None:
 class _Log:
     """Both logs."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._queries = (folder / "queries.jsonl").open("w", encoding="utf-8")
-        self._feedback = (folder / "feedback.jsonl").open("w", encoding="utf-8")
+    def __init__(self) -> None:
+        self._searches: list[str] = []
+        self._clicks: list[str] = []
 
     def search(self, request_id: str, query: str, hits: Sequence[str], time: datetime) -> None:
         logged = LoggedQuery(
             request_id, query, "hybrid", DEPTH, 0, "v", 1.0, hits=tuple(hits), time=time.isoformat()
         )
-        self._queries.write(json.dumps(logged.values()) + "\n")
+        self._searches.append(json.dumps(logged.values()))
 
     def click(self, request_id: str, identifier: str, dwell_s: float, source: str, time: datetime) -> None:
         period = str((time - START).days // SALT_DAYS)
         mark = f"{source}-{period}"  # nobody knows a person again under another salt
         feedback = Feedback(request_id, identifier, "click", None, dwell_s, mark, time.isoformat(), period)
-        self._feedback.write(json.dumps(feedback.values()) + "\n")
+        self._clicks.append(json.dumps(feedback.values()))
 
-    def close(self) -> None:
-        self._queries.close()
-        self._feedback.close()
-
-
-if __name__ == "__main__":
-    main()
+    def write(self, folder: Path) -> None:
+        write_lines(folder / "queries.jsonl", self._searches)
+        write_lines(folder / "feedback.jsonl", self._clicks)

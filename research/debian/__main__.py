@@ -1,27 +1,28 @@
 """Writes a data folder of general English texts with training pairs, from what a Debian system has.
 
-python -m research.debian --out DIR
+python -m research debian --out DIR
 """
 
-import json
 import random
 import re
-import sys
 import sysconfig
+import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from glow.commands import room_app, say
 from research.debian.books import book_pairs
 from research.debian.dictionaries import dictd_pairs, wordnet_pairs
 from research.debian.docstrings import docstring_pairs
 from research.debian.manpages import manual_pairs
 from research.debian.packages import package_pairs
 from research.debian.pair import Pair
+from research.folders import given_folder, names_among, write_folder, write_lines
 
 # A query that more documents answer than this is no question any more ("Installation").
 MAX_DOCUMENTS_OF_A_QUERY = 5
@@ -32,16 +33,12 @@ class Source:
     """One kind of text.
 
     Attributes:
-        name: what `--sources` takes.
         prefix: of the document ids, before a colon or a hyphen.
-        read: pairs of a root folder.
         install: what gives a machine this source.
         licence: note for a model card.
     """
 
-    name: str
     prefix: str
-    read: Callable[[Path], Iterable[Pair]]
     install: str
     licence: str
 
@@ -53,91 +50,52 @@ def _docstrings(root: Path) -> Iterator[Pair]:
     return docstring_pairs(folders)
 
 
-SOURCES = (
-    Source(
-        "packages",
-        "deb",
-        package_pairs,
-        "apt-get -o Acquire::Languages=en update",
-        "Package descriptions of Debian main: written by Debian's contributors, each under its package's free licence",
-    ),
-    Source(
-        "manuals",
-        "man",
-        manual_pairs,
-        "apt-get install man-db manpages manpages-dev",
-        "Manual pages of Debian main: each under its package's free licence",
-    ),
-    Source(
-        "docstrings",
-        "py",
-        _docstrings,
-        "apt-get install python3",
-        "Python's standard library (PSF-2.0) and installed packages: each under its own licence",
-    ),
-    Source(
-        "books",
-        "book",
-        book_pairs,
-        "apt-get install debian-handbook debian-reference-en developers-reference python3-doc perl-doc octave-doc "
-        "maxima-doc libreoffice-help-en-us gnome-user-docs gimp-help-en gnumeric-doc gnucash-docs grass-doc "
-        "postgresql-doc apophenia-doc geographiclib-doc python-astropy-doc calculix-ccx-doc",
-        "Books and manuals of Debian main: each under its package's free licence "
-        "(/usr/share/doc/PACKAGE/copyright; mostly GFDL without invariant sections, GPL, BSD, CC BY-SA, PSF)",
-    ),
-    Source(
-        "wordnet",
-        "wn",
-        wordnet_pairs,
-        "apt-get install wordnet-base",
-        "WordNet 3.0: the WordNet licence of Princeton University",
-    ),
-    Source(
-        "dictionaries",
-        "dict",
-        dictd_pairs,
-        "apt-get install dict-foldoc dict-jargon dict-gcide",
-        "FOLDOC: GFDL 1.1; Jargon File: public domain; GCIDE: GPL-3",
-    ),
-)
+READERS: Mapping[str, Callable[[Path], Iterable[Pair]]] = {
+    "packages": package_pairs,
+    "manuals": manual_pairs,
+    "docstrings": _docstrings,
+    "books": book_pairs,
+    "wordnet": wordnet_pairs,
+    "dictionaries": dictd_pairs,
+}
+SOURCES = {
+    name: Source(**values)
+    for name, values in tomllib.loads(
+        (Path(__file__).parent / "sources.toml").read_text(encoding="utf-8")
+    ).items()
+}
 
 
 def main(
     out: Annotated[Path, typer.Option(help="folder to write; a corpus.jsonl in it is replaced")],
     limit_per_source: Annotated[int, typer.Option(min=0, help="most documents of a source; 0: all")] = 0,
     seed: Annotated[int, typer.Option(help="for the choice under a limit and for the order")] = 0,
-    sources: Annotated[str, typer.Option(help="names with commas between; default: all")] = "",
+    sources: Annotated[str, names_among(list(SOURCES), "names with commas between")] = ",".join(SOURCES),
     whole_sections: Annotated[
         bool, typer.Option("--whole-sections", help="books: every passage of a section, not its first alone")
     ] = False,
     root: Annotated[
-        list[Path] | None, typer.Option(help="folder that packages are unpacked in, repeatable; default: /")
+        list[Path] | None, given_folder("folder that packages are unpacked in, repeatable; default: /")
     ] = None,
 ) -> None:
     """Reads the sources that are there, says which are not, and writes one data folder."""
-    names = [source.name for source in SOURCES]
-    wanted = sources.split(",") if sources else names
-    if unknown := sorted(set(wanted) - set(names)):
-        raise typer.BadParameter(
-            f"no source {', '.join(unknown)}; there are {', '.join(names)}", param_hint="--sources"
-        )
     generator = random.Random(seed)  # noqa: S311 - an order, not a secret
     chosen: list[Pair] = []
-    for source in (source for source in SOURCES if source.name in wanted):
-        pairs = _read(source, root or [Path("/")], whole_sections)
+    for name in (name for name in SOURCES if name in sources.split(",")):
+        pairs = _read(name, root or [Path("/")], whole_sections)
         if not pairs:
-            _say(f"{source.name}: not on this machine; to have it: {source.install}")
+            say(f"{name}: not on this machine; to have it: {SOURCES[name].install}")
             continue
         kept = generator.sample(pairs, limit_per_source) if 0 < limit_per_source < len(pairs) else pairs
-        _say(f"{source.name}: {len(kept):,} documents")
+        say(f"{name}: {len(kept):,} documents")
         chosen += kept
     if not chosen:
-        _say("Nothing was written: none of the sources is on this machine.")
+        say("Nothing was written: none of the sources is on this machine.")
         raise typer.Exit(1)
     chosen.sort(key=lambda pair: pair.id)
     generator.shuffle(chosen)
     documents, queries = write(chosen, out)
-    _say(
+    say(
         f"{out}: {documents:,} documents, {queries:,} queries; those of a query with more than 5 are left out"
     )
 
@@ -155,20 +113,24 @@ def write(pairs: list[Pair], out: Path) -> tuple[int, int]:
     Returns:
         Number of documents and of queries.
     """
-    (out / "qrels").mkdir(parents=True, exist_ok=True)
     by_query: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         by_query[re.sub(r"\W+", " ", pair.query.lower()).strip()].append(pair)
-    shared = [found for found in by_query.values() if len(found) <= MAX_DOCUMENTS_OF_A_QUERY]
-    kept = {pair.id for found in shared for pair in found}
+    shared = {
+        f"q-{found[0].id}": found for found in by_query.values() if len(found) <= MAX_DOCUMENTS_OF_A_QUERY
+    }
+    kept = {pair.id for found in shared.values() for pair in found}
     pairs = [pair for pair in pairs if pair.id in kept]
-    _write(out / "corpus.jsonl", (_json(_document(pair)) for pair in pairs))
-    _write(
-        out / "queries.jsonl", (_json({"_id": _query_id(found), "text": found[0].query}) for found in shared)
+    write_folder(
+        out,
+        (
+            {"_id": each.id, "url": each.url, "title": each.title, "text": each.text, "source": each.source}
+            for each in pairs
+        ),
+        ({"_id": query, "text": found[0].query} for query, found in shared.items()),
+        {"train": {query: [pair.id for pair in found] for query, found in shared.items()}},
     )
-    rows = (f"{_query_id(found)}\t{pair.id}\t1" for found in shared for pair in found)
-    _write(out / "qrels" / "train.tsv", ["query-id\tcorpus-id\tscore", *rows])
-    _write(out / "README.md", _notes(pairs))
+    write_lines(out / "README.md", _notes(pairs))
     return len(pairs), len(shared)
 
 
@@ -177,49 +139,26 @@ def _notes(pairs: list[Pair]) -> list[str]:
     counts = Counter(pair.source.partition("-")[0] for pair in pairs)
     lines = ["# General texts from Debian", ""]
     lines += [
-        f"- {source.name} (`{source.prefix}`): {counts[source.prefix]:,} documents" for source in SOURCES
+        f"- {name} (`{each.prefix}`): {counts[each.prefix]:,} documents" for name, each in SOURCES.items()
     ]
-    licences = [f"- {source.name}: {source.licence}" for source in SOURCES if counts[source.prefix]]
+    licences = [f"- {name}: {each.licence}" for name, each in SOURCES.items() if counts[each.prefix]]
     return [*lines, "", "Licences:", "", *licences]
 
 
-def _read(source: Source, roots: list[Path], whole_sections: bool) -> list[Pair]:
+def _read(name: str, roots: list[Path], whole_sections: bool) -> list[Pair]:
     """The pairs of all roots, each id and each text once."""
     found: dict[str, Pair] = {}
     texts: set[str] = set()
     for root in roots:
-        whole = whole_sections and source.read is book_pairs
-        for pair in book_pairs(root, whole=True) if whole else source.read(root):
+        whole = whole_sections and name == "books"
+        for pair in book_pairs(root, whole=True) if whole else READERS[name](root):
             if pair.id not in found and pair.text not in texts:
                 found[pair.id] = pair
                 texts.add(pair.text)
     return list(found.values())
 
 
-def _document(pair: Pair) -> dict[str, str]:
-    return {"_id": pair.id, "url": pair.url, "title": pair.title, "text": pair.text, "source": pair.source}
-
-
-def _query_id(pairs: list[Pair]) -> str:
-    return f"q-{pairs[0].id}"
-
-
-def _json(value: dict[str, str]) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    """Writes beside the file and renames, so that no reader sees half of it."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in lines)
-    part.replace(path)
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
+app = room_app({"debian": main}, "Training texts from packages of Debian.")
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -19,22 +19,10 @@ _ESCAPE = re.compile(
     r"\*(?P<string>\[[^]]*\]|\(..|.)|\((?P<two>..)|\[(?P<long>[^]]*)\]|(?P<one>.))",
     re.DOTALL,
 )
-_ONE = {
-    "-": "-",
-    "e": "\\",
-    "\\": "\\",
-    " ": " ",
-    "~": " ",
-    "0": " ",
-    "t": " ",
-    "'": "'",
-    "`": "`",
-    "_": "_",
-    ".": ".",
-}
+_ONE = {**{mark: mark for mark in "-\\'`_."}, **dict.fromkeys(" ~0t", " "), "e": "\\"}
 _STRINGS = {"lq": '"', "rq": '"', "(lq": '"', "C'": '"', "C`": '"', "--": " - ", "R": "(R)", "Tm": ""}
-_BREAKS = frozenset("PP P LP IP TP HP br sp RS RE Pp TQ It Bl El in ti".split())
-_SPACED = frozenset("B I SM SB R".split())
+_BREAKS = frozenset("SS PP P LP IP TP HP br sp RS RE Pp TQ It Bl El in ti".split())
+_SPACED = frozenset("B I SM SB R UR".split())
 _JOINED = frozenset("BR RB IR RI BI IB".split())
 _SKIP_UNTIL = {
     "nf": {"fi"}, "EX": {"EE"}, "TS": {"TE"}, "PS": {"PE"}, "EQ": {"EN"}, "de": {".", ".."}, "ig": {".", ".."},
@@ -46,15 +34,9 @@ _MDOC_INLINE = frozenset(
 )  # fmt: skip
 _MDOC_NAMES = {"Ux": "UNIX", "Bx": "BSD", "Fx": "FreeBSD", "Nx": "NetBSD", "Ox": "OpenBSD", "At": "AT&T UNIX"}
 _MDOC_QUOTES = {
-    "Dq": '""',
-    "Qq": '""',
-    "Sq": "''",
-    "Ql": "''",
-    "Pq": "()",
-    "Bq": "[]",
-    "Op": "[]",
-    "Aq": "<>",
-}
+    **dict.fromkeys(("Dq", "Qq"), '""'), **dict.fromkeys(("Sq", "Ql"), "''"), **dict.fromkeys(("Bq", "Op"), "[]"),
+    "Pq": "()", "Aq": "<>",
+}  # fmt: skip
 
 
 def sections(source: str) -> Sections:
@@ -70,12 +52,11 @@ def sections(source: str) -> Sections:
         if macro in ("SH", "Sh"):
             heading = _plain(" ".join(_split(arguments))).strip().upper()
             found.setdefault(heading, [])
-        elif macro == "Nm" and not name and arguments:
+            continue
+        if macro == "Nm" and not name and arguments:
             name = _split(arguments)[0]
-            found.setdefault(heading, []).append(_macro_text(macro, arguments, name))
-        else:
-            text = _macro_text(macro, arguments, name) if macro is not None else line
-            found.setdefault(heading, []).append(text)
+        text = line if macro is None else _macro_text(macro, arguments, name)
+        found.setdefault(heading, []).append(text)
     return {heading: _plain("\n".join(lines)) for heading, lines in found.items()}
 
 
@@ -109,16 +90,12 @@ def _macro_text(macro: str, arguments: str, name: str) -> str:
     parts = _split(arguments)
     if macro == "Nd":
         return "\\- " + " ".join(parts)
-    if macro == "SS":
-        return "\n\n"
     if macro in _SPACED:
         return " ".join(parts)
     if macro in _JOINED:
         return "".join(parts)
     if macro in _MDOC_INLINE:
         return _mdoc([macro, *parts], name)
-    if macro == "UR":
-        return " ".join(parts)
     return "\n\n" if macro in _BREAKS else ""
 
 

@@ -20,21 +20,22 @@ from pydantic import Field, ValidationError
 
 from glow.artifact import file_sha256
 from glow.errors import ConfigError, InputError, MismatchError
-from glow.options import StrictModel, describe
+from glow.options import StrictModel, describe, merged
 from glow.text import Preprocessor, TermStats, WordPieces
 from glow.training import (
-    OptimizerConfig,
-    PairBatches,
+    Place,
     Progress,
+    TowerLoss,
     TrainConfig,
-    Trainer,
     Watch,
-    WatchConfig,
     count_terms,
     initial_towers,
     read_collection,
 )
+from glow.training import run as train_recipe
+from glow.training.fingerprint import collection_hash
 from glow.training.negatives import match_negatives
+from glow.training.towers import assemble, pair_batches
 from research.grid.measure import DevTask, measure
 from research.grid.results import Key, append, finished, same_data
 
@@ -43,34 +44,37 @@ __all__ = ["GridConfig", "GridRun", "planned", "run"]
 INIT_FILE = "model.safetensors"
 ADDED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "towers": {"hidden": 0, "heads": 0, "pooling_gain": None, "document_layers": [], "learns": "both"},
-    "objective": {"list_cosines": "teacher", "list_lexical": 0.0},
+    "objective": {"list_cosines": "teacher", "list_other": "own", "list_lexical": 0.0},
     "batches": {"topics": 0, "slips": 0.0},
 }
 """By section, with what they are where nobody gives them."""
+ORDER = (
+    "name", "fields", "document_tokens", "one_field_id", "seed", "checkpoint_steps", "weighting", "towers", "objective", "optimiser",
+)  # fmt: skip
+OPTIMIZER_ORDER = (
+    "batch_size", "chunk_size", "epochs", "max_steps", "learning_rate", "gain_rate", "warmup", "strength_warmup",
+)  # fmt: skip
+"""As options stood when the first results were measured; others follow."""
 
 
 class GridConfig(StrictModel):
-    """A grid's variants and the budget that all of them share.
+    """A grid's variants.
 
     Attributes:
-        variants: configuration files, relative to the grid's own; a file's stem names the variant.
+        base: what all variants share, by the keys of `TrainConfig`: the budget, and the curve of a run.
+        variants: name -> what the variant has in place of the base's.
         seeds: runs a variant.
         more_seeds: variant -> runs, where it differs.
         baseline: variant that the others are compared with.
-        document_tokens: of every run; 0 keeps each preset's.
-        optimizer: the keys that are given here replace a variant's own.
-        watch: the curve of a run.
         documents: dev folder's name -> most documents beside the relevant ones; 0, or no entry, takes all.
         term_stats: variant -> further sources of idf to measure it with, beside `corpus`.
     """
 
-    variants: tuple[str, ...] = Field(min_length=1)
+    base: Mapping[str, Any] = {}
+    variants: Mapping[str, Mapping[str, Any]] = Field(min_length=1)
     seeds: int = Field(default=3, ge=1)
     more_seeds: Mapping[str, Annotated[int, Field(ge=1)]] = {}
     baseline: str
-    document_tokens: int = Field(default=0, ge=0)
-    optimizer: OptimizerConfig = OptimizerConfig()
-    watch: WatchConfig = WatchConfig()
     documents: Mapping[str, Annotated[int, Field(ge=0)]] = {}
     term_stats: Mapping[str, tuple[TermStats, ...]] = {}
 
@@ -93,6 +97,8 @@ class GridRun:
     def key(self) -> Key:
         """Of the result: a variant that is renamed keeps what it has."""
         config = self.config.model_copy(update={"name": "", "seed": 0}).model_dump(mode="json", by_alias=True)
+        config = _in_order(config, ORDER)
+        config["optimiser"] = _in_order(config["optimiser"], OPTIMIZER_ORDER)
         # Options that came later count only where they are used: what was measured before stays found.
         for section, added in ADDED_OPTIONS.items():
             for name, value in added.items():
@@ -111,40 +117,38 @@ def planned(grid: Path) -> list[GridRun]:
         ConfigError: if the grid or a variant is not valid.
     """
     config = GridConfig.load_toml(grid)
-    variants = {Path(name).stem: TrainConfig.load_toml(grid.parent / name) for name in config.variants}
-    if len(variants) < len(config.variants):
-        raise ConfigError(f"{grid} names a variant twice; each is called by its file's stem")
-    unknown = ({config.baseline} | config.more_seeds.keys() | config.term_stats.keys()) - variants.keys()
+    unknown = (
+        {config.baseline} | config.more_seeds.keys() | config.term_stats.keys()
+    ) - config.variants.keys()
     if unknown:
         raise ConfigError(f"{grid} names {', '.join(sorted(unknown))}, which is none of its variants")
+    variants = {name: _variant(config, name) for name in config.variants}
     counts = {name: config.more_seeds.get(name, config.seeds) for name in variants}
     return [
-        GridRun(
-            name, _under_budget(variant, config, name, seed), ("corpus", *config.term_stats.get(name, ()))
-        )
+        GridRun(name, variant.model_copy(update={"seed": seed}), ("corpus", *config.term_stats.get(name, ())))
         for seed in range(max(counts.values()))
         for name, variant in variants.items()
         if seed < counts[name]
     ]
 
 
-def _under_budget(variant: TrainConfig, grid: GridConfig, name: str, seed: int) -> TrainConfig:
-    """The variant with the grid's budget and a seed.
+def _variant(grid: GridConfig, name: str) -> TrainConfig:
+    """The base with the variant's tables over it.
 
     Raises:
         ConfigError: if the two do not go together, or the variant asks for what a grid does not have.
     """
+    try:
+        variant = TrainConfig.model_validate(merged(grid.base, grid.variants[name]) | {"name": name})
+    except ValidationError as error:
+        raise ConfigError(f"variant {name} is not valid: {describe(error)}") from error
     if variant.objective.needs_teacher:
         raise ConfigError(f"variant {name} asks for a teacher, which a grid does not have")
-    changes = variant.model_dump() | {"seed": seed, "watch": grid.watch.model_dump()}
-    changes["optimizer"] |= grid.optimizer.model_dump(include=grid.optimizer.model_fields_set)
-    changes["document_tokens"] = grid.document_tokens or variant.document_tokens
-    try:
-        return TrainConfig.model_validate(changes)
-    except ValidationError as error:
-        raise ConfigError(
-            f"variant {name} is not valid under the grid's budget: {describe(error)}"
-        ) from error
+    return variant
+
+
+def _in_order(options: Mapping[str, Any], first: Sequence[str]) -> dict[str, Any]:
+    return {name: options[name] for name in first} | dict(options)
 
 
 def run(
@@ -245,21 +249,21 @@ def _result(
     hard = config.objective.hard_negatives
     if hard and negatives is not None:
         collection = replace(collection, negatives=match_negatives([negatives], [collection])[0])
-    batches = PairBatches(
-        [collection], preprocessor, config.optimizer.batch_size, config.seed, hard_negatives=hard
-    )
+    batches = pair_batches(config, [collection], preprocessor)
     # What is measured must not depend on the run's seed.
     tasks = [DevTask.read(folder, schema, options.documents.get(folder.resolve().name, 0)) for folder in dev]
-    watch = Watch([tasks[0].collection], preprocessor, config.watch, seed=0) if config.watch.steps else None
     towers = initial_towers(config, schema, init)
+    loss = TowerLoss(config, towers, batches)
+    is_watched = bool(config.watch.steps)
+    watch = Watch([tasks[0].collection], preprocessor, config.watch, 0, loss) if is_watched else None
+    recipe = assemble(config, batches, loss, [collection_hash(collection)], watch=watch)
     curve: list[tuple[int, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(config, towers, batches, Path(folder), watch=watch, on_progress=_keep(curve))
         trained = time.monotonic()
-        losses = trainer.run()
+        report = train_recipe(recipe, Place(Path(folder)), _keep(curve))
         seconds = time.monotonic() - trained
     seed, digest = item.key
-    precision, device = config.optimizer.precision, str(trainer.device)
+    precision, device = config.optimizer.precision, "cuda" if torch.cuda.is_available() else "cpu"
     measured = {
         stats: {task.name: measure(towers, preprocessor, task, stats, precision, device) for task in tasks}
         for stats in item.term_stats
@@ -271,9 +275,9 @@ def _result(
         "measures": measured["corpus"],
         "term_stats": {stats: found for stats, found in measured.items() if stats != "corpus"},
         "curve": curve,
-        "steps": len(losses),
-        "pairs": len(losses) * config.optimizer.batch_size,
-        "final_loss": round(sum(losses[-50:]) / len(losses[-50:]), 5),
+        "steps": report["steps"],
+        "pairs": report["steps"] * config.optimizer.batch_size,
+        "final_loss": round(report["final_loss"], 5),
         "train_seconds": round(seconds, 1),
         "seconds": round(time.monotonic() - start, 1),
         "machine": _machine(device),

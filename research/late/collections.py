@@ -4,20 +4,18 @@ In the latter a section's heading asks for the section, which does not hold it (
 """
 
 import hashlib
-import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from glow.collection import read_qrels
-from glow.records import Qrel
 from research.debian.books import book_pairs
 from research.debian.pair import Pair
+from research.folders import Record, read_records, write_folder
 
-__all__ = ["COLLECTIONS", "SEED", "sections", "write_collection", "write_collections"]
+__all__ = ["COLLECTIONS", "SEED", "write_collections"]
 
 COLLECTIONS = ("tldr", "medquad", "science", "office", "faq")
 SEED = 35
@@ -35,7 +33,6 @@ LEAST_WORDS = 3
 _QUESTION = re.compile(
     r"(?i)^\W*(how|why|what|where|when|which|who|can|could|do|does|is|are|should|will|i)\b|.*\?$"
 )
-Record = dict[str, Any]
 
 
 def write_collections(data: Path, packages: Path, out: Path) -> dict[str, tuple[int, int]]:
@@ -52,7 +49,7 @@ def write_collections(data: Path, packages: Path, out: Path) -> dict[str, tuple[
     counts = {}
     for name in COLLECTIONS:
         if name in PACKAGES:
-            documents, queries, qrels = sections([packages / each for each in PACKAGES[name]], name == "faq")
+            documents, queries, qrels = _sections([packages / each for each in PACKAGES[name]], name == "faq")
         else:
             documents, queries, qrels = _judged(data / name)
         random.Random(SEED).shuffle(queries)  # noqa: S311 - an order, not a secret
@@ -60,7 +57,7 @@ def write_collections(data: Path, packages: Path, out: Path) -> dict[str, tuple[
         relevant = {query["_id"]: qrels[query["_id"]] for query in kept}
         if name == "medquad":
             documents = _topics(documents, {each for found in relevant.values() for each in found})
-        write_collection(out / name, documents, kept, relevant)
+        write_folder(out / name, documents, kept, {"dev": relevant})
         counts[name] = len(documents), len(kept)
     return counts
 
@@ -68,14 +65,10 @@ def write_collections(data: Path, packages: Path, out: Path) -> dict[str, tuple[
 def _judged(folder: Path) -> tuple[list[Record], list[Record], dict[str, list[str]]]:
     qrels: dict[str, list[str]] = defaultdict(list)
     for each in read_qrels(folder / "qrels" / "dev.tsv"):
-        _add(qrels, each)
-    queries = [query for query in _lines(folder / "queries.jsonl") if query["_id"] in qrels]
-    return list(_lines(folder / "corpus.jsonl")), queries, qrels
-
-
-def _add(qrels: dict[str, list[str]], each: Qrel) -> None:
-    if each.grade > 0:
-        qrels[each.query_id].append(each.document_id)
+        if each.grade > 0:
+            qrels[each.query_id].append(each.document_id)
+    queries = [query for query in read_records(folder / "queries.jsonl") if query["_id"] in qrels]
+    return read_records(folder / "corpus.jsonl"), queries, qrels
 
 
 def _topics(documents: Sequence[Record], relevant: set[str]) -> list[Record]:
@@ -98,7 +91,7 @@ def _topic(identifier: str) -> str:
     return identifier.rpartition("-")[0] or identifier.rpartition("_")[0]
 
 
-def sections(
+def _sections(
     roots: Sequence[Path], questions: bool
 ) -> tuple[list[Record], list[Record], dict[str, list[str]]]:
     """Sections of packages; headings ask. Of questions, only the half whose id has an even SHA-256: the other half is for later."""
@@ -131,27 +124,3 @@ def _heading(pair: Pair) -> str:
 
 def _is_kept_question(text: str, identifier: str) -> bool:
     return _QUESTION.match(text) is not None and hashlib.sha256(identifier.encode()).digest()[0] % 2 == 0
-
-
-def _lines(path: Path) -> Iterable[Record]:
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
-
-
-def write_collection(
-    folder: Path,
-    documents: Sequence[Record],
-    queries: Sequence[Record],
-    qrels: Mapping[str, Sequence[str]],
-    split: str = "dev",
-) -> None:
-    """Writes a folder in BEIR's layout, every judged document of grade 1."""
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    for name, records in (("corpus", documents), ("queries", queries)):
-        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    rows = [f"{query}\t{document}\t1\n" for query, found in qrels.items() for document in found]
-    (folder / "qrels" / f"{split}.tsv").write_text(
-        "query-id\tcorpus-id\tscore\n" + "".join(rows), encoding="utf-8"
-    )

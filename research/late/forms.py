@@ -16,7 +16,7 @@ from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER
 from glow.evaluation import Corpus, find_tasks
 from glow.runtime import Encoder, Model
 from glow.text import WeightedTokens
-from research.late.candidates import Candidates
+from research.candidates import Candidates
 from research.late.collections import SEED
 from research.late.states import encode_states, open_states, with_states
 from research.late.tokens import (

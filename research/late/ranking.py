@@ -1,4 +1,4 @@
-"""One sum over columns for every candidate, its measures, and weights that other collections choose.
+"""One sum over columns for every candidate, and weights that other collections choose.
 
 m   candidates of all queries   q   queries     w   settings of weights
 """
@@ -10,13 +10,14 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from research.late.candidates import Candidates
+from research.candidates import Candidates, Measured, measure
 
-__all__ = ["GRID", "Measured", "Weights", "best_setting", "interval", "left_out", "measure", "score_grid"]
+__all__ = ["GRID", "Weights", "best_setting", "interval", "left_out", "lexical", "score_grid"]
 
 Floats = NDArray[np.float32]
-DEPTH = 10
 DRAWS = 4000
+DEPTH_OF_WORDS = 8
+"""Words of a query up to which coverage counts fully."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,36 +38,17 @@ LATE = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 GRID = tuple(Weights(late, words) for late, words in product(LATE, WORDS))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured:
-    """RR@10 and nDCG@10 of each query, float64 [q]."""
-
-    rr: NDArray[np.float64]
-    ndcg: NDArray[np.float64]
-
-
-def measure(candidates: Candidates, scores: Floats) -> Measured:
-    """The measures of a ranking of the candidates; ties by document, grades are gains.
-
-    Only ranks of relevant documents are worked out: how many of the query's candidates are before them.
-    """
-    pairs = candidates.pairs
-    every = scores[pairs.mates]
-    own, order = scores[pairs.places][:, None], candidates.order
-    is_tied = (every == own) & (order[pairs.mates] < order[pairs.places][:, None])
-    rank = 1 + (((every > own) | is_tied) & pairs.is_mate).sum(1)
-    rr, gained = np.zeros(len(candidates)), np.zeros(len(candidates))
-    first = rank <= DEPTH
-    np.maximum.at(rr, pairs.queries[first], 1.0 / rank[first])
-    np.add.at(gained, pairs.queries[first], candidates.grades[pairs.places][first] / np.log2(rank[first] + 1))
-    return Measured(rr, gained / np.maximum(candidates.ideal, 1e-9))
+def lexical(candidates: Candidates) -> Floats:
+    """The column of words, float32 [m]."""
+    words = candidates.spread(candidates.more["words"])
+    power = np.minimum(1.0, DEPTH_OF_WORDS / np.maximum(words, 1.0))
+    return (candidates.impacts / candidates.scale * candidates.covered**power).astype(np.float32)
 
 
 def score_grid(
-    candidates: Candidates, late: Floats | None, grid: Sequence[Weights], lexical: Floats | None = None
+    candidates: Candidates, late: Floats | None, grid: Sequence[Weights], words: Floats
 ) -> list[Measured]:
-    """Measures of every setting; `lexical` in place of the candidates' own column."""
-    words = candidates.lexical if lexical is None else lexical
+    """Measures of every setting; `words` is the column of words."""
     return [measure(candidates, weights.score(candidates.cosine, late, words)) for weights in grid]
 
 
@@ -81,9 +63,9 @@ def left_out(measured: Mapping[str, Sequence[Measured]]) -> dict[str, int]:
     return {name: best_setting(measured, [other for other in measured if other != name]) for name in measured}
 
 
-def interval(differences: NDArray[np.float64], seed: int = 0) -> tuple[float, float]:
+def interval(differences: NDArray[np.float64]) -> tuple[float, float]:
     """The 95 % bootstrap interval of the mean of paired differences."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     draws = generator.integers(0, len(differences), (DRAWS, len(differences)))
     low, high = np.percentile(differences[draws].mean(1), [2.5, 97.5])
     return float(low), float(high)

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER
 from glow.runtime import Encoder
 from glow.text import WeightedTokens, batches_by_length, lexical_tokens
+from glow_model_export.tokens import last_states
 
 __all__ = ["StateStore", "TokenStates", "encode_states", "open_states", "unit", "with_states"]
 
@@ -38,9 +39,7 @@ def with_states(model: Path, folder: Path) -> Path:
             shutil.copyfile(path, folder / path.name)
     for name in (QUERY_TOWER, DOCUMENT_TOWER):
         graph = onnx.load(model / name, load_external_data=False)
-        weights = [each.name for each in graph.graph.initializer if each.name.startswith("layers.")]
-        bias = f"layers.{max(int(each.split('.')[1]) for each in weights)}.output_norm.bias"
-        last = next(node.output[0] for node in graph.graph.node if bias in node.input)
+        last, _ = last_states(graph)
         graph.graph.node.append(helper.make_node("Cast", [last], [STATES], STATES, to=TensorProto.FLOAT))
         shape = [each.dim_param for each in graph.graph.input[0].type.tensor_type.shape.dim]
         graph.graph.output.append(helper.make_tensor_value_info(STATES, TensorProto.FLOAT, [*shape, None]))

@@ -10,19 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from research.late.candidates import Candidates
-from research.late.ranking import (
-    GRID,
-    Measured,
-    Weights,
-    best_setting,
-    interval,
-    left_out,
-    measure,
-    score_grid,
-)
+from research.candidates import Candidates, Measured, measure
+from research.late.ranking import GRID, Weights, best_setting, interval, left_out, lexical, score_grid
 
-__all__ = ["SUMS", "WITHOUT_LATE", "Sum", "compare_sums", "mean_measures", "measure_settings"]
+__all__ = ["SUMS", "WITHOUT_LATE", "Sum", "compare_sums", "mean_measures"]
 
 Floats = NDArray[np.float32]
 Collections = Mapping[str, Candidates]
@@ -44,8 +35,8 @@ class Sum:
 
     def lexical(self, candidates: Candidates) -> Floats:
         """The column of words."""
-        openness = candidates.of_query(candidates.uncertainty) if self.uses_uncertainty else np.float32(1)
-        return (candidates.lexical * openness).astype(np.float32)
+        openness = candidates.openness if self.uses_uncertainty else np.float32(1)
+        return (lexical(candidates) * openness).astype(np.float32)
 
     def measured(self, collections: Collections, late: Late) -> dict[str, list[Measured]]:
         """Every setting's measures in every collection; late interaction is left out of a grid that does not weigh it."""
@@ -82,7 +73,7 @@ def compare_sums(
     Returns:
         Means, differences from today's with intervals, weights; and RR@10 and nDCG@10 of every query.
     """
-    today = {name: measure(each, each.today) for name, each in collections.items()}
+    today = {name: measure(each, _today(each)) for name, each in collections.items()}
     rankings = {
         "today": today,
         "vectors": {name: measure(each, each.cosine) for name, each in collections.items()},
@@ -107,17 +98,9 @@ def compare_sums(
     return report, _queries(rankings)
 
 
-def measure_settings(
-    collections: Collections, late: Mapping[str, Floats], settings: Mapping[str, Weights]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Sums with weights that were chosen elsewhere; returns as `compare_sums`, without weights."""
-    rankings = {"today": {name: measure(each, each.today) for name, each in collections.items()}}
-    for key, weights in settings.items():
-        form = Sum((weights,), SUMS[key].uses_uncertainty)
-        rankings[key] = {name: each[0] for name, each in form.measured(collections, late).items()}
-    return {"rankings": {key: _summary(each, rankings["today"]) for key, each in rankings.items()}}, _queries(
-        rankings
-    )
+def _today(found: Candidates) -> Floats:
+    """What hybrid search of decision 6 scores by."""
+    return (0.55 * found.cosine + 0.45 * found.openness * found.impacts / found.scale).astype(np.float32)
 
 
 def _queries(rankings: Mapping[str, Mapping[str, Measured]]) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from research.late.candidates import Candidates
+from research.candidates import Candidates, measure
 from research.late.forms import FORMS, REFERENCE, column, sizes
-from research.late.ranking import measure
 from research.late.sums import SUMS, WITHOUT_LATE, mean_measures
 from research.late.tokens import QUERY_WEIGHTS, Form
 
@@ -32,14 +31,12 @@ def query_weights(collections: Collections, work: Path, forms: Sequence[Form]) -
     return rows
 
 
-def bytes_of_forms(
-    collections: Collections, work: Path, weighting: str = "equal", specials: bool = True
-) -> list[dict[str, Any]]:
+def bytes_of_forms(collections: Collections, work: Path) -> list[dict[str, Any]]:
     """E5: bytes, measures alone and in both sums, and the share of the floats' gain that is kept."""
     base = _without_late(collections)
     rows = []
     for form in FORMS:
-        late = {name: column(form, name, work, weighting, specials) for name in collections}
+        late = {name: column(form, name, work) for name in collections}
         size = {
             "bytes": sizes(form, list(collections), work),
             "bytes at 80": float(form.bytes_of(TYPICAL_TOKENS)),

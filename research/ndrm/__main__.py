@@ -1,4 +1,4 @@
-"""NDRM1 to NDRM3 over a data folder: `python -m research.ndrm --data DIR --json FILE` and `python -m research.ndrm cost --json FILE`."""
+"""NDRM1 to NDRM3 over a data folder: `python -m research ndrm tables --data DIR --json FILE`, `python -m research ndrm cost --json FILE`."""
 
 import json
 import sys
@@ -15,11 +15,13 @@ import typer
 from ir_measures import RR, Qrel, R, ScoredDoc, nDCG
 
 from benchmarks.machine import machine
-from glow.nn import Ndrm, NdrmConfig, minilm_folder
+from glow.nn import minilm_folder
 from glow.schema import FieldSchema
 from glow.text import WordPieces
 from glow.training.data import Collection, read_collection
+from research.folders import given_folder, names_among
 from research.ndrm.cost import measure_cost
+from research.ndrm.model import Ndrm, NdrmConfig
 from research.ndrm.search import bm25, rank, rerank, term_scores, tf_idf
 from research.ndrm.train import Options, train
 from research.ndrm.words import TermCollection, first_vectors, skip_gram_vectors
@@ -37,12 +39,12 @@ Rankings = Mapping[int, tuple[Any, Any]]
 
 @app.command()
 def tables(
-    data: Annotated[Path, typer.Option()],
+    data: Annotated[Path, given_folder("In BEIR's layout, with a split `train`.")],
     json_file: Annotated[Path, typer.Option("--json")],
     split: Annotated[str, typer.Option()] = "dev",
     steps: Annotated[int, typer.Option()] = 1000,
     seeds: Annotated[int, typer.Option()] = 1,
-    variants: Annotated[str, typer.Option()] = ",".join(VARIANTS),
+    variants: Annotated[str, names_among(list(VARIANTS), "By commas.")] = ",".join(VARIANTS),
     clicked: Annotated[bool, typer.Option()] = False,
     vectors: Annotated[str, typer.Option()] = "pieces",
     queries: Annotated[int, typer.Option()] = 600,

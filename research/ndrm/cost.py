@@ -1,4 +1,4 @@
-"""Time and memory of the document encoder against a document's length, with separable and with plain attention (the paper's Figure 1)."""
+"""Time and memory of training the document encoder against a document's length, with separable and with plain attention (the paper's Figure 1)."""
 
 import json
 import subprocess
@@ -7,18 +7,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from glow.nn import ConformerConfig, ConformerEncoder
+from glow.training.run import Moment, OptimizerOptions
+from research.ndrm.conformer import ConformerConfig, ConformerEncoder
+from research.steps import Draws, take_steps
 
 __all__ = ["measure_cost"]
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096)
-DOCUMENTS, ROUNDS = 1, 3
+ROUNDS = 3
 
 
 def measure_cost(lengths: tuple[int, ...] = LENGTHS) -> list[dict[str, Any]]:
-    """Seconds and peak memory of one pass forward and back over a document, each measured in a process of its own."""
+    """Seconds and peak memory of a step over one document, each measured in a process of its own."""
     rows = []
     for length in lengths:
         for attention in ("separable", "plain"):
@@ -39,17 +43,28 @@ def measure_cost(lengths: tuple[int, ...] = LENGTHS) -> list[dict[str, Any]]:
 def _measure(attention: str, length: int) -> dict[str, Any]:
     config = ConformerConfig.model_validate({"attention": attention, "dropout": 0.0})
     encoder = ConformerEncoder(config, positions=max(LENGTHS))
-    mask = torch.ones(DOCUMENTS, length, dtype=torch.bool)
-    before, seconds = _peak_bytes(), []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        encoder(torch.randn(DOCUMENTS, length, config.hidden), mask).sum().backward()
-        seconds.append(time.perf_counter() - start)
+    mask = torch.ones(1, length, dtype=torch.bool)
+    marks: list[tuple[float, int]] = []  # where each step begins and ends
+
+    def mark() -> None:
+        marks.append((time.perf_counter(), _peak_bytes()))
+
+    def draw(random: np.random.Generator) -> Tensor:
+        mark()
+        return torch.randn(1, length, config.hidden)
+
+    def loss(document: Tensor, moment: Moment) -> Tensor:
+        total: Tensor = encoder(document, mask).sum()
+        return total
+
+    options = OptimizerOptions(precision="fp32")
+    take_steps(encoder, Draws(0, ROUNDS, draw), loss, options, tell=lambda progress: mark())
+    seconds = [end - begin for (begin, _), (end, _) in zip(marks[::2], marks[1::2], strict=True)]
     return {
         "attention": attention,
         "length": length,
-        "seconds": round(min(seconds) / DOCUMENTS, 4),
-        "mib": round((_peak_bytes() - before) / DOCUMENTS / 2**20, 1),
+        "seconds": round(min(seconds), 4),
+        "mib": round((marks[-1][1] - marks[0][1]) / 2**20, 1),
     }
 
 

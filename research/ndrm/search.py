@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glow.nn import Ndrm, TermStatistics
+from research.ndrm.model import Ndrm, TermStatistics
 from research.ndrm.train import scores_of
 from research.ndrm.words import TermCollection
 

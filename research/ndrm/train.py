@@ -3,42 +3,45 @@
 B   queries of a batch      D   documents of a query, 4     T   terms of a query
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glow.nn import Ndrm
-from glow.training.impacts import ranknet_loss
+from glow.training.run import Moment, OptimizerOptions
+from research.ndrm.model import Ndrm
 from research.ndrm.words import TermCollection
+from research.steps import UNCLIPPED, Draws, take_steps
 
-__all__ = ["Options", "scores_of", "train"]
+__all__ = ["Options", "ranknet_loss", "scores_of", "train"]
 
 RANDOM = 2
 GRADES = (2.0, 1.0, 0.0, 0.0)
+LAST_RATE = 0.02
+Batch = tuple[list[int], NDArray[np.int64]]
 
 
+@dataclass(frozen=True, slots=True)
 class Options:
     """How long and how fast; the rest is the paper's.
 
-    Args:
+    Attributes:
         steps, batch_size: of training.
         rate: of Adam, which the paper has at 1e-4 for 131,072 steps.
         seed: of every random choice.
     """
 
-    def __init__(self, steps: int, batch_size: int = 32, rate: float = 1e-3, seed: int = 0) -> None:
-        self.steps, self.batch_size, self.rate, self.seed = steps, batch_size, rate, seed
+    steps: int
+    batch_size: int = 32
+    rate: float = 1e-3
+    seed: int = 0
 
 
 def train(
-    model: Ndrm,
-    terms: TermCollection,
-    hundred: Sequence[NDArray[np.int64]],
-    options: Options,
-    tell: Callable[[int, float], None] = lambda step, loss: None,
+    model: Ndrm, terms: TermCollection, hundred: Sequence[NDArray[np.int64]], options: Options
 ) -> list[float]:
     """Trains a model in place; returns the loss of every step.
 
@@ -47,29 +50,35 @@ def train(
         terms: the collection.
         hundred: BM25's best documents of each query.
         options: how long and how fast.
-        tell: told step and loss.
     """
-    torch.manual_seed(options.seed)
-    random = np.random.default_rng(options.seed)
-    optimizer = torch.optim.Adam(model.parameters(), options.rate)
     usable = [number for number, query in enumerate(terms.queries) if len(query)]
-    losses = []
-    model.train()
-    for step in range(options.steps):
-        queries = random.choice(usable, options.batch_size, replace=False)
-        rows = np.stack([_documents(terms, hundred, int(query), random) for query in queries])
-        rate = options.rate * max(0.02, 1.0 - step / options.steps)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        scores = scores_of(model, terms, queries.tolist(), rows)
-        loss = ranknet_loss(scores, torch.tensor(GRADES).expand(len(queries), -1))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(float(loss.detach()))
-        tell(step + 1, losses[-1])
-    model.eval()
-    return losses
+
+    def draw(random: np.random.Generator) -> Batch:
+        queries = random.choice(usable, options.batch_size, replace=False).tolist()
+        return queries, np.stack([_documents(terms, hundred, query, random) for query in queries])
+
+    def loss(batch: Batch, moment: Moment) -> Tensor:
+        scores = scores_of(model, terms, *batch)
+        return ranknet_loss(scores, torch.tensor(GRADES).expand(len(scores), -1))
+
+    adam = OptimizerOptions(
+        learning_rate=options.rate, weight_decay=0.0, clip_norm=UNCLIPPED, precision="fp32"
+    )
+    return take_steps(model, Draws(options.seed, options.steps, draw), loss, adam, floor=LAST_RATE)
+
+
+def ranknet_loss(scores: Tensor, grades: Tensor) -> Tensor:
+    """-ln(sigmoid(s_i - s_j) + 1e-6), mean over the pairs of a query with grade i above grade j, mean over queries; a scalar.
+
+    Source: Conformer-Kernel with query term independence, section 5.3; the constant is the released code's.
+
+    Args:
+        scores, grades: float [B, N]; a query without such a pair does not count.
+    """
+    above = (grades[:, :, None] > grades[:, None, :]).to(scores.dtype)
+    losses = -torch.log(torch.sigmoid(scores[:, :, None] - scores[:, None, :]) + 1e-6) * above
+    pairs = above.sum((1, 2))
+    return (losses.sum((1, 2))[pairs > 0] / pairs[pairs > 0]).mean()
 
 
 def _documents(

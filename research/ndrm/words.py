@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glow.errors import DependencyError
-from glow.nn import TermStatistics, load_weights, minilm_folder
+from glow.nn import load_weights, minilm_folder
 from glow.records import Document
 from glow.text import DEFAULT_ANALYZER, Analyzer, WordPieces, is_lexical
 from glow.training.data import Collection
+from research.ndrm.model import TermStatistics
 
 __all__ = ["TermCollection", "Vocabulary", "first_vectors", "skip_gram_vectors"]
 

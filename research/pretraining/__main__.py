@@ -1,4 +1,4 @@
-"""Pre-training compared: `python -m research.pretraining run --data DIR --out FILE` and `… report --results FILE`."""
+"""Pre-training compared: `python -m research pretraining run --data DIR --out FILE --work DIR` and `… report --results FILE`."""
 
 import json
 import shutil
@@ -14,14 +14,9 @@ from benchmarks.machine import machine
 from glow.nn import minilm_folder
 from glow.schema import FieldSchema
 from glow.text import WordPieces
-from glow.training import read_collection
-from glow.training.pretraining import (
-    PretrainInputs,
-    initial_pretrainer,
-    load_pretrained,
-    pretrain,
-    save_pretrained,
-)
+from glow.training import Given, read_collection, train
+from glow.training.pretraining import initial_pretrainer, load_pretrained, save_pretrained
+from research.folders import given_file, given_folder, names_among
 from research.grid.results import append
 from research.pretraining.ranking import SentenceTexts, measures, rank_without_labels
 from research.pretraining.report import report
@@ -35,15 +30,15 @@ TUNED_RATES = {"chance": 5e-4, "minilm": 1e-4}
 
 @app.command()
 def run(
-    data: Annotated[
-        Path, typer.Option(help="Folder whose documents are read, and whose split dev is ranked.")
-    ],
+    data: Annotated[Path, given_folder("Folder whose documents are read, and whose split dev is ranked.")],
     out: Annotated[
         Path, typer.Option(help="Results, a JSON line a run; runs that stand there are not made again.")
     ],
     work: Annotated[Path, typer.Option(help="Folder for checkpoints.")],
-    corpus: Annotated[list[Path] | None, typer.Option(help="Texts beside the folder's own.")] = None,
-    variants: Annotated[str, typer.Option()] = "none," + ",".join(VARIANTS),
+    corpus: Annotated[list[Path] | None, given_file("Texts beside the folder's own.")] = None,
+    variants: Annotated[str, names_among(["none", *VARIANTS], "Of pre-training, by commas.")] = ",".join(
+        ["none", *VARIANTS]
+    ),
     seeds: Annotated[str, typer.Option()] = "0,1,2,3,4",
     start: Annotated[str, typer.Option(help="chance or minilm")] = "chance",
     tokens: Annotated[int, typer.Option()] = 2_000_000,
@@ -101,10 +96,10 @@ def _pretrained(
 ) -> dict[str, Any]:
     config, init = config_of(variant, start, seed, tokens), minilm_folder()
     if variant != "none":
-        made = pretrain(config, PretrainInputs(corpora, folder, init, "cpu"))
+        made = train(config, Given(out=folder, init=init, corpora=corpora, device="cpu"))
         return {
             "loss": round(made["final_loss"], 4),
-            "passes": made["passes"],
+            "passes": round(made["steps"] * config.samples / made["samples_per_pass"], 3),
             "pretrain_seconds": made["seconds"],
         }
     pieces = WordPieces(init / "vocab.txt")

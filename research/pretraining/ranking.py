@@ -14,10 +14,11 @@ from torch.nn import functional
 from glow.evaluation import evaluate
 from glow.index.vectors.build import build_dense
 from glow.index.vectors.index import SearchParams
-from glow.nn import Pretrainer, attention_shares
+from glow.nn import Pretrainer
 from glow.records import Document, Hit, Qrel
 from glow.text import WordPieces, batches_by_length
 from glow.training import Collection
+from research.pretraining.crossed import attention_shares
 
 __all__ = ["SentenceTexts", "measures", "rank_without_labels"]
 

@@ -4,18 +4,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from glow.nn import PairClassifier, ranking_loss
 from glow.records import Query
-from glow.training import Collection, TrainConfig, TrainInputs, train
+from glow.training import Collection, Given, TrainConfig, train
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
 from glow.training.pretraining import load_pretrained
+from glow.training.run import Moment, OptimizerOptions
+from research.pretraining.crossed import PairClassifier, ranking_loss
 from research.pretraining.ranking import DEPTH, Rankings, SentenceTexts, padded, rank_without_labels
+from research.steps import UNCLIPPED, Draws, take_steps
 
 __all__ = ["RELATIONS", "tuned_attention", "tuned_pairs", "tuned_towers"]
 
 BATCH, LONGEST_TRAINED = 64, 64
 RELATIONS = ("other page", "follows", "precedes")
+Pairs = tuple[list[list[int]], list[int]]
 
 
 def tuned_towers(
@@ -41,7 +45,7 @@ def tuned_towers(
             "optimizer": {"batch_size": BATCH, "epochs": 10, "max_steps": steps, "learning_rate": rate},
         }
     )
-    train(config, TrainInputs((data,), "train", out, checkpoint, checkpoint, device="cpu"))
+    train(config, Given(data=[data], out=out, init=checkpoint, device="cpu"))
     corpus = EncodedCorpus(open_source(out, EncodeOptions()), dev.documents)
     rows = {identifier: row for row, identifier in enumerate(corpus.ids)}
     run = corpus.search([Query(str(i), text) for i, text in enumerate(dev.queries)], DEPTH)
@@ -56,27 +60,26 @@ def tuned_attention(
     checkpoint: Path, texts: SentenceTexts, dev: SentenceTexts, steps: int, seed: int, rate: float
 ) -> dict[str, Rankings]:
     """Best documents of `dev`'s queries by attention after training with Eq. 10 against the documents of the batch."""
-    model = load_pretrained(checkpoint).model.train()
-    assert model.crossed is not None  # noqa: S101 - asked for of Cross-Thought alone
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
-    random = np.random.default_rng(seed)
-    pairs = [(query, row) for query, rows in enumerate(texts.collection.relevant) for row in sorted(rows)]
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * min(1.0, 10 * (step + 1) / steps) * (1.0 - step / steps)
-        chosen = [pairs[place] for place in random.choice(len(pairs), BATCH, replace=False)]
+    model = load_pretrained(checkpoint).model
+    crossed, relevant = model.crossed, texts.collection.relevant
+    assert crossed is not None  # noqa: S101 - asked for of Cross-Thought alone
+    pairs = [(query, row) for query, rows in enumerate(relevant) for row in sorted(rows)]
+
+    def draw(random: np.random.Generator) -> list[tuple[int, int]]:
+        return [pairs[place] for place in random.choice(len(pairs), BATCH, replace=False)]
+
+    def loss(chosen: list[tuple[int, int]], moment: Moment) -> Tensor:
         queries = padded([texts.queries[query] for query, _ in chosen])
         documents = padded([texts.documents[row][:LONGEST_TRAINED] for _, row in chosen])
-        with torch.autocast("cpu", torch.bfloat16):
-            asked, ranked = (model.crossed.embed(*side) for side in (queries, documents))
-        logits = model.crossed.logits(asked, ranked)
-        also = [[row in texts.collection.relevant[query] for _, row in chosen] for query, _ in chosen]
-        others = torch.tensor(also) & ~torch.eye(BATCH, dtype=torch.bool)
-        loss = ranking_loss(logits.masked_fill(others, -torch.inf), torch.arange(BATCH))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    found = rank_without_labels(model.eval(), dev)
+        with moment.autocast():
+            asked, ranked = (crossed.embed(*side) for side in (queries, documents))
+        also = torch.tensor([[row in relevant[query] for _, row in chosen] for query, _ in chosen])
+        others = also & ~torch.eye(BATCH, dtype=torch.bool)
+        logits = crossed.logits(asked, ranked).masked_fill(others, -torch.inf)
+        return ranking_loss(logits, torch.arange(BATCH))
+
+    take_steps(model, Draws(seed, steps, draw), loss, _options(rate), steps // 10)
+    found = rank_without_labels(model, dev)
     return {name: found[name] for name in ("logits", "shares")}
 
 
@@ -93,6 +96,7 @@ def tuned_pairs(
     """
     model = load_pretrained(checkpoint).model
     assert model.crossed is not None  # noqa: S101 - asked for of Cross-Thought alone
+    torch.manual_seed(seed)
     classifier = PairClassifier(model.crossed, len(RELATIONS))
     if symmetric:
         half = classifier.head.in_features // 2
@@ -103,18 +107,17 @@ def tuned_pairs(
     random = np.random.default_rng(seed)
     order = random.permutation(len(long))
     held = len(long) // 5
-    optimizer = torch.optim.AdamW(classifier.parameters(), lr=rate, weight_decay=0.01)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * min(1.0, 10 * (step + 1) / steps) * (1.0 - step / steps)
-        sequences, relations = _pairs(long, order[held:], BATCH, random)
-        with torch.autocast("cpu", torch.bfloat16):
+
+    def draw(random: np.random.Generator) -> Pairs:
+        return _pairs(long, order[held:], BATCH, random)
+
+    def loss(drawn: Pairs, moment: Moment) -> Tensor:
+        sequences, relations = drawn
+        with moment.autocast():
             logits = classifier(*padded(sequences))
-        loss = torch.nn.functional.cross_entropy(logits.float(), torch.tensor(relations))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    classifier.eval()
+        return torch.nn.functional.cross_entropy(logits.float(), torch.tensor(relations))
+
+    take_steps(classifier, Draws(seed, steps, draw), loss, _options(rate), steps // 10)
     right = total = 0
     for _ in range(20):
         sequences, relations = _pairs(long, order[:held], BATCH, random)
@@ -124,9 +127,11 @@ def tuned_pairs(
     return right / total
 
 
-def _pairs(
-    documents: list[list[int]], rows: np.ndarray, count: int, random: np.random.Generator
-) -> tuple[list[list[int]], list[int]]:
+def _options(rate: float) -> OptimizerOptions:
+    return OptimizerOptions(learning_rate=rate, clip_norm=UNCLIPPED)
+
+
+def _pairs(documents: list[list[int]], rows: np.ndarray, count: int, random: np.random.Generator) -> Pairs:
     """Sequences, two of each pair after one another, and their relations."""
     sequences, relations = [], random.integers(0, len(RELATIONS), count).tolist()
     for relation in relations:

@@ -1,11 +1,11 @@
 """Which half a question belongs to, by its text alone, and BEIR folders with both halves."""
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from research.debian.books import book_pairs
+from research.folders import write_folder
 from research.questions.collection import Documents
 from research.questions.faq import Question
 
@@ -61,27 +61,15 @@ def write_collection(
     Returns:
         Number of documents, and of questions of each half.
     """
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    _write(
-        folder / "corpus.jsonl",
-        (
-            _json(_id=each.id, url=each.url, title=each.title, text=each.text)
-            for each in documents.by_id.values()
-        ),
+    found = documents.by_id.values()
+    judged = {
+        half: {each.id: each.answers for each in questions if half_of(each.text, earlier) == half}
+        for half in HALVES
+    }
+    write_folder(
+        folder,
+        ({"_id": each.id, "url": each.url, "title": each.title, "text": each.text} for each in found),
+        ({"_id": each.id, "text": each.text} for each in questions),
+        judged,
     )
-    _write(folder / "queries.jsonl", (_json(_id=each.id, text=each.text) for each in questions))
-    counts = {"documents": len(documents.by_id)}
-    for half in HALVES:
-        chosen = [each for each in questions if half_of(each.text, earlier) == half]
-        rows = [f"{each.id}\t{answer}\t1" for each in chosen for answer in each.answers]
-        _write(folder / "qrels" / f"{half}.tsv", ["query-id\tcorpus-id\tscore", *rows])
-        counts[half] = len(chosen)
-    return counts
-
-
-def _json(**values: str) -> str:
-    return json.dumps(values, ensure_ascii=False)
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return {"documents": len(found), **{half: len(answers) for half, answers in judged.items()}}

@@ -1,19 +1,16 @@
 """How-to questions that were written for this project, from tables of contents and before any search."""
 
-import json
 from pathlib import Path
 
+from glow.errors import InputError
+from research.folders import read_records
 from research.questions.collection import Documents
 from research.questions.faq import Question
 
-__all__ = ["UnknownAnswerError", "howto_questions"]
+__all__ = ["FOLDER", "howto_questions"]
 
 FOLDER = Path(__file__).parent / "howto"
 MAX_ANSWERS = 4
-
-
-class UnknownAnswerError(ValueError):
-    """A question names an answer that is no document of its collection."""
 
 
 def howto_questions(path: Path, documents: Documents) -> list[Question]:
@@ -27,13 +24,12 @@ def howto_questions(path: Path, documents: Documents) -> list[Question]:
         The questions in the file's order.
 
     Raises:
-        UnknownAnswerError: an answer is no document, a question has none or more than four, or an id is used twice; the
+        InputError: an answer is no document, a question has none or more than four, or an id is used twice; the
             message names them.
     """
     questions: dict[str, Question] = {}
     faults: list[str] = []
-    for line in filter(None, path.read_text(encoding="utf-8").splitlines()):
-        record = json.loads(line)
+    for record in read_records(path):
         question = Question(record["id"], record["text"], tuple(record["answers"]))
         if question.id in questions:
             faults.append(f"{question.id}: the id is used twice")
@@ -44,5 +40,5 @@ def howto_questions(path: Path, documents: Documents) -> list[Question]:
         ]
         questions[question.id] = question
     if faults:
-        raise UnknownAnswerError(f"{path.name}: " + "; ".join(faults))
+        raise InputError(f"{path.name}: " + "; ".join(faults))
     return list(questions.values())

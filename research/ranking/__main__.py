@@ -1,29 +1,29 @@
 """Experiments on hybrid search's score, step by step (docs/results/ranking.md).
 
-python -m research.ranking nothing --collections DATA --out NOTHING
-python -m research.ranking columns --collections DATA --indices INDICES --work WORK --split dev
-python -m research.ranking columns --collections NOTHING --indices INDICES --work WORK/nothing
-python -m research.ranking report --work WORK --json FILE
-python -m research.ranking calibrate --work WORK --model MODEL --out NEW_MODEL
+python -m research ranking nothing --collections DATA --out NOTHING
+python -m research ranking columns --collections DATA --indices INDICES --work WORK --split dev
+python -m research ranking columns --collections NOTHING --indices INDICES --work WORK/nothing
+python -m research ranking report --work WORK --json FILE
+python -m research ranking calibrate --work WORK --model MODEL --out NEW_MODEL
 """
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from glow.artifact import CALIBRATION_FILE, verify, write_artifact
-from glow.commands import reporting, room_app
+from glow.commands import reporting, room_app, say
+from research.folders import given_folder
 from research.ranking.calibrate import Hits, Kind, calibrated, hits_of, left_out
-from research.ranking.columns import gather, open_collection
+from research.ranking.columns import gather_columns, open_columns
 from research.ranking.forms import compare
 from research.ranking.nothing import write_nothing
 
-Data = Annotated[Path, typer.Option(help="Holds a folder for each collection.")]
-Work = Annotated[Path, typer.Option(help="Folder of columns.")]
+Data = Annotated[Path, given_folder("Holds a folder for each collection.")]
+Work = Annotated[Path, given_folder("Folder of columns, those of `nothing` in its folder `nothing`.")]
 KINDS: tuple[Kind, ...] = ("with_late", "without_late")
 
 
@@ -34,28 +34,27 @@ def nothing_command(collections: Data, out: Annotated[Path, typer.Option(help="W
 
 def columns_command(
     collections: Data,
-    indices: Annotated[Path, typer.Option(help="Holds an index root for each collection.")],
-    work: Work,
+    indices: Annotated[Path, given_folder("Holds an index root for each collection.")],
+    work: Annotated[Path, typer.Option(help="Where columns go.")],
     split: Annotated[str, typer.Option(help="Whose queries are searched.")] = "dev",
 ) -> None:
     """Search with both heads and keep all columns of what they find."""
-    work.mkdir(parents=True, exist_ok=True)
     with reporting():
         for folder in sorted(collections.iterdir()):
-            found = gather(folder.name, folder, indices / folder.name, work, split)
-            sys.stdout.write(f"{folder.name}: {len(found)} queries\n")
+            count = gather_columns(folder.name, folder, indices / folder.name, work, split)
+            say(f"{folder.name}: {count} queries")
 
 
 def report_command(work: Work, json_file: Annotated[Path, typer.Option("--json", help="Report.")]) -> None:
     """Compare forms of the sum, and say how well probabilities hold where they were not fitted."""
-    report = {"forms": compare({name: open_collection(name, work, "dev") for name in _names(work)})}
+    report = {"forms": compare({name: open_columns(name, work) for name in _names(work)})}
     report |= {kind: left_out(_hits(work, kind), _hits(work / "nothing", kind)) for kind in KINDS}
     json_file.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def calibrate_command(
     work: Work,
-    model: Annotated[Path, typer.Option(help="The model of the indices that were searched.")],
+    model: Annotated[Path, given_folder("The model of the indices that were searched.")],
     out: Annotated[Path, typer.Option(help="Model folder to make, with the calibration.")],
 ) -> None:
     """Fit the calibration that a model ships with."""
@@ -67,7 +66,7 @@ def calibrate_command(
             made.save(writer.folder / CALIBRATION_FILE)
             writer.parents, writer.parameters = manifest.parents, dict(manifest.parameters)
             writer.counts, writer.hashes = dict(manifest.counts), dict(manifest.hashes)
-    sys.stdout.write(made.model_dump_json(indent=1) + "\n")
+    say(made.model_dump_json(indent=1))
 
 
 def _names(work: Path) -> list[str]:
@@ -75,7 +74,7 @@ def _names(work: Path) -> list[str]:
 
 
 def _hits(work: Path, kind: Kind) -> dict[str, Hits]:
-    return {name: hits_of(open_collection(name, work, "dev"), kind) for name in _names(work)}
+    return {name: hits_of(open_columns(name, work), kind) for name in _names(work)}
 
 
 app = room_app(

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from glow.index import DEFAULT_FUSION, Calibration, Calibrations
 from glow.search import HEAD, SHARPNESS, fit_logistic, signs_of, uncertainty
 from glow.search.hybrid import LATE_SHARE, LATE_WORDS
-from research.ranking.columns import Collection
+from research.candidates import DEPTH, Candidates
 
 __all__ = ["Hits", "calibrated", "evidence_of", "expected_error", "hits_of", "left_out"]
 
-DEPTH = 10
 NONE_SHARE = 0.1
 """Of queries that nothing answers, among those that calibrations are fitted to."""
 SURE, LOST = 0.8, 0.05
@@ -44,18 +43,17 @@ class Hits:
     is_first: NDArray[np.bool_]
 
 
-def evidence_of(found: Collection, kind: Kind) -> NDArray[np.float32]:
+def evidence_of(found: Candidates, kind: Kind) -> NDArray[np.float32]:
     """What hybrid search scores each candidate by, float32 [m]."""
     weights = DEFAULT_FUSION.weights
-    open_by = found.spread(np.array([uncertainty(head) for head in found.head]))
-    words = weights.lexical * open_by * found.impacts * found.covered / found.scale
+    words = weights.lexical * found.openness * found.impacts * found.covered / found.scale
     if kind == "without_late":
         return (weights.dense * found.cosine + words).astype(np.float32)
-    dense = (1 - LATE_SHARE) * found.cosine + LATE_SHARE * found.late
+    dense = (1 - LATE_SHARE) * found.cosine + LATE_SHARE * found.more["late"]
     return (weights.dense * dense + LATE_WORDS * words).astype(np.float32)
 
 
-def hits_of(found: Collection, kind: Kind) -> Hits:
+def hits_of(found: Candidates, kind: Kind) -> Hits:
     """The first ten hits of every query."""
     evidence, signs, answers, queries, first = evidence_of(found, kind), [], [], [], []
     for query, (start, stop) in enumerate(

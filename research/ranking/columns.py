@@ -1,79 +1,29 @@
-"""All that a ranking could read of the candidates of both heads, for every judged query of a collection, as an index serves it.
+"""All that a ranking could read of the candidates of both heads, as an index serves it.
 
-m   candidates of all queries, one query's after another's      q   queries
+m   candidates of a query
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import IndexRoot
 from glow.errors import MismatchError
-from glow.evaluation import dcg, find_tasks, grades_by_query
+from glow.evaluation import find_tasks
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import DEFAULT_CANDIDATES, EncodedQuery, gather_hybrid, read_query
 from glow.text import is_lexical
+from research.candidates import Candidates, gather, head_of, open_candidates, open_index
 
-__all__ = ["Collection", "gather", "open_collection"]
-
-Floats = NDArray[np.float32]
-SOME = 10
-"""Dense hits, best first, whose cosines are kept of each query."""
+__all__ = ["gather_columns", "open_columns"]
 
 
-@dataclass(frozen=True, eq=False)
-class Collection:
-    """What the heads found.
-
-    Attributes:
-        name: of the collection.
-        starts: int64 [q + 1].
-        rows, order, grades: int64 [m], ascending in a query; a row's place among equals; of the judgement.
-        ideal: float64 [q], DCG@10 of the best ranking there could be.
-        cosine, late, impacts, covered, titled: float32 [m]; `covered` is what `coverage_scorer` tells, `titled` the share of the query's
-            idf that the title holds.
-        head: float32 [q, 10], the highest cosines of all documents, 0 if there are fewer.
-        unknown: int64 [q], lexical words that no document holds.
-        scale: the largest impact of the index.
-    """
-
-    name: str
-    starts: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    order: NDArray[np.int64]
-    grades: NDArray[np.int64]
-    ideal: NDArray[np.float64]
-    cosine: Floats
-    late: Floats
-    impacts: Floats
-    covered: Floats
-    titled: Floats
-    head: Floats
-    unknown: NDArray[np.int64]
-    scale: float
-
-    def __len__(self) -> int:
-        return len(self.ideal)
-
-    def spread(self, values: NDArray[Any]) -> Floats:
-        """A value of each query as one of each candidate."""
-        return np.repeat(values, np.diff(self.starts)).astype(np.float32)
-
-    @cached_property
-    def queries(self) -> NDArray[np.int64]:
-        """Whose each candidate is, int64 [m]."""
-        return np.repeat(np.arange(len(self)), np.diff(self.starts))
-
-
-def gather(name: str, data: Path, index_root: Path, work: Path, split: str) -> Collection:
-    """Searches with both heads and writes what was found to `work`.
+def gather_columns(name: str, data: Path, index_root: Path, work: Path, split: str) -> int:
+    """Searches with both heads, writes what was found to `work`, and gives the number of queries.
 
     Args:
         name: of the file.
@@ -82,48 +32,21 @@ def gather(name: str, data: Path, index_root: Path, work: Path, split: str) -> C
         work: where to write.
         split: whose queries are searched.
     """
-    found = IndexRoot(index_root)
-    index = Index.open(found.folder(found.current()))
-    task = find_tasks(data, [split])[0]
-    documents = list(index[STORED_FIELDS].scan())
-    ids = [each.id for each in documents]
+    index, task = open_index(index_root), find_tasks(data, [split])[0]
+    documents = index[STORED_FIELDS].scan()
     titles = [_terms(index, " ".join(each.fields.get("title", ()))) for each in documents]
-    grades = grades_by_query(task.qrels)
-    kept: list[dict[str, NDArray[Any]]] = []
-    for query in task.queries:
-        columns = _query(index, query.text, titles)
-        judged = grades[query.id]
-        columns["grades"] = np.array([judged.get(ids[row], 0) for row in columns["rows"].tolist()])
-        kept.append(columns)
-    per_query = ("head", "unknown")
-    counts = [len(each["rows"]) for each in kept]
-    arrays: dict[str, Any] = {
-        key: np.concatenate([each[key] for each in kept]) for key in kept[0] if key not in per_query
-    }
-    arrays |= {key: np.stack([each[key] for each in kept]) for key in per_query}
-    order = np.arange(len(ids)) if index.order is None else np.asarray(index.order, np.int64)
-    np.savez(
-        work / f"{name}.{split}.npz",
-        **arrays,
-        order=order[arrays["rows"]],
-        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        ideal=np.array([dcg(sorted(grades[query.id].values(), reverse=True)[:10]) for query in task.queries]),
-        scale=index[POSTINGS].largest,
-    )
-    return open_collection(name, work, split)
+    gather(work / f"{name}.{split}.npz", index, task, lambda at: _query(index, task.queries[at].text, titles))
+    return len(task.queries)
 
 
-def open_collection(name: str, work: Path, split: str) -> Collection:
-    """Opens what `gather` wrote."""
-    with np.load(work / f"{name}.{split}.npz") as file:
-        arrays = {key: file[key] for key in file.files}
-    return Collection(name=name, scale=float(arrays.pop("scale")), **arrays)
+def open_columns(name: str, work: Path, split: str = "dev") -> Candidates:
+    """Opens what `gather_columns` wrote; `more` has `late`, and `titled`, the share of the query's idf that the title holds."""
+    return open_candidates(name, work / f"{name}.{split}.npz")
 
 
 def _query(index: Index, text: str, titles: list[frozenset[str]]) -> dict[str, NDArray[Any]]:
     reading = read_query(index, text)
-    encoded = index.encoder.read_batch([reading.tokens])[0]
-    query = EncodedQuery.of(reading, encoded)
+    query = EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
     dense, gathered = gather_hybrid(index, query, DEFAULT_CANDIDATES)
     rows = np.union1d(dense.rows, gathered.lexical[1]).astype(np.int64)
     late = None if gathered.score_late is None else gathered.score_late(rows, lambda: False)
@@ -131,15 +54,12 @@ def _query(index: Index, text: str, titles: list[frozenset[str]]) -> dict[str, N
         raise MismatchError(
             "build the index by the default model, with words, tokens and whole vectors (--index flat)"
         )
-    head = np.zeros(SOME, np.float32)
-    head[: len(dense.scores[:SOME])] = dense.scores[:SOME]
-    impacts, words = index[POSTINGS], Counter(_lexical(index, reading.text))
+    words = Counter(word for word in index.preprocessor.pieces.words(reading.text) if is_lexical(word))
     weights = {word: count * index.preprocessor.weigher.idf(word) for word, count in words.items()}
     total, titled = sum(weights.values()) or 1.0, np.zeros(len(rows))
     for word, weight in weights.items():
-        titled += (
-            weight / total * np.array([impacts.analyzer.term(word) in titles[row] for row in rows.tolist()])
-        )
+        term = index[POSTINGS].analyzer.term(word)
+        titled += weight / total * np.array([term in titles[row] for row in rows.tolist()])
     return {
         "rows": rows,
         "cosine": gathered.score_dense(rows),
@@ -147,13 +67,8 @@ def _query(index: Index, text: str, titles: list[frozenset[str]]) -> dict[str, N
         "impacts": gathered.score_lexical(rows),
         "covered": gathered.score_covered(rows),
         "titled": titled.astype(np.float32),
-        "head": head,
-        "unknown": np.array(sum(not impacts.holds(word) for word in words)),
+        "head": head_of(dense.scores),
     }
-
-
-def _lexical(index: Index, text: str) -> list[str]:
-    return [word for word in index.preprocessor.pieces.words(text) if is_lexical(word)]
 
 
 def _terms(index: Index, text: str) -> frozenset[str]:

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.search import uncertainty
+from research.candidates import Candidates, Measured, measure
 from research.ranking.calibrate import evidence_of
-from research.ranking.columns import Collection
 
 __all__ = ["compare"]
 
-DEPTH = 10
 DRAWS = 4000
 TRUST = 1e-3
 """Weight of the start, which keeps a column that nothing speaks for where it is."""
@@ -43,7 +41,7 @@ FITTED: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def compare(collections: Mapping[str, Collection]) -> dict[str, Any]:
+def compare(collections: Mapping[str, Candidates]) -> dict[str, Any]:
     """RR@10 and nDCG@10 of every form in every collection, and differences in nDCG@10 from what is served with 95 % intervals."""
     columns = {name: _columns(each) for name, each in collections.items()}
     fixed: Mapping[str, Callable[[str], Doubles]] = {
@@ -59,7 +57,7 @@ def compare(collections: Mapping[str, Collection]) -> dict[str, Any]:
         "cosine and late, no words": lambda name: _of(columns[name], 0.5, 0.0, "words"),
     }
     measured = {
-        form: {name: _measure(each, score(name)) for name, each in collections.items()}
+        form: {name: measure(each, score(name)) for name, each in collections.items()}
         for form, score in fixed.items()
     }
     for form, keys in FITTED.items():
@@ -67,19 +65,19 @@ def compare(collections: Mapping[str, Collection]) -> dict[str, Any]:
         for name, each in collections.items():
             others = [other for other in collections if other != name]
             weights = _fit([(_table(columns[other], keys), collections[other]) for other in others])
-            measured[form][name] = _measure(each, _table(columns[name], keys) @ weights)
+            measured[form][name] = measure(each, _table(columns[name], keys) @ weights)
     return {form: _told(found, measured["served"]) for form, found in measured.items()}
 
 
-def _columns(found: Collection) -> Columns:
-    openness = found.spread(np.array([uncertainty(head) for head in found.head])).astype(np.float64)
+def _columns(found: Candidates) -> Columns:
+    openness = found.openness.astype(np.float64)
     words = found.impacts.astype(np.float64) / found.scale
-    covered = words * found.covered
+    covered, titled = words * found.covered, found.more["titled"]
     return {
-        "cosine": found.cosine.astype(np.float64), "late": found.late.astype(np.float64), "words": words,
+        "cosine": found.cosine.astype(np.float64), "late": found.more["late"].astype(np.float64), "words": words,
         "covered words": covered, "open words": openness * words, "open covered words": openness * covered,
         "covered": found.covered.astype(np.float64), "open covered": openness * found.covered,
-        "titled": found.titled.astype(np.float64), "open titled": openness * found.titled,
+        "titled": titled.astype(np.float64), "open titled": openness * titled,
     }  # fmt: skip
 
 
@@ -91,7 +89,7 @@ def _table(columns: Columns, keys: Sequence[str]) -> Doubles:
     return np.stack([columns[key] for key in keys], axis=1)
 
 
-def _fit(given: Sequence[tuple[Doubles, Collection]]) -> Doubles:
+def _fit(given: Sequence[tuple[Doubles, Candidates]]) -> Doubles:
     """Weights >= 0 [f] of a softmax over each query's candidates; collections count the same. Newton's method, projected."""
     width = given[0][0].shape[1]
     start = np.full(width, 5.0)
@@ -113,7 +111,7 @@ def _fit(given: Sequence[tuple[Doubles, Collection]]) -> Doubles:
     return found
 
 
-def _softmax(evidence: Doubles, found: Collection) -> tuple[Doubles, Doubles, float]:
+def _softmax(evidence: Doubles, found: Candidates) -> tuple[Doubles, Doubles, float]:
     """Likelihoods and what they should be, both [m] and 0 in queries without a relevant candidate, and 1 / the other queries."""
     starts, queries = found.starts[:-1], found.queries
     grown = np.exp(evidence - np.maximum.reduceat(evidence, starts)[queries])
@@ -124,31 +122,15 @@ def _softmax(evidence: Doubles, found: Collection) -> tuple[Doubles, Doubles, fl
     return likely, relevant / np.maximum(count, 1)[queries], 1 / max(int((count > 0).sum()), 1)
 
 
-def _measure(found: Collection, scores: Doubles) -> tuple[Doubles, Doubles]:
-    """RR@10 and nDCG@10 of each query."""
-    rr, ndcg = np.zeros(len(found)), np.zeros(len(found))
-    for query, (start, stop) in enumerate(
-        zip(found.starts[:-1].tolist(), found.starts[1:].tolist(), strict=True)
-    ):
-        here = slice(start, stop)
-        grades = found.grades[here][np.lexsort((found.order[here], -scores[here]))[:DEPTH]]
-        relevant = np.flatnonzero(grades > 0)
-        rr[query] = 1 / (relevant[0] + 1) if len(relevant) else 0.0
-        ndcg[query] = (grades / np.log2(np.arange(len(grades)) + 2)).sum() / max(found.ideal[query], 1e-9)
-    return rr, ndcg
-
-
-def _told(
-    measured: Mapping[str, tuple[Doubles, Doubles]], served: Mapping[str, tuple[Doubles, Doubles]]
-) -> dict[str, Any]:
+def _told(measured: Mapping[str, Measured], served: Mapping[str, Measured]) -> dict[str, Any]:
     generator = np.random.default_rng(0)
     told: dict[str, Any] = {"RR@10": {}, "nDCG@10": {}, "less served": {}}
     draws = []
-    for name, (rr, ndcg) in measured.items():
-        less = ndcg - served[name][1]
+    for name, found in measured.items():
+        less = found.ndcg - served[name].ndcg
         drawn = less[generator.integers(0, len(less), (DRAWS, len(less)))].mean(1)
         draws.append(drawn)
-        told["RR@10"][name], told["nDCG@10"][name] = float(rr.mean()), float(ndcg.mean())
+        told["RR@10"][name], told["nDCG@10"][name] = float(found.rr.mean()), float(found.ndcg.mean())
         told["less served"][name] = [float(less.mean()), *np.percentile(drawn, [2.5, 97.5]).tolist()]
     every = np.mean(draws, axis=0)
     for key in ("RR@10", "nDCG@10"):

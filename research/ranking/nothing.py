@@ -1,10 +1,11 @@
 """Queries that nothing in a collection answers: questions of other collections, made-up words, and known words thrown together."""
 
-import json
 import random
 import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from research.folders import read_records, write_folder
 
 __all__ = ["STRANGERS", "write_nothing"]
 
@@ -22,7 +23,7 @@ TEXTS = 600
 
 
 def write_nothing(collections: Mapping[str, Path], out: Path) -> None:
-    """Writes a folder for each collection of `STRANGERS`: its documents by a link, and queries judged on one of them, whichever.
+    """Writes a folder for each collection of `STRANGERS`: its documents, and queries judged on one of them, whichever.
 
     Args:
         collections: name -> folder.
@@ -30,28 +31,21 @@ def write_nothing(collections: Mapping[str, Path], out: Path) -> None:
     """
     draw = random.Random(SEED)  # noqa: S311 - queries, not secrets
     for name, strangers in STRANGERS.items():
-        folder = out / name
-        (folder / "qrels").mkdir(parents=True)
-        corpus = collections[name] / "corpus.jsonl"
-        (folder / "corpus.jsonl").symlink_to(corpus.resolve())
-        with corpus.open(encoding="utf-8") as lines:
-            texts = [json.loads(line) for line, _ in zip(lines, range(TEXTS), strict=False)]
+        documents = read_records(collections[name] / "corpus.jsonl")
+        texts = documents[:TEXTS]
         foreign = [
             text
             for other in strangers
             for text in _questions(collections[other], draw, 2 * EACH // len(strangers))
         ]
         queries = [*foreign, *_made_up(draw), *_mixed(texts, draw)]
-        with (folder / "queries.jsonl").open("w") as file, (folder / "qrels" / "dev.tsv").open("w") as judged:
-            judged.write("query-id\tcorpus-id\tscore\n")
-            for number, text in enumerate(queries):
-                file.write(json.dumps({"_id": f"{number:04}", "text": text}) + "\n")
-                judged.write(f"{number:04}\t{texts[0]['_id']}\t1\n")
+        asked = [{"_id": f"{number:04}", "text": text} for number, text in enumerate(queries)]
+        judged = {each["_id"]: [texts[0]["_id"]] for each in asked}
+        write_folder(out / name, documents, asked, {"dev": judged})
 
 
 def _questions(folder: Path, draw: random.Random, count: int) -> list[str]:
-    with (folder / "queries.jsonl").open(encoding="utf-8") as lines:
-        texts = [json.loads(line)["text"] for line in lines]
+    texts = [each["text"] for each in read_records(folder / "queries.jsonl")]
     return draw.sample(texts, min(count, len(texts)))
 
 

@@ -1,1 +1,1 @@
-"""Tests that need a GPU and torch alone; `research.gpu` runs them where nothing else is installed."""
+"""Tests that need a GPU and torch alone."""

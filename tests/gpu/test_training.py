@@ -80,7 +80,7 @@ def init(tmp_path: Path) -> Path:
 def test_training_learns_and_goes_on_where_it_was(
     precision: str, data: Path, init: Path, tmp_path: Path
 ) -> None:
-    from glow.training import TrainConfig, TrainInputs, train
+    from glow.training import Given, TrainConfig, train
 
     def config(steps: int) -> TrainConfig:
         options = {
@@ -102,7 +102,7 @@ def test_training_learns_and_goes_on_where_it_was(
             }
         )
 
-    inputs = TrainInputs([data], "train", tmp_path / "out", init, init, device="cuda")
+    inputs = Given(data=[data], out=tmp_path / "out", init=init, device="cuda")
     report = train(config(40), inputs)
     assert report["steps"] == 40
     rows = [json.loads(line) for line in (tmp_path / "out.run" / "metrics.jsonl").read_text().splitlines()]

@@ -116,13 +116,36 @@ def test_a_model_that_is_there_and_documents_without_text_are_refused(source: Pa
     assert not list(tmp_path.glob("other*"))
 
 
-def test_the_recipe_is_that_of_the_configuration_file() -> None:
-    recipe = TrainConfig.load_toml(Path("configs/adapt.toml"))
-    options = adapt.AdaptOptions(source=Path("d.jsonl"), out=Path("m"), max_steps=7)
-    config = adapt_config(Model.open(default_model()), options.max_steps, options.seed)
-    assert config.objective == recipe.objective and config.seed == recipe.seed
-    assert config.optimizer == recipe.optimizer.model_copy(update={"max_steps": 7})
-    assert config.towers == recipe.towers.model_copy(update={"init_layers": (0, 1, 2)})
+def test_the_recipe_is_adapt_toml_for_towers_of_the_models_shape() -> None:
+    model, default = Model.open(default_model()), adapt.AdaptOptions(source=Path("d.jsonl"), out=Path("m"))
+    expected = {
+        "name": "adapt",
+        "seed": 4,
+        "document_tokens": 160,
+        "towers": {
+            "init_layers": (0, 1, 2),
+            "document_layers": (0, 1, 2, 3, 4, 5),
+            "weight_form": "log",
+            "pooling": "weighted",
+            "train_words": False,
+        },
+        "objective": {
+            "kind": "softmax",
+            "temperature": 0.05,
+            "distill_weight": 5.0,
+            "list_weight": 1.0,
+            "list_lexical": 1.0,
+        },
+        "optimizer": {
+            "batch_size": 64,
+            "epochs": 3,
+            "max_steps": 7,
+            "learning_rate": 1e-4,
+            "warmup": 0.1,
+            "precision": "bf16",
+        },
+    }
+    assert adapt_config(model, 7, default.seed) == TrainConfig.model_validate(expected)
 
 
 @pytest.fixture

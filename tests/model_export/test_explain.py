@@ -87,9 +87,7 @@ def test_words_get_what_the_case_study_gives_them(exported: Model) -> None:
     )
     found = Explainer(exported.folder, exported.preprocessor).explain_document(document)
     tokens = exported.preprocessor.document(document)
-    sums, left_out = word_scores(
-        token_scores(read_towers(exported).document, tokens, 0, "cls"), tokens, specials=False
-    )
+    sums, left_out = word_scores(token_scores(read_towers(exported).document, tokens, 0, "cls"), tokens)
     words: dict[str, float] = {}
     for term in found.terms:
         words[term.word] = words.get(term.word, 0.0) + term.attention

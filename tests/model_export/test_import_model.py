@@ -25,9 +25,8 @@ from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema, FieldSpec
 from glow.text import TermTable, TokenizerPieces, WordPieces
-from glow.training import read_towers
+from glow.training import initial_towers, read_towers
 from glow.training.config import TrainConfig
-from glow.training.job import initial_towers
 from glow_model_export.imported.command import import_command
 from tests.attacks.harness import serving
 from tests.made_index import documents, made, write

@@ -312,4 +312,5 @@ def test_the_command_takes_sources_and_a_limit(tmp_path: Path) -> None:
     lines = (tmp_path / "a/corpus.jsonl").read_text().splitlines()
     assert [json.loads(line)["source"] for line in lines] == ["deb"]
     assert run(tmp_path / "b", root, "--sources", "nothing").returncode == 2
+    (tmp_path / "empty").mkdir()
     assert run(tmp_path / "b", tmp_path / "empty").returncode == 1

@@ -15,13 +15,16 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
 from glow.training.config import TrainConfig
-from glow.training.data.dataset import Collection, PairBatches, count_terms, read_collection
-from glow.training.loop import Trainer
+from glow.training.data import Collection, PairBatches, count_terms, read_collection
+from glow.training.fingerprint import collection_hash
 from glow.training.rerank import Candidates, read_candidates
+from glow.training.run import Place, Progress, run
+from glow.training.tower_loss import TowerLoss
+from glow.training.towers import assemble, pair_batches
 from glow.training.watch import Watch
 from tests.training.grid_files import MakeGrid, grid_maker
 
-MakeTrainer = Callable[..., Trainer]
+MakeTrainer = Callable[..., "Trial"]
 
 
 @pytest.fixture(scope="session")
@@ -111,21 +114,54 @@ def make_preprocessor(toy_collection: Collection, toy_model: Path) -> Callable[[
     return make
 
 
+class Trial:
+    """A run of tiny towers, without a checkpoint.
+
+    Args:
+        config: of the run.
+        batches, towers: what learns from what.
+        folder: of the run.
+        watched: makes what is watched; None: nothing.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        batches: PairBatches,
+        towers: TwoTowers,
+        folder: Path,
+        watched: Callable[[TowerLoss], Watch] | None = None,
+    ) -> None:
+        self.config, self.batches, self.towers, self.folder = config, batches, towers, folder
+        self.loss = TowerLoss(config, towers, batches)
+        self.steps, self.on_progress = batches.steps(1), lambda progress: None
+        watch = watched(self.loss) if watched else None
+        hashes = [collection_hash(each) for each in batches.collections]
+        self.recipe = assemble(config, batches, self.loss, hashes, watch=watch)
+
+    def run(self) -> list[float]:
+        """Trains; the loss of each step of this call."""
+        losses: list[float] = []
+
+        def tell(progress: Progress) -> None:
+            losses.append(progress.last)
+            self.on_progress(progress)
+
+        run(self.recipe, Place(self.folder, device="cpu"), tell)
+        return losses
+
+
 @pytest.fixture
 def make_trainer(
     toy_collection: Collection, make_preprocessor: Callable[[TrainConfig], Preprocessor]
 ) -> MakeTrainer:
-    """Makes a trainer of tiny towers over the toy collection."""
+    """Makes a run of tiny towers over the toy collection."""
 
     def make(
         config: TrainConfig, run: Path, *, watch: bool = False, collection: Collection = toy_collection
-    ) -> Trainer:
+    ) -> Trial:
         preprocessor = make_preprocessor(config)
-        options = config.optimizer
-        batches = PairBatches(
-            [collection], preprocessor, options.batch_size, config.seed, config.objective.hard_negatives
-        )
-        watched = Watch([collection], preprocessor, config.watch, config.seed) if watch else None
+        batches = pair_batches(config, [collection], preprocessor)
         torch.manual_seed(0)
         shape = TowerConfig(
             vocabulary=preprocessor.pieces.size,
@@ -135,8 +171,12 @@ def make_trainer(
             intermediate=32,
             **{**config.towers.changes, "dropout": 0.1},
         )
+
+        def watched(loss: TowerLoss) -> Watch:
+            return Watch([collection], preprocessor, config.watch, config.seed, loss)
+
         towers = TwoTowers(shape, config.field_schema)
-        return Trainer(config, towers, batches, run, watch=watched, device="cpu")
+        return Trial(config, batches, towers, run, watched if watch else None)
 
     return make
 

@@ -1,6 +1,5 @@
 """Grid files of tiny runs, and results files that were never run."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,15 @@ from research.grid.grid import planned
 from research.grid.results import append
 
 MakeGrid = Callable[..., Path]
-PLAIN = '[weighting]\nformula = "none"\n[towers]\ninit_layers = [0, 1]\n'
-WARM = "[towers]\ninit_layers = [0, 1]\n[optimizer]\nstrength_warmup = 0.6\nlearning_rate = 0.5\nbatch_size = 7\n"
+PLAIN = 'weighting.formula = "none"\n'
+WARM = "optimizer.strength_warmup = 0.6\n"
 BUDGET = """
-[optimizer]
+[base.optimizer]
 batch_size = 16
 max_steps = 4
 learning_rate = 1e-3
 precision = "fp32"
-[watch]
+[base.watch]
 steps = 2
 queries = 40
 documents = 20
@@ -25,16 +24,18 @@ documents = 20
 
 
 def grid_maker(tmp_path: Path) -> MakeGrid:
-    """What makes a grid file beside its two variants, in a folder of the test's."""
+    """Returns what writes a grid file in a folder of the test's."""
 
     def make(
-        head: str = "seeds = 1", tail: str = "", variants: Mapping[str, str] = {"plain": PLAIN, "warm": WARM}
+        head: str = "seeds = 1",
+        tail: str = "",
+        base: str = "",
+        variants: Mapping[str, str] = {"plain": PLAIN, "warm": WARM},
     ) -> Path:
-        for name, text in variants.items():
-            (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\n{text}', encoding="utf-8")
-        names = json.dumps([f"{name}.toml" for name in variants])
+        tables = "".join(f"[variants.{name}]\n{text}" for name, text in variants.items())
+        base = f"[base]\ntowers.init_layers = [0, 1]\n{base}\n{BUDGET}"
         path = tmp_path / "grid.toml"
-        path.write_text(f'variants = {names}\nbaseline = "plain"\n{head}\n{BUDGET}{tail}', encoding="utf-8")
+        path.write_text(f'baseline = "plain"\n{head}\n{base}{tables}{tail}', encoding="utf-8")
         return path
 
     return make

@@ -1,6 +1,5 @@
 """The case study of attention: what words score, where texts and idf come from, the table and the picture."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from glow.errors import ArtifactNotFoundError, ConfigError, InputError
-from glow.records import Document, Query
+from glow.records import Document
 from glow.runtime import Model
 from glow.text import Preprocessor, WeightedTokens, Weighting, WordPieces
 from glow.text.batch import pad
@@ -20,19 +19,8 @@ from glow.training.checkpoint import save_checkpoint
 from glow.training.from_model import read_towers
 from research.attention.__main__ import app
 from research.attention.report import MAX_PANELS, draw_study, study_markdown
-from research.attention.studied import Choice, CorpusTerms, StudiedModel, open_studied, read_texts
-from research.attention.study import (
-    Attended,
-    Rows,
-    Score,
-    StudiedText,
-    StudyOptions,
-    study,
-    token_scores,
-    word_scores,
-)
-
-BEES = "toy/0"
+from research.attention.studied import CorpusTerms, StudiedModel, open_studied, read_texts
+from research.attention.study import TOP, Attended, Rows, Score, StudiedText, study, token_scores, word_scores
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +35,7 @@ def model(toy_model: Path) -> StudiedModel:
 
 @pytest.fixture(scope="module")
 def corpus(model: StudiedModel, collection_folder: Path) -> list[Document]:
-    return read_texts(collection_folder, model.preprocessor.schema.names, Choice())[0]
+    return read_texts(collection_folder, model.preprocessor.schema.names, "dev", 5)[0]
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +59,7 @@ def tokens(words: tuple[str, ...], word_ids: list[int]) -> WeightedTokens:
 def test_a_words_score_is_summed_over_its_pieces_and_places() -> None:
     scores = np.array([0.25, 0.125, 0.0625, 0.03125, 0.0078125, 0.5, 0.015625], np.float32)
     found = tokens(("sodium", ".", "sodium"), [-1, 0, 0, 1, -1, 2, -1])
-    assert word_scores(scores, found, False) == ({"sodium": 0.6875}, 0.3046875)
-    named = {"[CLS]": 0.25, "sodium": 0.6875, ".": 0.03125, "[SEP]": 0.0234375}
-    assert word_scores(scores, found, True) == (named, 0.0)
+    assert word_scores(scores, found) == ({"sodium": 0.6875}, 0.3046875)
 
 
 def test_where_pieces_count_as_words_the_whole_word_is_scored(toy_model: Path) -> None:
@@ -82,7 +68,7 @@ def test_where_pieces_count_as_words_the_whole_word_is_scored(toy_model: Path) -
     words = tuple(pieces.words("whales zzz bat whales"))
     assert any(word.startswith("##") for word in words)
     ones = np.ones(len(words), np.float32)
-    sums, _ = word_scores(ones, tokens(words, list(range(len(words)))), False)
+    sums, _ = word_scores(ones, tokens(words, list(range(len(words)))))
     assert list(sums) == ["whales", "zzz", "bat"]
     assert sums["zzz"] == 3.0
     assert sums["whales"] == 2 * len(pieces.words("whales"))
@@ -119,8 +105,8 @@ def test_a_study_names_the_best_words_of_each_model_beside_the_heaviest(
 ) -> None:
     """A model that reads no weights changes nothing about the BM25F words."""
     bert = StudiedModel("bert", open_studied([plain])[0].towers, open_studied([plain])[0].preprocessor)
-    (both,) = study([bert, model], corpus, corpus[:1], StudyOptions(top=5))
-    (alone,) = study([model], corpus, corpus[:1], StudyOptions(top=5))
+    (both,) = study([bert, model], corpus, corpus[:1], "cls")
+    (alone,) = study([model], corpus, corpus[:1], "cls")
     assert both.heaviest == alone.heaviest
     assert both.heaviest[0].word == "bees"
     assert list(both.models) == ["bert", "toy-model"]
@@ -128,7 +114,7 @@ def test_a_study_names_the_best_words_of_each_model_beside_the_heaviest(
     own = CorpusTerms(corpus).on(model.preprocessor, model.preprocessor.weighting)
     sequence = own.document(corpus[0])
     scores = token_scores(model.towers.document, sequence, own.pieces.pad_id, "cls")
-    sums, left_out = word_scores(scores, sequence, False)
+    sums, left_out = word_scores(scores, sequence)
     found = alone.models["toy-model"]
     assert [item.word for item in found.words] == sorted(sums, key=lambda word: (-sums[word], word))[:5]
     assert sum(sums.values()) + found.left_out == pytest.approx(1.0, abs=1e-5)
@@ -141,59 +127,28 @@ def test_idf_comes_from_the_corpus_at_hand(model: StudiedModel, corpus: list[Doc
     assert weighing.terms.documents == 3
     assert weighing.weigher.idf("bees") == pytest.approx(idf_smooth(1.0, 3.0))
     pad_id, sequence = weighing.pieces.pad_id, weighing.document(few[0])
-    sums, _ = word_scores(token_scores(model.towers.document, sequence, pad_id, "cls"), sequence, False)
-    attended = [
-        study([model], some, few[:1], StudyOptions())[0].models["toy-model"] for some in (few, corpus)
-    ]
+    sums, _ = word_scores(token_scores(model.towers.document, sequence, pad_id, "cls"), sequence)
+    attended = [study([model], some, few[:1], "cls")[0].models["toy-model"] for some in (few, corpus)]
     assert [item.value for item in attended[0].words] == sorted(sums.values(), reverse=True)[:5]
     assert attended[0] != attended[1]
-    heavy = [study([model], some, few[:1], StudyOptions())[0].heaviest[0] for some in (few, corpus)]
+    heavy = [study([model], some, few[:1], "cls")[0].heaviest[0] for some in (few, corpus)]
     assert heavy[0].word == heavy[1].word == "bees"
     assert heavy[0].value < heavy[1].value
 
 
-def test_a_query_goes_through_its_own_tower_and_one_without_a_word_has_none(
-    model: StudiedModel, corpus: list[Document]
+def test_documents_are_drawn_from_those_that_a_split_judges_relevant(
+    collection_folder: Path, tmp_path: Path
 ) -> None:
-    queries = [Query("q", "bees find the bees"), Query("none", " ")]
-    found, empty = study([model], corpus, queries, StudyOptions())
-    assert {item.word for item in found.models["toy-model"].words} == {"bees", "find", "the"}
-    assert found.heaviest[0].word == "bees"
-    assert found.title == "bees find the bees"
-    sequence = model.preprocessor.query("bees find the bees")
-    scores = token_scores(model.towers.query, sequence, model.preprocessor.pieces.pad_id, "cls")
-    sums, left_out = word_scores(scores, sequence, False)
-    assert {item.word: item.value for item in found.models["toy-model"].words} == pytest.approx(
-        sums, abs=1e-6
-    )
-    assert found.models["toy-model"].left_out == pytest.approx(left_out, abs=1e-6)
-    assert empty.models["toy-model"].words == empty.heaviest == ()
-    assert empty.models["toy-model"].left_out == pytest.approx(1.0, abs=1e-5)
-
-
-def test_texts_are_drawn_from_the_split_by_the_seed(collection_folder: Path, tmp_path: Path) -> None:
-    for file in ("corpus.jsonl", "queries.jsonl"):
-        (tmp_path / file).write_bytes((collection_folder / file).read_bytes())
+    (tmp_path / "corpus.jsonl").write_bytes((collection_folder / "corpus.jsonl").read_bytes())
     (tmp_path / "qrels").mkdir()
     rows = [f"a{number}\ttoy/{number}\t{number % 2}" for number in range(40)]  # odd ones are relevant
     (tmp_path / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(rows) + "\n")
-    draws = [read_texts(tmp_path, ["title"], Choice(seed=seed, count=6))[1] for seed in (0, 0, 1)]
-    ids = [[text.id for text in draw] for draw in draws]
-    assert ids[0] == ids[1] != ids[2]
-    assert len(ids[0]) == 6
-    numbers = [int(identifier.removeprefix("toy/")) for identifier in ids[0]]
+    draws = [read_texts(tmp_path, ["title"], "dev", 6)[1] for _ in range(2)]
+    numbers = [int(text.id.removeprefix("toy/")) for text in draws[0]]
+    assert draws[0] == draws[1]
+    assert len(numbers) == 6
     assert all(number % 2 for number in numbers)
     assert numbers == sorted(numbers)
-    queries = read_texts(tmp_path, ["title"], Choice("query", count=100))[1]
-    assert [query.id for query in queries] == [f"a{number}" for number in range(1, 40, 2)]
-
-
-def test_texts_may_be_named_and_need_no_judgements(collection_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_bytes((collection_folder / "corpus.jsonl").read_bytes())
-    named = Choice(ids=("toy/7", BEES))
-    assert [text.id for text in read_texts(tmp_path, ["title"], named)[1]] == ["toy/7", BEES]
-    with pytest.raises(InputError, match=r"no document 'nope', 'none'"):
-        read_texts(tmp_path, ["title"], Choice(ids=("nope", BEES, "none")))
 
 
 def test_a_split_that_judges_nothing_here_is_refused(collection_folder: Path, tmp_path: Path) -> None:
@@ -201,7 +156,7 @@ def test_a_split_that_judges_nothing_here_is_refused(collection_folder: Path, tm
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\na\telsewhere\t1\n")
     with pytest.raises(InputError, match=r"split 'dev' .* judges no document that is there"):
-        read_texts(tmp_path, ["title"], Choice())
+        read_texts(tmp_path, ["title"], "dev", 5)
 
 
 def test_models_of_one_name_are_told_apart_and_one_folder_twice_is_refused(
@@ -211,7 +166,7 @@ def test_models_of_one_name_are_told_apart_and_one_folder_twice_is_refused(
     assert [found.name for found in open_studied([toy_model, plain])] == [str(toy_model), str(plain)]
     with pytest.raises(ConfigError, match="same folder twice"):
         open_studied([plain, plain / "." / "terms" / ".."])
-    with pytest.raises(ArtifactNotFoundError, match=r"neither a model .* nor a checkpoint"):
+    with pytest.raises(ArtifactNotFoundError):
         open_studied([tmp_path])
 
 
@@ -223,19 +178,17 @@ def text(words: dict[str, float], title: str = "A title") -> StudiedText:
 
 def test_the_table_marks_shared_words_and_lets_no_markup_through(model: StudiedModel) -> None:
     texts = [text({"sodium": 0.5, "causes": 0.125}, "a|b **c**\n<d>"), text({"low": 0.5, "sodium": 0.25})]
-    lines = study_markdown(texts, [model], StudyOptions(top=2), "document").splitlines()
-    assert lines[0] == "| document | BM25F: heaviest 2 | toy-model |"
+    lines = study_markdown(texts, [model], "cls").splitlines()
+    assert lines[0] == f"| document | BM25F: heaviest {TOP} | toy-model |"
     title = "a\\|b \\*\\*c\\*\\* \\<d\\> (d\\|1)"
     assert lines[2] == f"| {title} | sodium 7.3, low 3.0 | **sodium** 50.0%, causes 12.5% |"
     assert lines[-1].startswith(
-        "- toy-model: on average 1.5 of its 2 words are BM25F's; 25% of the attention"
+        "- toy-model: on average 1.5 of its 5 words are BM25F's; 25% of the attention"
     )
     assert "--rows all" in lines[-1]  # the toy model's vector is a mean
-    seen = study_markdown(texts, [model], StudyOptions("all", 2, specials=True), "query")
-    assert "--rows all" not in seen
-    assert "25% of" not in seen
-    assert "BM25 words" in seen
-    assert "no word" in study_markdown([text({})], [model], StudyOptions(), "document")
+    assert "--rows all" not in study_markdown(texts, [model], "all")
+    assert "25% of" not in study_markdown(texts, [model], "states")
+    assert "no word" in study_markdown([text({})], [model], "cls")
 
 
 def test_the_picture_has_a_panel_a_text_and_bars_by_agreement(
@@ -251,7 +204,7 @@ def test_the_picture_has_a_panel_a_text_and_bars_by_agreement(
     )
     texts = [text({"sodium": 0.5, "causes": 0.125}, "$x^{$ and PATH"), text({"low": 0.25})]
     path = tmp_path / "study.png"
-    draw_study(texts, StudyOptions(top=2), "document", path)
+    draw_study(texts, "cls", path)
     assert path.read_bytes().startswith(b"\x89PNG")
     first, second = drawn[0].get_axes()
     assert [bar.get_width() for bar in first.patches] == [50.0, 12.5]  # type: ignore[attr-defined]  # the type is what is tested
@@ -267,11 +220,11 @@ def test_the_picture_has_a_panel_a_text_and_bars_by_agreement(
 
 def test_a_picture_of_another_kind_or_of_too_many_texts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ends in \.png"):
-        draw_study([text({"low": 0.5})], StudyOptions(), "document", tmp_path / "study.gif")
+        draw_study([text({"low": 0.5})], "cls", tmp_path / "study.gif")
     with pytest.raises(ConfigError, match=f"at most {MAX_PANELS} texts, not {MAX_PANELS + 1}"):
-        draw_study([text({"low": 0.5})] * (MAX_PANELS + 1), StudyOptions(), "document", tmp_path / "s.png")
+        draw_study([text({"low": 0.5})] * (MAX_PANELS + 1), "cls", tmp_path / "s.png")
     with pytest.raises(InputError, match="cannot write"):
-        draw_study([text({"low": 0.5})], StudyOptions(), "document", tmp_path / "absent" / "s.png")
+        draw_study([text({"low": 0.5})], "cls", tmp_path / "absent" / "s.png")
 
 
 def test_the_command_writes_table_and_picture(
@@ -280,15 +233,11 @@ def test_the_command_writes_table_and_picture(
     run = CliRunner().invoke
     models = ["--model", str(toy_model), "--model", str(plain)]
     words = [*models, "--data", str(collection_folder), "--threads", "1"]
-    both = run(app, [*words, "--ids", f"{BEES}, toy/3", "--top", "3", "--picture", str(tmp_path / "a.png")])
-    assert both.exit_code == 0, both.output
-    table = both.stdout.splitlines()
-    assert [line.split(" (")[0] for line in table[2:4]] == ["| Bees", "| Owls"]
-    assert all(line.count("%") == 6 for line in table[2:4])
+    done = run(app, [*words, "--count", "2", "--picture", str(tmp_path / "a.png")])
+    assert done.exit_code == 0, done.output
+    table = done.stdout.splitlines()[2:4]
+    assert all(line.count("%") == 2 * TOP for line in table), table
     assert (tmp_path / "a.png").stat().st_size > 10_000
-    asked = [*words, "--side", "query", "--rows", "all", "--count", "2", "--markdown", str(tmp_path / "a.md")]
-    assert run(app, asked).stdout == ""
-    assert (tmp_path / "a.md").read_text().count("\n| ") == 3
-    wrong = run(app, [*words, "--ids", json.dumps("nope")])
+    assert run(app, [*words, "--rows", "all", "--count", "2"]).stdout != done.stdout
+    wrong = run(app, [*words, "--split", "none"])
     assert wrong.exit_code == 2
-    assert "no document" in wrong.stderr

@@ -3,14 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from glow.records import Document
 from glow.training.config import TrainConfig
-from glow.training.data.dataset import Collection
-from glow.training.fingerprint import fingerprint, parameters_hash
+from glow.training.data import Collection
+from glow.training.fingerprint import collection_hash
+from glow.training.run import Recipe
+from glow.training.run.loop import _fingerprint
 
 CONFIG = TrainConfig(name="x")
 DOCUMENTS = [Document("a", {"text": ("bees find home",)}), Document("b", {"text": ("wax",)})]
@@ -30,8 +33,15 @@ class Read(Sequence[Any]):
         return self._values[place]
 
 
-def of(config: TrainConfig = CONFIG, processes: int = 1, origins: Sequence[str] = (), **changes: Any) -> str:
-    return fingerprint(config, processes, [replace(COLLECTION, **changes)], origins)
+def of(
+    config: TrainConfig = CONFIG, processes: int = 1, minutes: float = 0.0, bias: float = 0.0, **changes: Any
+) -> str:
+    module = torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        module.weight.zero_()
+        module.bias.fill_(bias)
+    origins = [*changes.pop("origins", []), collection_hash(replace(COLLECTION, **changes))]
+    return _fingerprint(Recipe(config, Mock(), module, module, Mock(), origins, minutes=minutes), processes)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +49,8 @@ def of(config: TrainConfig = CONFIG, processes: int = 1, origins: Sequence[str] 
     [
         lambda: of(CONFIG.model_copy(update={"seed": 5})),
         lambda: of(processes=2),
+        lambda: of(minutes=1.0),
+        lambda: of(bias=1.0),
         lambda: of(origins=["another teacher"]),
         lambda: of(documents=[DOCUMENTS[0], Document("b", {"text": ("honey",)})]),
         lambda: of(documents=[DOCUMENTS[0], Document("c", {"text": ("wax",)})]),
@@ -59,12 +71,3 @@ def test_negatives_count_by_their_numbers() -> None:
     first = of(negatives=Read((1, 0), ()))
     assert first == of(negatives=Read((1, 0), ())) == of(negatives=[(1, 0), ()])
     assert len({first, of(negatives=Read((0, 1), ())), of(negatives=Read((1,), (0,))), of()}) == 4
-
-
-def test_parameters_count_by_name_and_value() -> None:
-    module = torch.nn.Linear(2, 2)
-    before = parameters_hash(module)
-    assert parameters_hash(module) == before
-    with torch.no_grad():
-        module.bias[0] += 1.0
-    assert parameters_hash(module) != before

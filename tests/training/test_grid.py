@@ -123,57 +123,68 @@ def test_first_seeds_of_all_variants_come_first(make_grid: MakeGrid) -> None:
     assert len({item.key for item in runs}) == 3
 
 
-def test_the_budget_replaces_the_keys_it_names_and_no_others(make_grid: MakeGrid) -> None:
-    plain, warm = planned(make_grid("seeds = 1\ndocument_tokens = 48"))
+def test_a_variants_tables_are_merged_over_those_of_the_base(make_grid: MakeGrid) -> None:
+    plain, warm = planned(make_grid(base="document_tokens = 48"))
     assert warm.config.optimizer.strength_warmup == 0.6
     same = warm.config.optimizer.model_copy(update={"strength_warmup": 0.0})
     assert same == plain.config.optimizer
     assert (same.batch_size, same.max_steps, same.learning_rate, same.precision) == (16, 4, 1e-3, "fp32")
     assert warm.config.watch.steps == 2
     assert warm.config.field_schema.document_tokens == 48
+    assert (plain.config.name, warm.config.name) == ("plain", "warm")
+    other = {"plain": PLAIN + "optimizer.batch_size = 8\ntowers.init_layers = [2]\n"}
+    (plain,) = planned(make_grid(variants=other))
+    assert (plain.config.optimizer.batch_size, plain.config.optimizer.max_steps) == (8, 4)
+    assert plain.config.towers.init_layers == (2,)
 
 
 def test_the_key_follows_what_decides_a_result_and_not_the_name(make_grid: MakeGrid) -> None:
-    def keys(head: str = "seeds = 1", **variants: str) -> list[object]:
-        return [item.key for item in planned(make_grid(head, variants={"plain": PLAIN, **variants}))]
+    def keys(base: str = "", **variants: str) -> list[object]:
+        return [item.key for item in planned(make_grid(base=base, variants={"plain": PLAIN, **variants}))]
 
     assert keys(warm=WARM) == keys(renamed=WARM)
     assert keys(warm=WARM) != keys(warm=WARM.replace("0.6", "0.5"))
-    assert keys(warm=WARM) != keys("seeds = 1\ndocument_tokens = 48", warm=WARM)
+    assert keys(warm=WARM) != keys("document_tokens = 48", warm=WARM)
+
+
+def test_the_shipped_grids_keep_the_keys_of_their_results() -> None:
+    """By grid and variant: the digest of its runs' keys, and how many runs it has."""
+    root = Path(__file__).parents[2]
+    kept = json.loads((root / "tests" / "training" / "grid_keys.json").read_text(encoding="utf-8"))
+    assert kept.keys() == {path.stem for path in (root / "research" / "grid").glob("*.toml")}
+    for name, variants in kept.items():
+        runs = [(item.variant, *item.key) for item in planned(root / "research" / "grid" / f"{name}.toml")]
+        most = max(count for _, count in variants.values())
+        assert runs == [
+            (variant, seed, digest)
+            for seed in range(most)
+            for variant, (digest, count) in variants.items()
+            if seed < count
+        ]
 
 
 @pytest.mark.parametrize(
-    ("head", "tail", "message"),
+    ("head", "tail", "base", "message"),
     [
-        ("[more_seeds]\nnobody = 2", "", "nobody, which is none of its variants"),
-        ("", '[term_stats]\nnobody = ["model"]\n', "nobody, which is none of its variants"),
-        ("[more_seeds]\nwarm = 0", "", r"more_seeds\.warm"),
-        ("document_tokens = 1", "", "not valid under the grid's budget"),
+        ("[more_seeds]\nnobody = 2", "", "", "nobody, which is none of its variants"),
+        ("", '[term_stats]\nnobody = ["model"]\n', "", "nobody, which is none of its variants"),
+        ("[more_seeds]\nwarm = 0", "", "", r"more_seeds\.warm"),
+        ("", "", "document_tokens = 1", "variant plain is not valid: "),
+        ("", "optimizer.speed = 1\n", "", r"variant warm is not valid: optimizer\.speed"),
+        ("", "objective.distill_weight = 1.0\n", "", "variant warm asks for a teacher"),
+        ("", "[variants.plain]\n", "", "cannot read"),
     ],
 )
 def test_a_grid_that_cannot_be_run_is_refused_before_any_work(
-    head: str, tail: str, message: str, make_grid: MakeGrid
+    head: str, tail: str, base: str, message: str, make_grid: MakeGrid
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        planned(make_grid(head, tail))
+        planned(make_grid(head, tail, base))
 
 
 def test_an_unknown_baseline_is_refused(make_grid: MakeGrid) -> None:
     with pytest.raises(ConfigError, match="plain, which is none of its variants"):
         planned(make_grid(variants={"warm": WARM}))
-
-
-def test_variants_that_share_a_name_or_need_a_teacher_are_refused(make_grid: MakeGrid) -> None:
-    grid = make_grid()
-    grid.write_text(
-        grid.read_text().replace('"warm.toml"', '"warm.toml", "../x/warm.toml"'), encoding="utf-8"
-    )
-    (grid.parent.parent / "x").mkdir(exist_ok=True)
-    (grid.parent.parent / "x" / "warm.toml").write_text('name = "warm"', encoding="utf-8")
-    with pytest.raises(ConfigError, match="twice"):
-        planned(grid)
-    with pytest.raises(ConfigError, match="teacher"):
-        planned(make_grid(variants={"plain": PLAIN, "taught": PLAIN + "[objective]\ndistill_weight = 1.0\n"}))
 
 
 def test_a_half_last_line_is_left_out_and_written_over(tmp_path: Path) -> None:

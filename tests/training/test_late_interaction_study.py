@@ -5,8 +5,8 @@ import pytest
 
 from glow.evaluation import evaluate
 from glow.records import Hit, Qrel
-from research.late.candidates import Candidates
-from research.late.ranking import Measured, best_setting, left_out, measure
+from research.candidates import Candidates, Measured, measure
+from research.late.ranking import best_setting, left_out
 from research.late.states import TokenStates, unit
 from research.late.tokens import Form, Projection, best_matches, fit_projection, keep, pool, read_back, weigh
 
@@ -103,10 +103,10 @@ def _candidates(starts: np.ndarray, grades: np.ndarray) -> Candidates:
     total = len(grades)
     spans = zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
     relevant = [min(int(grades[start:stop].sum()), 10) for start, stop in spans]
-    nothing, none = np.zeros(total, np.float32), np.zeros(len(relevant))
+    nothing = np.zeros(total, np.float32)
     return Candidates(
         name="toy", starts=starts, rows=np.arange(total), order=np.arange(total), grades=grades,
         ideal=np.array([(1 / np.log2(np.arange(2, count + 2))).sum() for count in relevant]),
-        cosine=nothing, impacts=nothing, covered=nothing, words=none.astype(np.int64),
-        uncertainty=none.astype(np.float32), scale=1.0,
+        cosine=nothing, impacts=nothing, covered=nothing, head=np.zeros((len(relevant), 10), np.float32),
+        scale=1.0, more={},
     )  # fmt: skip

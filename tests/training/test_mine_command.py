@@ -14,8 +14,9 @@ from glow.text import Preprocessor
 from glow.training.checkpoint import save_checkpoint
 from glow.training.commands.data import mine_command
 from glow.training.config import TrainConfig
-from glow.training.data.dataset import read_collection
-from glow.training.job import TrainInputs, train
+from glow.training.data import read_collection
+from glow.training.given import Given
+from glow.training.job import train
 from glow.training.negatives.negatives import read_header, read_negatives
 from tests.training.mined_folder import SCHEMA, write_mined_folder
 
@@ -76,8 +77,8 @@ def test_two_rounds_mine_with_the_newer_towers(folder: Path, toy_model: Path, tm
     init, negatives, losses = untrained(tmp_path / "untrained", config, toy_model), [], []
     for name in ("first", "second"):
         out, file = tmp_path / name, tmp_path / f"{name}.jsonl"
-        inputs = TrainInputs([folder], "train", out, init, init, negatives, device="cpu")
-        losses.append(train(config, inputs)["final_loss"])
+        given = Given(data=[folder], out=out, init=init, negatives=negatives, device="cpu")
+        losses.append(train(config, given)["final_loss"])
         done = run("--data", folder, "--out", file, "--model", out, "--threads", 1, "--from", 2)
         assert done.exit_code == 0, done.output
         init, negatives = out, [file]
@@ -90,7 +91,7 @@ def test_two_rounds_mine_with_the_newer_towers(folder: Path, toy_model: Path, tm
     assert any(first)
     assert first != second
     # The second round without the file is another one: the negatives were learned from.
-    plain = TrainInputs([folder], "train", tmp_path / "plain", tmp_path / "first", init, device="cpu")
+    plain = Given(data=[folder], out=tmp_path / "plain", init=tmp_path / "first", device="cpu")
     assert train(config, plain)["final_loss"] != losses[1]
 
 

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from glow.nn import ConformerConfig, Ndrm, NdrmConfig
 from glow.text import WordPieces
 from glow.training.data.dataset import Collection
+from research.ndrm.conformer import ConformerConfig
+from research.ndrm.cost import _measure
+from research.ndrm.model import Ndrm, NdrmConfig
 from research.ndrm.search import bm25, rank, rerank, term_scores, tf_idf
-from research.ndrm.train import Options, train
+from research.ndrm.train import Options, ranknet_loss, train
 from research.ndrm.words import TermCollection
 from tests.conftest import DATA
 
@@ -24,6 +26,14 @@ def model(terms: TermCollection, kind: str, **changes: object) -> Ndrm:
     conformer = ConformerConfig(hidden=16, heads=4, window=5, dropout=0.0)
     options = {"words": len(terms.vocabulary), "embedding": 16, "kind": kind, "conformer": conformer}
     return Ndrm(NdrmConfig.model_validate(options | changes))
+
+
+def test_ranknet() -> None:
+    """Golden G6: five pairs of grades 2, 1, 0, 0."""
+    loss = ranknet_loss(torch.tensor([[2.0, 1.0, 0.0, 0.5]]), torch.tensor([[2.0, 1.0, 0.0, 0.0]]))
+    assert float(loss) == pytest.approx(0.285787, abs=1e-6)
+    both = ranknet_loss(torch.tensor([[2.0, 1.0], [3.0, 1.0]]), torch.tensor([[1.0, 0.0], [1.0, 1.0]]))
+    assert float(both) == pytest.approx(float(np.log1p(np.exp(-1.0))), abs=1e-5)  # the second has no pair
 
 
 @pytest.mark.parametrize("kind", ["latent", "explicit", "both"])
@@ -67,3 +77,9 @@ def test_baselines_know_what_counts(terms: TermCollection) -> None:
         assert np.mean(hits) > 0.6
     clicked = TermCollection(terms.collection, WordPieces(DATA / "toy-model" / "vocab.txt"), clicked=True)
     assert clicked.lengths.sum() >= terms.lengths.sum()
+
+
+def test_every_step_over_a_document_is_timed() -> None:
+    row = _measure("separable", 64)
+    assert (row["attention"], row["length"]) == ("separable", 64)
+    assert row["seconds"] > 0.0 and row["mib"] >= 0.0

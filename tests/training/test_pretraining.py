@@ -1,9 +1,6 @@
-"""Pre-training as a job: text in order, masks, resumed = uninterrupted, two processes, and what `train --init` makes of it."""
+"""Pre-training as a job: text in order, masks, two processes, and what `train --init` makes of it."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,29 +10,27 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from glow.artifact import default_model, write_artifact
+from glow.artifact import default_model
 from glow.cli import app
-from glow.errors import ConfigError, FormatError, InputError, IntegrityError, MismatchError, RecordError
-from glow.nn import PretrainingBatch, SentenceConfig, SentenceEncoder, TwoTowers, bert_config, init_from_bert
+from glow.errors import ConfigError, InputError, RecordError
+from glow.nn import SentenceConfig, SentenceEncoder, TwoTowers, bert_config, init_from_bert
 from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.text import WordPieces
-from glow.training import TrainConfig, TrainInputs, read_towers, train
+from glow.training import Given, Progress, TrainConfig, read_towers, train
 from glow.training.pretraining import (
     PretrainConfig,
-    PretrainInputs,
-    PretrainProgress,
-    attention_entropy,
     initial_pretrainer,
     load_pretrained,
     mask_pieces,
-    pretrain,
+    pretraining_recipe,
     read_texts,
     return_to_tower,
     start_from_tower,
 )
 from glow.training.pretraining.samples import Samples
 from glow.training.pretraining.stream import PieceStream, make_stream
+from glow.training.run import read_metrics
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,8 +50,8 @@ def config(**changes: Any) -> PretrainConfig:
 
 
 @pytest.fixture
-def inputs(toy_corpus: Path, bert_folder: Path, tmp_path: Path) -> PretrainInputs:
-    return PretrainInputs([toy_corpus], tmp_path / "encoder", bert_folder, "cpu")
+def given(toy_corpus: Path, bert_folder: Path, tmp_path: Path) -> Given:
+    return Given(corpora=[toy_corpus], out=tmp_path / "encoder", init=bert_folder, device="cpu")
 
 
 def test_texts_come_in_order_from_documents_and_from_plain_files(tmp_path: Path) -> None:
@@ -149,61 +144,29 @@ def test_masks_are_of_fifteen_in_a_hundred_and_never_of_special_pieces() -> None
     assert (read[~targets] == ids[~targets]).all()
 
 
-def test_a_run_learns_and_says_what_it_did(inputs: PretrainInputs) -> None:
-    told: list[PretrainProgress] = []
-    report = pretrain(config(optimizer={"steps": 60}), inputs, on_progress=told.append)
-    assert told[-1].loss < told[9].loss - 0.1 and told[-1].tokens_per_second > 0
-    assert 0.0 < told[-1].entropy <= 1.0
-    trained = load_pretrained(inputs.out)
+def test_a_run_learns_and_says_what_it_did(given: Given) -> None:
+    told: list[Progress] = []
+    report = train(config(optimizer={"steps": 60}), given, tell=told.append)
+    assert told[-1].loss < told[9].loss - 0.1 and told[-1].speed > 0 and told[-1].unit == "tokens"
+    assert 0.0 < told[-1].figures["entropy"] <= 1.0
+    trained = load_pretrained(given.out)
     assert trained.report["fingerprint"] == report["fingerprint"] and report["steps"] == 60
-    lines = (inputs.out.with_name("encoder.run") / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(lines[-1])["step"] == 60 and "entropy" in json.loads(lines[-1])
-    assert pretrain(config(optimizer={"steps": 60}), inputs) == dict(trained.report)  # nothing is left to do
+    last = read_metrics(given.run_folder)[-1]
+    assert last["step"] == 60 and {"entropy", "tokens_per_second"} < last.keys()
 
 
-@pytest.mark.parametrize("kind", ["cross-thought", "mlm", "retro", "crops"])
-def test_a_stopped_run_goes_on_bit_for_bit(inputs: PretrainInputs, tmp_path: Path, kind: str) -> None:
-    small = config(pretraining={"kind": kind})
-    pretrain(small, inputs)
-    whole = load_pretrained(inputs.out).model.state_dict()
-    other = replace(inputs, out=tmp_path / "again")
-
-    def stop(progress: PretrainProgress) -> None:
-        if progress.step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        pretrain(small, other, on_progress=stop)
-    metrics = tmp_path / "again.run" / "metrics.jsonl"
-    metrics.write_text('{"step": 2, "loss": 1.0}\n{"step": 3, "loss": 1.0}\n', encoding="utf-8")
-    pretrain(small, other)
-    assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [
-        2,
-        5,
-    ]  # step 3 was taken again
-    resumed = load_pretrained(other.out).model.state_dict()
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    with pytest.raises(MismatchError, match="other configuration"):
-        pretrain(config(pretraining={"kind": kind}, seed=1), other)
+def test_minutes_bound_a_run(given: Given) -> None:
+    recipe = pretraining_recipe(config(), replace(given, minutes=2.0), lambda stage: None)
+    assert recipe.minutes == 2.0
 
 
-def test_minutes_become_steps_that_a_resumed_run_keeps(inputs: PretrainInputs) -> None:
-    timed = replace(inputs, minutes=0.002)
-    report = pretrain(config(), timed)
-    plan = json.loads((inputs.out.with_name("encoder.run") / "steps.json").read_bytes())
-    assert report["steps"] == plan["steps"] >= 1
-    assert pretrain(config(), timed) == report
-
-
-def test_towers_start_from_the_encoder(
-    inputs: PretrainInputs, collection_folder: Path, tmp_path: Path
-) -> None:
+def test_towers_start_from_the_encoder(given: Given, collection_folder: Path, tmp_path: Path) -> None:
     """`train --init`: both towers read what the encoder read, [CLS] as its first special token, words behind it."""
-    pretrain(config(), inputs)
-    trained = load_pretrained(inputs.out)
+    train(config(), given)
+    trained = load_pretrained(given.out)
     schema = FieldSchema.preset("glow-default")
-    towers = TwoTowers(bert_config(inputs.out, weight_form="plain"), schema)
-    init_from_bert(towers, inputs.out, (0, 1))
+    towers = TwoTowers(bert_config(given.out, weight_form="plain"), schema)
+    init_from_bert(towers, given.out, (0, 1))
     pieces = trained.pieces
     ids = [number for word in pieces.words("the bees find their home") for number in pieces.pieces(word)]
     batch = torch.tensor([[pieces.cls_id, *ids]])
@@ -224,40 +187,19 @@ def test_towers_start_from_the_encoder(
             "optimizer": {"batch_size": 8, "max_steps": 1, "precision": "fp32"},
         }
     )
-    report = train(
-        made,
-        TrainInputs([collection_folder], "train", tmp_path / "towers", inputs.out, inputs.out, device="cpu"),
-    )
+    towers_given = Given(data=[collection_folder], out=tmp_path / "towers", init=given.out, device="cpu")
+    report = train(made, towers_given)
     assert report["steps"] == 1
 
 
-def test_a_checkpoint_gives_back_what_was_trained(inputs: PretrainInputs) -> None:
-    pretrain(config(), inputs)
-    first = load_pretrained(inputs.out).model
+def test_a_checkpoint_gives_back_what_was_trained(given: Given) -> None:
+    train(config(), given)
+    first = load_pretrained(given.out).model
     again = initial_pretrainer(
-        config(encoder={"init_layers": [0, 1]}), inputs.out, load_pretrained(inputs.out).pieces.cls_id
+        config(encoder={"init_layers": [0, 1]}), given.out, load_pretrained(given.out).pieces.cls_id
     )
     assert torch.equal(first.encoder.layers[1].inner.weight, again.encoder.layers[1].inner.weight)
     assert first.config.positions == again.config.positions
-    assert first.crossed is not None and 0.0 < attention_entropy(first, _one_batch(first.config)) <= 1.0
-
-
-def _one_batch(shape: SentenceConfig) -> Any:
-    ids = torch.randint(5, shape.vocabulary, (4, 16))
-    there = torch.ones_like(ids, dtype=torch.bool)
-    return PretrainingBatch(ids, there, ids, there, ids, there, torch.zeros(2, 4, dtype=torch.int64), 4, 1)
-
-
-def test_a_damaged_checkpoint_is_refused(inputs: PretrainInputs) -> None:
-    pretrain(config(), inputs)
-    (inputs.out / "pretrained.json").write_text("{}")
-    with pytest.raises(IntegrityError):
-        load_pretrained(inputs.out)
-    with pytest.raises(FormatError, match="no checkpoint of pre-training"):
-        towers = inputs.out.with_name("towers")
-        with write_artifact(towers, "checkpoint") as writer:
-            (writer.folder / "pretrained.json").write_text("[]")
-        load_pretrained(towers)
 
 
 def test_a_tower_goes_through_pre_training_and_back() -> None:
@@ -301,9 +243,9 @@ def test_a_tower_goes_through_pre_training_and_back() -> None:
         ({"encoder": {"init_layers": [0, 9]}}, "no encoder.layer.9"),
     ],
 )
-def test_what_does_not_fit_is_refused(inputs: PretrainInputs, changes: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused(given: Given, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        pretrain(config(**changes), inputs)
+        train(config(**changes), given)
 
 
 @pytest.mark.parametrize(
@@ -317,29 +259,6 @@ def test_what_does_not_fit_is_refused(inputs: PretrainInputs, changes: dict[str,
 def test_a_configuration_that_cannot_be_is_refused(section: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         config(**section)
-
-
-def test_two_processes_average_and_end_alike(toy_corpus: Path, bert_folder: Path, tmp_path: Path) -> None:
-    """One checkpoint, of half as many passes' worth of steps a process; another number of processes is another run."""
-    path = tmp_path / "two.toml"
-    path.write_text(
-        'name = "two"\n[pretraining]\nlength = 16\nsequences = 4\nspecials = 2\n[encoder]\ninit_layers = [0, 1]\n'
-        '[optimizer]\nbatch_tokens = 128\nsteps = 4\nprecision = "fp32"\n'
-    )
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    files = ["--config", path, "--corpus", toy_corpus, "--init", bert_folder, "--out", tmp_path / "two"]
-    command = [sys.executable, *launch, "-m", "glow", "pretrain", *map(str, files)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*command, "--device", "cpu", "--json", str(tmp_path / "report.json")],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    report = json.loads((tmp_path / "report.json").read_bytes())
-    assert report["processes"] == 2 and report["steps"] == 4
-    assert load_pretrained(tmp_path / "two").report["fingerprint"] == report["fingerprint"]
-    alone = CliRunner().invoke(app, ["pretrain", *command[9:], "--device", "cpu"])
-    assert alone.exit_code == MismatchError.exit_code, alone.output
 
 
 def test_the_command_overrides_and_needs_text(toy_corpus: Path, bert_folder: Path, tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import torch
 from typer.testing import CliRunner
 
 from research.pretraining.__main__ import app
-from research.pretraining.tuned import RELATIONS, _pairs
+from research.pretraining.tuned import RELATIONS, _pairs, tuned_pairs
 
 
 def test_a_run_is_measured_once_and_tabled(collection_folder: Path, tmp_path: Path) -> None:
@@ -43,6 +46,15 @@ def test_a_run_is_measured_once_and_tabled(collection_folder: Path, tmp_path: Pa
     assert set(rows[1]["tuned"]) == {"mean", "logits", "shares"}
     table = CliRunner().invoke(app, ["report", "--results", str(tmp_path / "results.jsonl")])
     assert table.exit_code == 0 and "| cross-thought-1 | 1 |" in table.output
+
+    checkpoint = next((tmp_path / "work").glob("*-cross-thought-1-0"))
+    random = np.random.default_rng(0)
+    texts: Any = SimpleNamespace(documents=random.integers(5, 1000, (10, 70)).tolist())
+    shares = []
+    for before in (1, 2):  # what was drawn before the call does not matter
+        torch.manual_seed(before)
+        shares.append(tuned_pairs(checkpoint, texts, 2, 0, 5e-4, symmetric=True))
+    assert shares[0] == shares[1]
 
 
 def test_pairs_are_of_three_relations() -> None:

@@ -1,6 +1,5 @@
-"""Training of the re-ranker: resume, checkpoint, compressor, teacher, and what it makes of a ranking."""
+"""Training of the re-ranker: checkpoint, compressor, teacher, and what it makes of a ranking."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,29 +8,27 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from typer.testing import CliRunner
 
-from glow.cli import app
 from glow.collection import read_qrels
-from glow.errors import ConfigError, FormatError, MismatchError
-from glow.nn import Compressor, CrossEncoder, Side, minilm_folder
+from glow.errors import ConfigError, MismatchError
+from glow.nn import Compressor, CrossEncoder, Side
 from glow.text import Preprocessor, WordPieces
-from glow.training.data.dataset import Collection, count_terms, read_collection
+from glow.training import Given, train
+from glow.training.data import Collection, count_terms, read_collection
 from glow.training.rerank import (
     Candidates,
     RerankConfig,
-    RerankInputs,
+    Texts,
     TrainedReranker,
     load_reranker,
     measure_reranking,
     read_candidates,
+    read_side,
     save_reranker,
     score_candidates,
-    train_reranker,
 )
-from glow.training.rerank.candidates import Texts
-from glow.training.rerank.job import initial_cross_encoder
-from glow.training.rerank.trainer import attention_loss
+from glow.training.rerank.initial import initial_cross_encoder
+from glow.training.rerank.losses import attention_loss
 
 
 def options(**changes: Any) -> dict[str, Any]:
@@ -50,56 +47,24 @@ def options(**changes: Any) -> dict[str, Any]:
     return made
 
 
-def inputs(collection_folder: Path, run_file: Path, bert_folder: Path, out: Path) -> RerankInputs:
-    return RerankInputs([collection_folder], [run_file], "train", out, bert_folder)
-
-
 @pytest.fixture(scope="session")
-def trained(
-    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> TrainedReranker:
-    """A model that has seen each query a few times."""
-    out = tmp_path_factory.mktemp("rerank") / "toy"
-    config = RerankConfig.model_validate(
-        options(
-            cross={"dropout": 0.0, "train_words": True, "compressed": 0, "late": 16},
-            optimizer={"max_steps": 150, "epochs": 20, "learning_rate": 5e-3, "head_rate": 4.0},
-        )
-    )
-    train_reranker(config, inputs(collection_folder, run_file, bert_folder, out))
+def given(collection_folder: Path, run_file: Path, bert_folder: Path) -> Given:
+    return Given(data=[collection_folder], candidates=[run_file], out=Path(), init=bert_folder, device="cpu")
+
+
+def trains(given: Given, out: Path, made: dict[str, Any], **changes: Any) -> TrainedReranker:
+    train(RerankConfig.model_validate(made), replace(given, out=out, **changes))
     return load_reranker(out)
 
 
-def test_a_stopped_run_goes_on_to_the_same_weights(
-    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    config = RerankConfig.model_validate(options())
-    train_reranker(config, inputs(collection_folder, run_file, bert_folder, tmp_path / "whole"))
-
-    class Stop(Exception):
-        pass
-
-    def stop(progress: Any) -> None:
-        if progress.step == 6:
-            raise Stop
-
-    again = inputs(collection_folder, run_file, bert_folder, tmp_path / "again")
-    with pytest.raises(Stop):
-        train_reranker(config, again, on_progress=stop)
-    steps: list[int] = []
-    train_reranker(config, again, on_progress=lambda progress: steps.append(progress.step))
-    assert steps == [5, 6, 7, 8], "it goes on from step 4, which was kept"
-    whole, resumed = (load_reranker(tmp_path / name).model.state_dict() for name in ("whole", "again"))
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
-def test_a_state_of_another_run_is_refused(
-    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    places = inputs(collection_folder, run_file, bert_folder, tmp_path / "out")
-    train_reranker(RerankConfig.model_validate(options()), places)
-    with pytest.raises(MismatchError, match="other configuration or data"):
-        train_reranker(RerankConfig.model_validate(options(seed=1)), places)
+@pytest.fixture(scope="session")
+def trained(given: Given, tmp_path_factory: pytest.TempPathFactory) -> TrainedReranker:
+    """A model that has seen each query a few times."""
+    made = options(
+        cross={"dropout": 0.0, "train_words": True, "compressed": 0, "late": 16},
+        optimizer={"max_steps": 150, "epochs": 20, "learning_rate": 5e-3, "head_rate": 4.0},
+    )
+    return trains(given, tmp_path_factory.mktemp("rerank") / "toy", made)
 
 
 def test_a_trained_model_orders_candidates_better_than_the_search(
@@ -117,8 +82,6 @@ def test_a_trained_model_orders_candidates_better_than_the_search(
 def test_scores_of_stored_documents_are_those_of_the_whole_model(
     trained: TrainedReranker, candidates: Candidates
 ) -> None:
-    from glow.training.rerank.measure import read_side
-
     pad_id, texts = trained.preprocessor.pieces.pad_id, Texts(candidates.collection, trained.preprocessor)
     scores = score_candidates(trained.model, texts, candidates, pad_id).scores[3]
     ids, mask, _, weights = read_side([texts.query(3)], pad_id, torch.device("cpu"))
@@ -139,17 +102,6 @@ def test_a_document_has_no_cls_of_its_own(toy_collection: Collection, bert_folde
     assert texts.document(0).ids.tolist() == whole.ids.tolist()[1:]
     assert pieces.cls_id not in texts.document(0).ids
     assert texts.query(0).ids[0] == pieces.cls_id
-
-
-def test_a_checkpoint_of_towers_is_refused_by_name(
-    trained: TrainedReranker, tmp_path: Path, toy_model: Path
-) -> None:
-    from glow.artifact import write_artifact
-
-    with write_artifact(tmp_path / "towers", "checkpoint") as writer:
-        (writer.folder / "towers.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(FormatError, match="towers is a checkpoint of towers"):
-        load_reranker(tmp_path / "towers")
 
 
 class _Identity(Compressor):
@@ -180,36 +132,19 @@ def test_the_compressor_is_trained_towards_attention_as_it_was(bert_folder: Path
     assert float(attention_loss(model, query, document).detach()) == 0.0
 
 
-def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it(
-    collection_folder: Path, run_file: Path, bert_folder: Path, trained: TrainedReranker, tmp_path: Path
+def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it_with_as_many_layers(
+    given: Given, tmp_path: Path
 ) -> None:
-    first = options(cross={"compressed": 0})
     places = [tmp_path / name for name in ("ranker", "compressor", "both")]
-    train_reranker(
-        RerankConfig.model_validate(first), inputs(collection_folder, run_file, bert_folder, places[0])
-    )
-    second = RerankConfig.model_validate(options(objective={"kind": "attention"}))
-    report = train_reranker(second, inputs(collection_folder, run_file, places[0], places[1]))
-    assert report["steps"] == 8
-    before, after = (load_reranker(place).model.state_dict() for place in places[:2])
+    first = trains(given, places[0], options(cross={"compressed": 0}))
+    second = trains(given, places[1], options(objective={"kind": "attention"}), init=places[0])
+    assert second.report["steps"] == 8
+    before, after = (each.model.state_dict() for each in (first, second))
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.split(".")[0] for name in after.keys() - before.keys()} == {"compressor"}
-    train_reranker(
-        RerankConfig.model_validate(options()), inputs(collection_folder, run_file, places[1], places[2])
-    )
-    assert load_reranker(places[2]).model.config.compressed == 8
-
-
-def test_a_checkpoint_of_another_depth_is_refused(
-    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    train_reranker(
-        RerankConfig.model_validate(options()),
-        inputs(collection_folder, run_file, bert_folder, tmp_path / "two"),
-    )
-    deeper = RerankConfig.model_validate(options(cross={"init_layers": [0, 1, 1]}))
+    assert trains(given, places[2], options(), init=places[1]).model.config.compressed == 8
     with pytest.raises(MismatchError, match=r"'layers': 2.*asks for.*'layers': 3"):
-        train_reranker(deeper, inputs(collection_folder, run_file, tmp_path / "two", tmp_path / "three"))
+        trains(given, tmp_path / "three", options(cross={"init_layers": [0, 1, 1]}), init=places[2])
 
 
 @pytest.mark.parametrize(
@@ -229,60 +164,24 @@ def test_configurations_that_mean_nothing_are_refused(changes: dict[str, Any], s
         RerankConfig.model_validate(options(**changes))
 
 
-def test_runs_and_folders_must_come_in_pairs(
-    collection_folder: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    places = RerankInputs([collection_folder], [], "train", tmp_path / "out", bert_folder)
+def test_runs_and_folders_must_come_in_pairs(given: Given, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found 1 --data and 0 --candidates"):
-        train_reranker(RerankConfig.model_validate(options()), places)
+        trains(given, tmp_path / "out", options(), candidates=())
 
 
-def test_glow_train_trains_a_re_ranker_where_the_file_has_a_table_cross(
-    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    config = tmp_path / "prettr.toml"
-    config.write_text(
-        'name = "toy"\nquery_tokens = 16\ndocument_tokens = 48\n[cross]\ninit_layers = [0, 1]\nsplit = 1\n'
-        '[objective]\ndepth = 10\n[optimizer]\nbatch_size = 8\nprecision = "fp32"\n',
-        encoding="utf-8",
-    )
-    out = tmp_path / "out"
-    files = ["--config", config, "--data", collection_folder, "--candidates", run_file, "--init", bert_folder]
-    arguments = ["train", *map(str, files), "--out", str(out), "--max-steps", "2", "--json", "-"]
-    found = CliRunner().invoke(app, arguments)
-    assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout)["steps"] == 2
-    assert load_reranker(out).model.config.split == 1
-
-
-def test_the_presets_of_the_configs_folder_are_valid() -> None:
-    paths = sorted(Path("configs").glob("prettr*.toml"))
-    assert paths
-    for path in paths:
-        assert RerankConfig.load_toml(path).cross.split < 6
-    assert minilm_folder().is_dir()
-
-
-def test_a_split_re_ranker_learns_from_one_that_joins_all_layers(
-    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
-) -> None:
+def test_a_split_re_ranker_learns_from_one_that_joins_all_layers(given: Given, tmp_path: Path) -> None:
     budget = {"max_steps": 60, "epochs": 10, "learning_rate": 5e-3, "head_rate": 4.0}
     whole = options(
         cross={"split": 0, "compressed": 0, "late": 0, "dropout": 0.0, "train_words": True}, optimizer=budget
     )
     places = [tmp_path / name for name in ("teacher", "alone", "taught")]
-    train_reranker(
-        RerankConfig.model_validate(whole), inputs(collection_folder, run_file, bert_folder, places[0])
-    )
+    teacher = trains(given, places[0], whole)
     split = {"compressed": 0, "late": 0, "dropout": 0.0, "train_words": True}
     gaps = []
     for place, share in zip(places[1:], (0.0, 1.0), strict=True):
-        config = RerankConfig.model_validate(
-            options(cross=split, objective={"distill": share}, optimizer=budget | {"max_steps": 40})
-        )
-        start = inputs(collection_folder, run_file, bert_folder, place)
-        train_reranker(config, replace(start, teacher=places[0] if share else None))
-        gaps.append(_gap(load_reranker(places[0]), load_reranker(place), collection_folder, run_file))
+        made = options(cross=split, objective={"distill": share}, optimizer=budget | {"max_steps": 40})
+        student = trains(given, place, made, teacher=places[0] if share else None)
+        gaps.append(_gap(teacher, student, given.data[0], given.candidates[0]))
     assert gaps[1] < 0.8 * gaps[0]
 
 
@@ -303,18 +202,15 @@ def _gap(teacher: TrainedReranker, student: TrainedReranker, folder: Path, run: 
     return float(np.mean([float((one - other).abs().sum()) for one, other in shares]))
 
 
-def test_a_teacher_and_its_share_go_together(
-    collection_folder: Path, run_file: Path, bert_folder: Path, trained: TrainedReranker, tmp_path: Path
-) -> None:
-    start = inputs(collection_folder, run_file, bert_folder, tmp_path / "out")
+def test_a_teacher_and_its_share_go_together(given: Given, trained: TrainedReranker, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="go together"):
-        train_reranker(RerankConfig.model_validate(options(objective={"distill": 0.5})), start)
+        trains(given, tmp_path / "out", options(objective={"distill": 0.5}))
     with pytest.raises(ConfigError, match="go together"):
-        train_reranker(RerankConfig.model_validate(options()), replace(start, teacher=tmp_path))
+        trains(given, tmp_path / "out", options(), teacher=tmp_path)
     with pytest.raises(ValidationError, match="no scores to compare"):
         RerankConfig.model_validate(options(objective={"kind": "attention", "distill": 0.5}))
     teacher = tmp_path / "teacher"
     save_reranker(teacher, trained.model, trained.preprocessor, {})
     config = options(objective={"distill": 0.5}) | {"document_tokens": 40}
     with pytest.raises(MismatchError, match="of 16 and 48 tokens, the configuration 16 and 40"):
-        train_reranker(RerankConfig.model_validate(config), replace(start, teacher=teacher))
+        trains(given, tmp_path / "out", config, teacher=teacher)

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from glow.errors import MismatchError
-from glow.training.data.dataset import Collection
+from glow.training.data import Collection
 from glow.training.rerank import CandidateBatches, Candidates, read_candidates
-from glow.training.rerank.trainer import distillation_loss, rerank_loss
+from glow.training.rerank.losses import distillation_loss, rerank_loss
 
 
 def test_candidates_are_the_first_of_each_query_in_order(toy_collection: Collection, run_file: Path) -> None:
@@ -37,7 +37,8 @@ def test_a_run_of_another_collection_is_refused(
 def test_a_batch_has_the_relevant_document_first_and_no_other_that_is(candidates: Candidates) -> None:
     batches = CandidateBatches([candidates], 8, 3, seed=1)
     seen: list[int] = []
-    for batch in batches.epoch(0):
+    for step in range(batches.steps(1)):
+        batch = batches.batch(step, 0, 1)
         seen += batch.queries.tolist()
         for query, documents, scores in zip(
             batch.queries.tolist(), batch.documents, batch.scores, strict=True
@@ -49,17 +50,19 @@ def test_a_batch_has_the_relevant_document_first_and_no_other_that_is(candidates
                 zip(candidates.rows[query].tolist(), candidates.scores[query].tolist(), strict=True)
             )
             assert [ranked[row] for row in documents.tolist()] == scores.tolist()
-    assert len(seen) == len(set(seen)) == 8 * batches.steps_per_epoch
+    assert len(seen) == len(set(seen)) == 8 * batches.steps(1)
     assert 0 not in seen, "its relevant document was not found"
 
 
-def test_the_order_depends_on_seed_and_epoch_alone(candidates: Candidates) -> None:
-    def order(seed: int, epoch: int) -> list[list[int]]:
-        return [batch.documents.tolist() for batch in CandidateBatches([candidates], 8, 3, seed).epoch(epoch)]
+def test_a_batch_depends_on_seed_and_step_alone(candidates: Candidates) -> None:
+    def documents(seed: int, *steps: int) -> list[list[int]]:
+        batches = CandidateBatches([candidates], 8, 3, seed, epochs=2)
+        return [batches.batch(step, 0, 1).documents.tolist() for step in steps]
 
-    assert order(1, 2) == order(1, 2)
-    assert order(1, 2) != order(1, 3)
-    assert order(1, 2) != order(2, 2)
+    epoch = CandidateBatches([candidates], 8, 3, 1).steps(1)
+    assert documents(1, epoch + 2) == documents(1, 3, epoch + 2)[1:]
+    assert documents(1, epoch + 2) != documents(1, 2)
+    assert documents(1, epoch + 2) != documents(2, epoch + 2)
 
 
 def test_candidates_without_a_relevant_document_are_refused(candidates: Candidates) -> None:

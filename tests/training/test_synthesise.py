@@ -18,10 +18,10 @@ from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.training.commands.data import synthesise_command
 from glow.training.config import TrainConfig
-from glow.training.data.dataset import read_collection
+from glow.training.data import read_collection
 from glow.training.encode import EncodeOptions, open_source
 from glow.training.from_model import read_towers
-from glow.training.job import _go_on
+from glow.training.initial import _go_on
 from glow.training.synthesis.candidates import KINDS, Candidate, KeywordCounts, candidates, choose, without
 from glow.training.synthesis.pairs import SynthesisOptions, synthesise
 from glow.training.synthesis.round_trip import RoundTrip

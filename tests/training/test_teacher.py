@@ -1,4 +1,4 @@
-"""Vectors of a teacher that are kept: they come back for the same teacher and texts alone."""
+"""Teachers: told apart by what decides a vector, and asked once."""
 
 import json
 import shutil
@@ -7,22 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
 
 from glow.errors import ConfigError
 from glow.text import WordPieces
 from glow.training import teacher
-from glow.training.teacher import teacher_hash, teacher_vectors
+from glow.training.data import Collection
+from glow.training.teacher import open_teacher, teacher_vectors
+from glow.training.teacher_vectors import query_key
+from tests.training.test_train_command import other_weights
 
 TEXTS = ["how bees find home", "wax"]
-
-
-def other_weights(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    tensors, size = load_file(path), path.stat().st_size
-    tensors["encoder.layer.0.output.dense.weight"] *= -1.0
-    save_file(tensors, path)
-    assert path.stat().st_size == size
 
 
 def other_shape(folder: Path) -> None:
@@ -36,37 +30,41 @@ def other_vocabulary(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [other_weights, other_shape, other_vocabulary])
-def test_another_teacher_is_asked_itself(
-    change: Callable[[Path], None], bert_folder: Path, tmp_path: Path
+def test_another_teacher_is_asked_itself_and_a_copy_is_not_asked_again(
+    change: Callable[[Path], None], bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, cache = tmp_path / "other", tmp_path / "cache"
+    copied, other = tmp_path / "copy", tmp_path / "other"
+    shutil.copytree(bert_folder, copied)
     shutil.copytree(bert_folder, other)
     change(other)
-    found = [
-        teacher_vectors(TEXTS, folder, WordPieces(folder / "vocab.txt"), cache)
-        for folder in (bert_folder, other)
-    ]
-    assert len(list(cache.iterdir())) == 2
+
+    def asked(folder: Path) -> np.ndarray:
+        made = teacher_vectors(folder, None, TEXTS, [], tmp_path / "cache")
+        return made.aims([query_key(text) for text in TEXTS], "texts")[:]
+
+    found = [asked(folder) for folder in (bert_folder, other)]
+    assert len(list((tmp_path / "cache").iterdir())) == 2
     assert not np.array_equal(*found)
-    assert np.array_equal(teacher_vectors(TEXTS, other, WordPieces(other / "vocab.txt")), found[1])
-
-
-def test_kept_vectors_come_back(bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = WordPieces(bert_folder / "vocab.txt")
-    first = teacher_vectors(TEXTS, bert_folder, pieces, tmp_path)
-    copied = tmp_path / "copy"
-    shutil.copytree(bert_folder, copied)
-    monkeypatch.setattr(teacher, "_encode", lambda *arguments: pytest.fail("encoded again"))
-    assert np.array_equal(teacher_vectors(TEXTS, copied, pieces, tmp_path), first)
+    monkeypatch.setattr(teacher, "batches_by_length", lambda *arguments: pytest.fail("encoded again"))
+    assert np.array_equal(asked(copied), found[0])
+    assert np.array_equal(asked(other), found[1])
 
 
 def test_another_length_is_another_teacher(bert_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = WordPieces(bert_folder / "vocab.txt")
-    before = teacher_hash(bert_folder, pieces)
+    before = open_teacher(bert_folder, None, []).hash
     monkeypatch.setattr(teacher, "MAX_TOKENS", 64)
-    assert teacher_hash(bert_folder, pieces) != before
+    assert open_teacher(bert_folder, None, []).hash != before
 
 
-def test_a_teacher_that_is_not_there_is_named(bert_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot read .*model\.safetensors"):
-        teacher_vectors(TEXTS, tmp_path, WordPieces(bert_folder / "vocab.txt"), tmp_path)
+def test_the_words_of_the_corpus_weigh_a_models_texts(toy_model: Path, toy_collection: Collection) -> None:
+    documents = toy_collection.documents
+    one, other = (open_teacher(toy_model, None, each) for each in (documents, documents[:2]))
+    assert one.hash != other.hash
+    assert not np.array_equal(one.queries(TEXTS), other.queries(TEXTS))
+    assert not np.array_equal(one.documents(documents[:2]), other.documents(documents[:2]))
+
+
+def test_a_folder_that_is_no_teacher_is_named(bert_folder: Path, tmp_path: Path) -> None:
+    shutil.copy(bert_folder / "config.json", tmp_path)
+    with pytest.raises(ConfigError, match=r"model\.safetensors"):
+        open_teacher(tmp_path, WordPieces(bert_folder / "vocab.txt"), [])

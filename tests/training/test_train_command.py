@@ -1,7 +1,11 @@
-"""`glow train` from folders to checkpoint: data, synthesis, distillation, dev, MS MARCO, refusals."""
+"""`glow train` from folders to checkpoint: data, synthesis, distillation, dev, a kill, refusals."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +15,11 @@ from safetensors.torch import load_file, save_file
 
 from glow.training.__main__ import app
 from glow.training.checkpoint import load_checkpoint
-from glow.training.run_folder import read_metrics
-from glow.training.watch import Watch
+from glow.training.run import read_metrics
+from tests.until import until
 
+ROOT = Path(__file__).parents[2]
+FIXED = ["train", "--device", "cpu", "--threads", "1"]
 CONFIG = """
 name = "small"
 [towers]
@@ -41,8 +47,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def train(*arguments: object) -> typer.testing.Result:
-    fixed = ["train", "--device", "cpu", "--threads", "1"]
-    return typer.testing.CliRunner().invoke(app, [*fixed, *(str(argument) for argument in arguments)])
+    return typer.testing.CliRunner().invoke(app, [*FIXED, *(str(argument) for argument in arguments)])
 
 
 def test_a_run_from_folders_to_checkpoint(
@@ -62,58 +67,54 @@ def test_a_run_from_folders_to_checkpoint(
     assert [row["step"] for row in rows if "dev" in row] == [2, 4]
 
 
-def test_a_finished_run_is_left_as_it_is(
+def test_a_checkpoint_that_is_gone_or_another_runs_is_made(
     config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
+    out, kept = tmp_path / "out", tmp_path / "out.run"
     weights = ("--init", bert_folder, "--teacher", bert_folder)
     call = ("--config", config, "--data", collection_folder, "--out", out, *weights)
-    first = train(*call)
-    assert first.exit_code == 0, first.output
-    report = json.loads(first.stdout)
-    assert (report["steps"], report["best_step"]) == (4, None)
-    made = (out / "report.json").stat()
-    again = train(*call)
-    assert json.loads(again.stdout) == report
-    assert (out / "report.json").stat().st_ino == made.st_ino
-    # Its checkpoint was never written, or is gone: it is made, and the loss is that of the metrics.
+    report = json.loads(train(*call).stdout)
     shutil.rmtree(out)
     found = json.loads(train(*call).stdout)
-    assert found["steps"] == 4
-    assert found["final_loss"] == read_metrics(tmp_path / "out.run")[-1]["loss"]
-    assert load_checkpoint(out).report == found
-    # A checkpoint of another run is no answer.
-    (shutil.rmtree(out), shutil.rmtree(tmp_path / "out.run"))
-    other = json.loads(train(*call, "--seed", 9).stdout)
-    shutil.copytree(out, tmp_path / "other")
-    (shutil.rmtree(out), shutil.rmtree(tmp_path / "out.run"))
-    train(*call)
-    shutil.rmtree(out)
-    (tmp_path / "other").rename(out)
-    assert json.loads(train(*call).stdout)["fingerprint"] == report["fingerprint"] != other["fingerprint"]
+    assert (found["steps"], found["final_loss"]) == (4, read_metrics(kept)[-1]["loss"])
+    kept.rename(tmp_path / "kept")
+    assert json.loads(train(*call, "--seed", 9).stdout)["fingerprint"] != report["fingerprint"]
+    shutil.rmtree(kept)
+    (tmp_path / "kept").rename(kept)
+    assert json.loads(train(*call).stdout)["fingerprint"] == report["fingerprint"]
+    assert load_checkpoint(out).report["fingerprint"] == report["fingerprint"]
 
 
-def test_a_run_that_stops_early_reports_the_steps_it_did(
-    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_is_killed_goes_on_to_the_same_weights(
+    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
-    scores = iter([0.5, 0.4])
-    monkeypatch.setattr(Watch, "measure", lambda *arguments: {"toy": next(scores)})
-    config.write_text(CONFIG.replace("steps = 2", "steps = 1\npatience = 1"), encoding="utf-8")
-    dev = tmp_path / "dev"
-    shutil.copytree(collection_folder, dev)
-    folders = ("--data", collection_folder, "--dev", dev, "--out", tmp_path / "out")
-    call = ("--config", config, *folders, "--init", bert_folder, "--teacher", bert_folder)
-    done = train(*call)
-    assert done.exit_code == 0, done.output
-    report = load_checkpoint(tmp_path / "out").report
-    assert (report["steps"], report["best_step"]) == (2, 1)
-    other_text(dev)  # what decided when to stop
-    refused = train(*call)
-    assert refused.exit_code == 3
-    assert "other configuration or data" in " ".join(refused.output.split())
+    longer = CONFIG.replace("max_steps = 4", "max_steps = 60\nepochs = 9").replace("steps = 2", "steps = 0")
+    config.write_text("checkpoint_steps = 7\n" + longer, encoding="utf-8")
+    files = ("--config", config, "--data", collection_folder, "--init", bert_folder, "--teacher", bert_folder)
+    command = [
+        sys.executable,
+        "-m",
+        "glow.training",
+        *FIXED,
+        *map(str, files),
+        "--out",
+        str(tmp_path / "cut"),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until(lambda: len(read_metrics(tmp_path / "cut.run")) >= 2 or process.poll() is not None, 120)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "cut").exists()
+    for name in ("cut", "whole"):
+        assert train(*files, "--out", tmp_path / name).exit_code == 0
+    cut, whole = (tmp_path / name / "model.safetensors" for name in ("cut", "whole"))
+    assert cut.read_bytes() == whole.read_bytes()
 
 
-def other_text(data: Path, *_: Path) -> None:
+def other_text(data: Path) -> None:
     """Of a document; pairs and counts stay as they are."""
     first, *others = (data / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     document = json.loads(first)
@@ -129,31 +130,24 @@ def other_weights(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        other_text,
-        lambda data, init, teacher: other_weights(init),
-        lambda data, init, teacher: other_weights(teacher),
-    ],
+    ("change", "place"), [(other_text, 0), (other_weights, 1), (other_weights, 2), (other_text, 3)]
 )
 def test_the_state_of_other_texts_or_weights_is_refused(
-    change: Callable[[Path, Path, Path], None],
+    change: Callable[[Path], None],
+    place: int,
     config: Path,
     collection_folder: Path,
     bert_folder: Path,
     tmp_path: Path,
 ) -> None:
-    folders = [tmp_path / name for name in ("data", "init", "teacher")]
-    for source, copied in zip((collection_folder, bert_folder, bert_folder), folders, strict=True):
-        shutil.copytree(source, copied)
-    options = (
-        part
-        for name, folder in zip(("data", "init", "teacher"), folders, strict=True)
-        for part in (f"--{name}", folder)
-    )
-    call = ("--config", config, "--out", tmp_path / "out", *options)
+    """A development set counts if it decides when to stop."""
+    config.write_text(CONFIG + "patience = 2\n", encoding="utf-8")
+    call: list[object] = ["--config", config, "--out", tmp_path / "out"]
+    for name in ("data", "init", "teacher", "dev"):
+        shutil.copytree(collection_folder if name in ("data", "dev") else bert_folder, tmp_path / name)
+        call += [f"--{name}", tmp_path / name]
     assert train(*call).exit_code == 0
-    change(*folders)
+    change(tmp_path / ("data", "init", "teacher", "dev")[place])
     refused = train(*call)
     assert refused.exit_code == 3
     assert "other configuration or data" in " ".join(refused.output.split())
@@ -187,14 +181,3 @@ def test_nothing_to_train_on_is_refused(config: Path, bert_folder: Path, tmp_pat
     )
     assert done.exit_code == 2
     assert "give --data or --synthesise" in done.output
-
-
-def test_fp16_without_a_gpu_is_refused(
-    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    config.write_text(CONFIG.replace('"fp32"', '"fp16"'), encoding="utf-8")
-    folders = ("--data", collection_folder, "--out", tmp_path / "out")
-    done = train("--config", config, *folders, "--init", bert_folder, "--teacher", bert_folder)
-    assert done.exit_code == 2
-    assert "needs a GPU" in done.output
-    assert not (tmp_path / "out").exists()

@@ -10,8 +10,9 @@ import pytest
 
 from glow.errors import InputError
 from glow.training.config import TrainConfig
-from glow.training.data.turns import one_at_a_time
-from glow.training.job import TrainInputs, _synthesised
+from glow.training.data import one_at_a_time
+from glow.training.given import Given
+from glow.training.towers import _synthesised
 
 
 def together(work: Callable[[], None], processes: int = 2) -> None:
@@ -68,20 +69,12 @@ def test_pairs_from_documents_are_made_by_one_process_at_a_time(
         time.sleep(0.2)
         note(log, "out")
 
-    monkeypatch.setattr("glow.training.job.synthesise", synthesise)
+    monkeypatch.setattr("glow.training.towers.synthesise", synthesise)
     config = TrainConfig(name="x")
-    inputs = TrainInputs(
-        (),
-        "train",
-        tmp_path / "out",
-        tmp_path,
-        tmp_path,
-        synthesise=[tmp_path / "c"],
-        synthesis_model=tmp_path,
-    )
+    given = Given(out=tmp_path / "out", init=tmp_path, synthesise=[tmp_path / "c"], synthesis_model=tmp_path)
 
     def work() -> None:
-        _synthesised(config, inputs, config.field_schema, lambda stage: None)
+        _synthesised(config, given, config.field_schema, lambda stage: None)
 
     together(work)
     assert log.read_text().split() == ["in", "out"] * 2

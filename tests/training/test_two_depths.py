@@ -18,6 +18,7 @@ from glow.training.config import ObjectiveConfig, TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, topics_of
 from glow.training.lexical import lexical_part
 from glow.training.objective import Objective, Targets
+from glow.training.teacher_vectors import Aims
 
 TOWERS = """
 [towers]
@@ -95,8 +96,8 @@ def test_an_average_lies_between_and_other_towers_are_refused(
     name = "layers.0.inner.weight"
     parts = [tower.state_dict()[name] for tower in (one, other, mixed)]
     assert torch.allclose(parts[2], 0.75 * parts[0] + 0.25 * parts[1], atol=1e-6)
-    config = json.loads((second / "towers.json").read_text())
-    assert config["document_layers"] == 2
+    config = json.loads((second / "checkpoint.json").read_text())
+    assert config["shape"]["document_layers"] == 2
     refused = run("average", "--first", first, "--second", tmp_path / "absent", "--out", tmp_path / "x")
     assert refused.exit_code == 3
 
@@ -121,10 +122,11 @@ def test_words_count_in_a_batch_as_in_a_hybrid_search(
     random = np.random.default_rng(0)
     vectors = random.normal(size=(len(toy_collection.queries) + len(toy_collection.documents), 8))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    targets = Targets(vectors[: len(toy_collection.queries)], vectors[len(toy_collection.queries) :])
+    queries = len(toy_collection.queries)
+    targets = Targets(*(Aims(vectors, rows) for rows in np.split(np.arange(len(vectors)), [queries])))
     part = lexical_part(tmp_path / "words", toy_collection, schema, pieces, targets)
     batches = PairBatches([toy_collection], make_preprocessor(config), 16, 0)
-    batch = next(batches.epoch(0))
+    batch = batches.batch(0, 0, 1)
     scores = part.scores(batch)
     assert scores.shape == (16, 16)
     for row, query in enumerate(batch.queries):
@@ -146,13 +148,15 @@ def test_batches_follow_topics_and_slips_come_as_often_as_asked(
     batches = PairBatches(
         [toy_collection], make_preprocessor(config), 8, 0, slips=0.5, topics=[np.asarray(truth, np.int64)]
     )
-    found = list(batches.epoch(0))
+    found = [batches.batch(step, 0, 1) for step in range(batches.steps(1))]
     topics = [set(truth[batch.queries]) for batch in found]
     assert all(len(topic) <= 2 for topic in topics)
     assert sum(len(topic) == 1 for topic in topics) > len(topics) / 2
     share = float(np.mean([batch.slips > 0 for batch in found]))
     assert 0.3 < share < 0.7
-    assert [batch.slips.tolist() for batch in batches.epoch(0)] == [batch.slips.tolist() for batch in found]
+    assert [batches.batch(step, 0, 1).slips.tolist() for step in (3, 1)] == [
+        found[step].slips.tolist() for step in (3, 1)
+    ]
     batch = found[0]
     for row, tokens in enumerate(batches.queries_of(batch)):
         kept = batches.queries[0][int(batch.queries[row])]

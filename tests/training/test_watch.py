@@ -1,4 +1,4 @@
-"""Dev retrieval: reciprocal ranks by hand, what is looked at, early stopping and the best towers."""
+"""Dev retrieval: reciprocal ranks by hand, what is looked at, and what a run leaves of it."""
 
 import json
 from collections.abc import Callable
@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from glow.text import Preprocessor
-from glow.training.config import TrainConfig, WatchConfig
-from glow.training.data.dataset import Collection
-from glow.training.loop import Trainer
-from glow.training.run_folder import read_metrics
-from glow.training.watch import Watch, reciprocal_ranks
+from glow.training.config import TrainConfig
+from glow.training.data import Collection
+from glow.training.run import WatchConfig, read_metrics
+from glow.training.watch import Watch, WatchedTask, reciprocal_ranks
+from tests.training.conftest import MakeTrainer
 
-MakeTrainer = Callable[..., Trainer]
 MakeConfig = Callable[..., TrainConfig]
 
 
@@ -27,42 +26,26 @@ def test_reciprocal_ranks_by_hand() -> None:
 
 
 def test_what_is_looked_at_holds_every_relevant_document_and_never_changes(
-    toy_collection: Collection, make_preprocessor: Callable[[TrainConfig], Preprocessor]
+    toy_collection: Collection,
+    make_preprocessor: Callable[[TrainConfig], Preprocessor],
+    make_config: MakeConfig,
+    make_trainer: MakeTrainer,
+    tmp_path: Path,
 ) -> None:
     collection, preprocessor = toy_collection, make_preprocessor(TrainConfig(name="x"))
-    config = WatchConfig(steps=1, queries=5, documents=4)
-    first, again = (Watch([collection], preprocessor, config, seed=1).tasks[0] for _ in range(2))
+    loss = make_trainer(make_config(), tmp_path).loss
+
+    def looked_at(queries: int, documents: int) -> WatchedTask:
+        config = WatchConfig(steps=1, queries=queries, documents=documents)
+        return Watch([collection], preprocessor, config, 1, loss).tasks[0]
+
+    first, again = looked_at(5, 4), looked_at(5, 4)
     assert len(first.queries) == 5
     assert first.relevant == again.relevant
     assert [len(document) for document in first.documents] == [len(document) for document in again.documents]
     assert all(relevant and max(relevant) < len(first.documents) for relevant in first.relevant)
-    whole = Watch([collection], preprocessor, WatchConfig(steps=1, queries=0, documents=0), seed=1).tasks[0]
+    whole = looked_at(0, 0)
     assert (len(whole.queries), len(whole.documents)) == (len(collection.queries), len(collection.documents))
-
-
-def test_training_stops_when_dev_gets_no_better_and_ends_with_the_best_towers(
-    make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scores = iter([0.2, 0.5, 0.4, 0.3, 0.9])
-    seen = []
-
-    def measure(self: Watch, towers: torch.nn.Module, precision: str, device: str) -> dict[str, float]:
-        seen.append({name: tensor.clone() for name, tensor in towers.state_dict().items()})
-        return {"toy": next(scores)}
-
-    monkeypatch.setattr(Watch, "measure", measure)
-    options = make_config(watch={"steps": 2, "patience": 2})
-    trainer = make_trainer(options, tmp_path / "run", watch=True)
-    losses = trainer.run()
-    assert len(losses) == 8  # measured after 2, 4, 6, 8; the best was the second
-    for name, tensor in trainer.towers.state_dict().items():
-        assert torch.equal(tensor, seen[1][name]), name
-    rows = [row for row in read_metrics(tmp_path / "run") if "dev" in row]
-    assert [row["dev"]["toy"] for row in rows] == [0.2, 0.5, 0.4, 0.3]
-    assert (tmp_path / "run" / "dev.png").stat().st_size > 1000
-    # A run that stopped early stays stopped.
-    again = make_trainer(options, tmp_path / "run", watch=True)
-    assert again.run() == []
 
 
 def test_a_run_folder_holds_configuration_metrics_and_pictures(

@@ -1,11 +1,10 @@
-"""`glow train`: the two towers on judged pairs; a re-ranker or learned impacts on what a first search found."""
+"""`glow train` and `glow pretrain`: one run, or all stages of a configuration; the same call goes on where a stopped one was."""
 
 import json
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -16,28 +15,42 @@ from glow.artifact import default_model
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import ConfigError
 from glow.nn import minilm_folder
-from glow.training.config import TrainConfig
-from glow.training.impacts import ImpactsConfig, ImpactsInputs, train_impacts
-from glow.training.job import TrainInputs, train
-from glow.training.rerank import RerankConfig, RerankInputs, train_reranker
+from glow.training.given import Given
+from glow.training.impacts import ImpactsConfig
+from glow.training.job import train
+from glow.training.pretraining import PretrainConfig
 from glow.training.run import Progress as TrainingProgress
 from glow.training.run import TrainingDevice
+from glow.training.stages import read_stages
 
-__all__ = ["TrainOptions", "train_command"]
-
-Config = TypeVar("Config", TrainConfig, RerankConfig)
-Stage = Callable[[str], None]
-Show = Callable[[TrainingProgress], None]
+__all__ = ["PretrainOptions", "TrainOptions", "pretrain_command", "train_command"]
 
 
-class TrainOptions(JsonOptions):
-    """What to train on, from which start, and where the result goes."""
+class RunOptions(JsonOptions):
+    """What every run is given."""
 
     config: Path = option(..., "TOML file with the run's options.", metavar="FILE")
-    out: Path = option(..., "Checkpoint folder to write; state and metrics go to OUT.run.", metavar="DIR")
-    data: tuple[Path, ...] = option(
-        (), "Data folder, ours or MS MARCO's files; may be given several times.", metavar="DIR"
+    out: Path = option(
+        ...,
+        "Checkpoint folder to write; state and metrics go to OUT.run, earlier stages to OUT.stages.",
+        metavar="DIR",
     )
+    init: Path | None = option(
+        None,
+        "BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2. For learned impacts: the model they are for.",
+        metavar="DIR",
+    )
+    stage: str = option("", "Runs one stage of the configuration alone, from --init to --out.")
+    seed: int | None = option(None, "Overrides the configuration's seed.")
+    device: TrainingDevice = option("auto", "`auto` takes a GPU where there is one.")
+    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+    dry: bool = option(False, "Reads everything and says what the run would do; takes no step.")
+
+
+class TrainOptions(RunOptions):
+    """What to train on, from which start, and where the result goes."""
+
+    data: tuple[Path, ...] = option((), "Data folder; may be given several times.", metavar="DIR")
     synthesise: tuple[Path, ...] = option(
         (), "JSON lines of documents to make training pairs from; may be given several times.", metavar="FILE"
     )
@@ -56,111 +69,92 @@ class TrainOptions(JsonOptions):
         "TREC run of a first search over --data, for a re-ranker ([cross]) or learned impacts ([impacts]); one for each folder, in order.",
         metavar="FILE",
     )
-    init: Path | None = option(
-        None,
-        "BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2. For learned impacts: the model they are for.",
-        metavar="DIR",
+    dev_candidates: tuple[Path, ...] = option(
+        (), "The same over --dev, for a re-ranker or learned impacts.", metavar="FILE"
     )
     teacher: Path | None = option(
         None,
-        "BERT-layout folder, model or checkpoint to distil from; default: all-MiniLM-L6-v2. For a re-ranker with `distill`: another's checkpoint.",
+        "What to distil: a BERT-layout folder, model, checkpoint, or what `glow teach` made; default: all-MiniLM-L6-v2. "
+        "For a re-ranker with `distill`: another's checkpoint.",
         metavar="DIR",
     )
     max_steps: int | None = option(None, "Overrides the configuration's bound.")
-    seed: int | None = option(None, "Overrides the configuration's seed.")
-    device: TrainingDevice = option("auto", "`auto` takes a GPU where there is one.")
-    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+
+
+class PretrainOptions(RunOptions):
+    """Which text to read, from which start, and where the result goes."""
+
+    corpus: tuple[Path, ...] = option(
+        (), "JSON lines of documents (.jsonl), or plain text; may be given several times.", metavar="FILE"
+    )
+    dev: tuple[Path, ...] = option(
+        (), "Text whose loss is watched; may be given several times.", metavar="FILE"
+    )
+    steps: int | None = option(None, "Overrides the configuration's steps.", ge=1)
+    minutes: float = option(
+        0.0,
+        "Trains for about so long, by the speed of the first steps, in place of a number of steps.",
+        ge=0.0,
+    )
 
 
 @command(TrainOptions)
 def train_command(options: TrainOptions) -> None:
     """Trains the two towers on the judged pairs of one or more folders, a re-ranker, or learned impacts; the same call resumes."""
+    more = {
+        name: getattr(options, name)
+        for name in (
+            "data",
+            "split",
+            "candidates",
+            "teacher",
+            "negatives",
+            "dev",
+            "dev_candidates",
+            "synthesise",
+            "synthesis_model",
+        )
+    }
+    _run(options, options.max_steps, more)
+
+
+@command(PretrainOptions)
+def pretrain_command(options: PretrainOptions) -> None:
+    """Pre-trains an encoder on text alone (Cross-Thought, and what it is compared with); the same call resumes."""
+    _run(options, options.steps, {"corpora": options.corpus, "dev": options.dev, "minutes": options.minutes})
+
+
+def _run(options: RunOptions, steps: int | None, more: dict[str, Any]) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
+    stages = read_stages(options.config, options.stage, options.seed, steps)
+    config, is_text = stages[0].config, isinstance(options, PretrainOptions)
+    if isinstance(config, PretrainConfig) != is_text:
+        verb = "glow train" if is_text else "glow pretrain"
+        raise ConfigError(f"{options.config} is for {verb}")
+    init = options.init or (default_model() if isinstance(config, ImpactsConfig) else minilm_folder())
+    given = Given(out=options.out, init=init, device=options.device, **more)
     console = Console(stderr=True)
+    reports = []
     with _bar(console) as bar:
-        stage, show = _views(bar, console)
-        report = _job_of(options.config)(options, stage, show)
+        say, tell = _views(bar, console)
+        for number, stage in enumerate(stages):
+            own = stage.given(given, has_init=options.init is not None and number == 0)
+            if options.dry and number:
+                reports.append(
+                    {
+                        "stage": stage.config.name,
+                        "config": stage.config.model_dump(mode="json", by_alias=True),
+                    }
+                )
+                continue
+            reports.append(train(stage.config, own, say, tell, dry=options.dry))
     if not PartialState().is_main_process:
         return
+    report = reports[0] if len(reports) == 1 else {"stages": reports}
     write_report(options.json_file, report)
     if str(options.json_file) != "-":
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
-
-
-def _towers(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
-    if options.candidates:
-        raise ConfigError(
-            "--candidates is for re-rankers and learned impacts; the configuration has no table [cross] or [impacts]"
-        )
-    config = _override(TrainConfig.load_toml(options.config), options.max_steps, options.seed)
-    inputs = TrainInputs(
-        options.data,
-        options.split,
-        options.out,
-        options.init or minilm_folder(),
-        options.teacher or minilm_folder(),
-        options.negatives,
-        options.dev,
-        options.synthesise,
-        options.synthesis_model,
-        options.device,
-    )
-    return train(config, inputs, stage, show)
-
-
-def _reranker(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
-    _refuse(
-        options, ("synthesise", "synthesis_model", "dev", "negatives"), "a re-ranker (a config with [cross])"
-    )
-    config = _override(RerankConfig.load_toml(options.config), options.max_steps, options.seed)
-    cuda = options.device == "cuda" or (options.device == "auto" and torch.cuda.is_available())
-    init, device = options.init or minilm_folder(), "cuda" if cuda else "cpu"
-    inputs = RerankInputs(
-        options.data, options.candidates, options.split, options.out, init, device, options.teacher
-    )
-    return train_reranker(config, inputs, stage, show)
-
-
-def _impacts(options: TrainOptions, stage: Stage, show: Show) -> dict[str, Any]:
-    _refuse(
-        options,
-        ("synthesise", "synthesis_model", "dev", "negatives", "teacher"),
-        "learned impacts ([impacts])",
-    )
-    config = ImpactsConfig.load_toml(options.config)
-    changed = config.model_dump()
-    if options.max_steps is not None:
-        changed["optimizer"]["steps"] = options.max_steps
-    if options.seed is not None:
-        changed["seed"] = options.seed
-    model = options.init or default_model()
-    inputs = ImpactsInputs(options.data, options.candidates, options.split, options.out, model)
-    return train_impacts(ImpactsConfig.model_validate(changed), inputs, stage, show)
-
-
-def _refuse(options: TrainOptions, unread: tuple[str, ...], what: str) -> None:
-    if given := [name for name in unread if getattr(options, name)]:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ConfigError(f"{what} does not read {flags}; leave it out")
-
-
-def _job_of(path: Path) -> Callable[[TrainOptions, Stage, Show], dict[str, Any]]:
-    """What a configuration trains; one that cannot be read is told of by whoever loads it."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
-        return _towers
-    return _reranker if "cross" in tables else _impacts if "impacts" in tables else _towers
-
-
-def _override(config: Config, max_steps: int | None, seed: int | None) -> Config:
-    changed = config.model_dump()
-    if max_steps is not None:
-        changed["optimizer"]["max_steps"] = max_steps
-    if seed is not None:
-        changed["seed"] = seed
-    return type(config).model_validate(changed)
 
 
 def _bar(console: Console) -> Progress:
@@ -168,28 +162,30 @@ def _bar(console: Console) -> Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]:.0f} pairs/s  {task.fields[dev]}"),
+        TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]}  {task.fields[dev]}"),
         TimeRemainingColumn(),
         console=console,
     )
 
 
-def _views(bar: Progress, console: Console) -> tuple[Stage, Show]:
-    """What a run tells: the name of each stage, and how far training is; lines where there is no terminal."""
-    task = bar.add_task("starting", total=None, loss=float("nan"), speed=0.0, dev="")
+def _views(
+    bar: Progress, console: Console
+) -> tuple[Callable[[str], None], Callable[[TrainingProgress], None]]:
+    """What a run tells: the name of what is being done, and how far it is; lines if there is no terminal."""
+    task = bar.add_task("starting", total=None, loss=float("nan"), speed="", dev="")
 
-    def stage(name: str) -> None:
+    def say(name: str) -> None:
         bar.update(task, description=name)
         if not console.is_terminal:
             console.print(name, markup=False)
 
-    def show(state: TrainingProgress) -> None:
-        shown = "  ".join(f"{name} {value:.3f}" for name, value in state.dev.items())
-        if shown and not console.is_terminal:
-            console.print(f"step {state.step}: loss {state.loss:.4f}, dev RR@10 {shown}")
-        fields: dict[str, Any] = {"loss": state.loss, "speed": state.pairs_per_second}
+    def tell(state: TrainingProgress) -> None:
+        shown = "  ".join(f"{name} {value:.3f}" for name, value in (state.dev or state.figures).items())
+        if state.dev and not console.is_terminal:
+            console.print(f"step {state.step}: loss {state.loss:.4f}, dev {shown}", markup=False)
+        fields: dict[str, Any] = {"loss": state.loss, "speed": f"{state.speed:,.0f} {state.unit}/s"}
         if shown:
             fields["dev"] = shown
         bar.update(task, completed=state.step, total=state.steps, **fields)
 
-    return stage, show
+    return say, tell

@@ -1,10 +1,8 @@
 """Training pairs from data folders, preprocessed on demand and batched from one folder at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
-from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +11,13 @@ from glow.collection import read_documents, read_qrels, read_queries
 from glow.errors import InputError
 from glow.records import Document
 from glow.schema import FieldSchema
-from glow.text import Preprocessor, TermCounter, TermTable, WeightedTokens, WordPieces, field_words, slip_in
+from glow.text import TermCounter, TermTable, WordPieces, field_words
+from glow.training.data.corpus_file import CorpusFile
 
-__all__ = ["Collection", "PairBatch", "PairBatches", "count_terms", "read_collection"]
+__all__ = ["Collection", "count_terms", "read_collection"]
 
-# Larger collections are preprocessed anew each time: their texts would not fit into memory.
-KEPT_TEXTS = 400_000
-Text = TypeVar("Text")
+MOST_BYTES_IN_MEMORY = 1 << 30
+"""A longer `corpus.jsonl` stays on disk: in memory its documents take more than its size."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,14 +50,23 @@ class Collection:
         return np.array(rows, np.int64).reshape(-1, 2)
 
 
-def read_collection(folder: Path, split: str, schema: FieldSchema) -> Collection:
+def read_collection(
+    folder: Path, split: str, schema: FieldSchema, most_bytes: int = MOST_BYTES_IN_MEMORY
+) -> Collection:
     """Reads `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` of a folder.
+
+    Args:
+        folder: holds the files.
+        split: of the judgments.
+        schema: names the text fields.
+        most_bytes: a longer `corpus.jsonl` stays on disk.
 
     Raises:
         InputError: if a file is missing or bad, or the split judges nothing that is there.
     """
-    documents = list(read_documents(folder / "corpus.jsonl", schema.names))
-    numbers = {document.id: number for number, document in enumerate(documents)}
+    documents = _documents(folder, schema, most_bytes)
+    ids = documents.ids if isinstance(documents, CorpusFile) else [document.id for document in documents]
+    numbers = {identifier: number for number, identifier in enumerate(ids)}
     texts = {query.id: query.text for query in read_queries(folder / "queries.jsonl")}
     judged: dict[str, set[int]] = {}
     for qrel in read_qrels(folder / "qrels" / f"{split}.tsv"):
@@ -75,6 +82,19 @@ def read_collection(folder: Path, split: str, schema: FieldSchema) -> Collection
         list(judged),
         [frozenset(found) for found in judged.values()],
     )
+
+
+def _documents(folder: Path, schema: FieldSchema, most_bytes: int) -> Sequence[Document]:
+    """The documents of a folder, in memory or on disk."""
+    path = folder / "corpus.jsonl"
+    if not path.is_file() and any(folder.glob("msmarco-docs.*")):
+        raise InputError(
+            f"{folder} holds MS MARCO's files as released and no corpus.jsonl; "
+            "make a data folder with: glow fetch irds:msmarco-document/train --out DIR"
+        )
+    if path.is_file() and path.stat().st_size > most_bytes:
+        return CorpusFile(path, schema.names)
+    return list(read_documents(path, schema.names))
 
 
 def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: WordPieces) -> TermTable:
@@ -93,162 +113,3 @@ def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: 
         for query in collection.queries:
             counter.add_query(pieces.words(query))
     return counter.table()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PairBatch:
-    """B pairs of one collection, and N hard negatives each; M = B + B N documents.
-
-    Attributes:
-        collection: its number.
-        queries: int64 [B], numbers in the collection.
-        documents: int64 [M]: the pairs' documents, then the negatives of pair 0, of pair 1, …
-        relevant: bool [B, M], where document j answers query i, by judgement or equal text.
-        slips: int64 [B], the seed of each query's slip of the keyboard; 0 where it is written as it is.
-    """
-
-    collection: int
-    queries: NDArray[np.int64]
-    documents: NDArray[np.int64]
-    relevant: NDArray[np.bool_]
-    slips: NDArray[np.int64]
-
-
-class Preprocessed(Sequence[WeightedTokens], Generic[Text]):
-    """Texts as weighted tokens, preprocessed when first asked for."""
-
-    def __init__(self, texts: Sequence[Text], preprocess: Callable[[Text], WeightedTokens]) -> None:
-        self._texts = texts
-        self._preprocess = preprocess
-        self._kept: dict[int, WeightedTokens] | None = {} if len(texts) <= KEPT_TEXTS else None
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    @overload
-    def __getitem__(self, number: int) -> WeightedTokens: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[WeightedTokens]: ...
-    def __getitem__(self, number: Any) -> Any:
-        """One text's tokens, or those of a slice."""
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        if self._kept is None:
-            return self._preprocess(self._texts[number])
-        if number not in self._kept:
-            self._kept[int(number)] = self._preprocess(self._texts[number])
-        return self._kept[number]
-
-
-class PairBatches:
-    """Preprocessed collections and the order of their pairs.
-
-    Args:
-        collections: what to train on.
-        preprocessor: one for queries and documents.
-        batch_size: B.
-        seed: of the order; an epoch's order depends on it and on the epoch alone, so a run can resume.
-        hard_negatives: N, drawn anew each epoch from a query's mined ones.
-        compared: whether the loss compares queries with documents; without, `relevant` holds the pairs alone, and
-            texts of a side that nothing encodes are never preprocessed.
-        slips: share of the queries that get a slip of the keyboard.
-        topics: a collection's labels of queries, int64 [queries]; pairs of one label come together. None: none of any.
-    """
-
-    def __init__(
-        self,
-        collections: Sequence[Collection],
-        preprocessor: Preprocessor,
-        batch_size: int,
-        seed: int,
-        hard_negatives: int = 0,
-        compared: bool = True,
-        slips: float = 0.0,
-        topics: Sequence[NDArray[np.int64]] | None = None,
-    ) -> None:
-        self.compared, self.slips, self.topics = compared, slips, topics
-        self._preprocessor = preprocessor
-        self.collections = collections
-        self.batch_size = batch_size
-        self.seed = seed
-        self.hard_negatives = hard_negatives
-        self.pad_id = preprocessor.pieces.pad_id
-        self.queries = [Preprocessed(c.queries, preprocessor.query) for c in collections]
-        self.documents = [Preprocessed(c.documents, preprocessor.document) for c in collections]
-        self.pairs = [collection.pairs for collection in collections]
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches in one pass over all pairs; a short last batch of a collection is left out."""
-        return sum(max(len(pairs) // self.batch_size, 1) for pairs in self.pairs)
-
-    def epoch(self, number: int) -> Iterator[PairBatch]:
-        """Batches of one pass, each from one collection (harder negatives than a mixture), in random order."""
-        random = np.random.default_rng([self.seed, number])
-        batches = []
-        for collection, pairs in enumerate(self.pairs):
-            order = random.permutation(len(pairs))
-            if self.topics is not None:
-                order = order[np.argsort(self.topics[collection][pairs[order, 0]], kind="stable")]
-            for start in range(0, max(len(order) - self.batch_size + 1, 1), self.batch_size):
-                batches.append((collection, pairs[order[start : start + self.batch_size]]))
-        for choice in random.permutation(len(batches)):
-            collection, pairs = batches[choice]
-            drawn = np.random.default_rng([self.seed, number, choice])
-            negatives = self._negatives(collection, pairs, drawn)
-            documents = np.concatenate([pairs[:, 1], negatives.reshape(-1)])
-            yield PairBatch(
-                collection,
-                pairs[:, 0],
-                documents,
-                self._relevant(collection, pairs[:, 0], documents),
-                self._slips(len(pairs), drawn),
-            )
-
-    def queries_of(self, batch: PairBatch) -> list[WeightedTokens]:
-        """The queries of a batch, preprocessed, some with a slip of the keyboard."""
-        texts, kept = self.collections[batch.collection].queries, self.queries[batch.collection]
-        return [
-            self._preprocessor.query(slip_in(texts[number], Random(seed))) if seed else kept[number]  # noqa: S311 - no secret
-            for number, seed in zip(batch.queries, batch.slips.tolist(), strict=True)
-        ]
-
-    def _slips(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-        if not self.slips:
-            return np.zeros(count, np.int64)
-        return np.where(random.random(count) < self.slips, random.integers(1, 2**31, count), 0)
-
-    def _negatives(
-        self, collection: int, pairs: NDArray[np.int64], random: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """Int64 [B, N]; a query with fewer repeats its own document, which is blocked as relevant."""
-        mined = self.collections[collection].negatives
-        drawn = np.repeat(pairs[:, 1:], self.hard_negatives, axis=1)
-        if mined is None or not self.hard_negatives:
-            return drawn[:, :0]
-        for row, query in enumerate(pairs[:, 0]):
-            known = mined[query]
-            count = min(len(known), self.hard_negatives)
-            drawn[row, :count] = random.permutation(np.array(known, np.int64))[:count]
-        return drawn
-
-    def _relevant(
-        self, collection: int, queries: NDArray[np.int64], documents: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        if not self.compared:
-            return np.eye(len(queries), len(documents), dtype=np.bool_)
-        judged = self.collections[collection].relevant
-        known = np.array([[document in judged[query] for document in documents] for query in queries])
-        query_keys = _keys([self.queries[collection][number] for number in queries])
-        document_keys = _keys([self.documents[collection][number] for number in documents])
-        # Where document j is that of a pair, a question equal to that pair's is answered by it as well.
-        equal_query = np.zeros_like(known)
-        equal_query[:, : len(queries)] = query_keys[:, None] == query_keys[None, :]
-        equal_document = document_keys[: len(queries), None] == document_keys[None, :]
-        return np.asarray(known | equal_query | equal_document)
-
-
-def _keys(sequences: Sequence[WeightedTokens]) -> NDArray[np.int64]:
-    """Equal numbers for texts that look equal to a tower."""
-    numbers: dict[bytes, int] = {}
-    return np.array([numbers.setdefault(s.ids.tobytes(), len(numbers)) for s in sequences], np.int64)

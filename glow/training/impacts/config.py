@@ -1,8 +1,11 @@
 """Configuration of learned impacts' training: strict TOML, told from the others by its table `[impacts]`."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from glow.options import StrictModel
+from glow.training.run import OptimizerOptions, RunConfig
 
 __all__ = ["HeadOptions", "ImpactsConfig", "ImpactsObjective", "ImpactsOptimizer"]
 
@@ -33,14 +36,13 @@ class ImpactsObjective(StrictModel):
     vocabulary: int = Field(default=0, ge=0)
 
 
-class ImpactsOptimizer(StrictModel):
+class ImpactsOptimizer(OptimizerOptions):
     """How it is minimised.
 
     Attributes:
         batch_size: queries a step, of one collection.
         steps: in all.
-        learning_rate: its peak.
-        warmup: steps in which it rises; it then falls to a fiftieth. The penalty rises for four times as many.
+        warmup: steps in which the rate rises; it then falls to a fiftieth. The penalty rises for four times as many.
         balance: exponent of a collection's queries in how often a batch is drawn from it; 1: as they are, 0: all alike.
     """
 
@@ -49,19 +51,12 @@ class ImpactsOptimizer(StrictModel):
     learning_rate: float = Field(default=1e-3, gt=0.0)
     warmup: int = Field(default=50, ge=1)
     balance: float = Field(default=0.75, ge=0.0, le=1.0)
+    precision: Literal["fp32"] = "fp32"
 
 
-class ImpactsConfig(StrictModel):
-    """A whole run.
+class ImpactsConfig(RunConfig):
+    """A run of a head of learned impacts."""
 
-    Attributes:
-        name: of the run, for people.
-        seed: of every random choice.
-        checkpoint_steps: how often the state for a resume is written.
-    """
-
-    name: str
-    seed: int = 0
     checkpoint_steps: int = Field(default=250, ge=1)
     impacts: HeadOptions
     objective: ImpactsObjective = ImpactsObjective()

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from glow.artifact import verify, write_artifact
 from glow.errors import FormatError
 from glow.nn import Pretrainer, SentenceConfig, bert_tensors, init_encoder
 from glow.text import WordPieces
-from glow.training.checkpoint import REPORT_FILE, WEIGHTS_FILE
+from glow.training.run import WEIGHTS_FILE, open_checkpoint, write_checkpoint
 
-__all__ = ["PRETRAINED_FILE", "Pretrained", "load_pretrained", "save_pretrained"]
+__all__ = ["Pretrained", "load_pretrained", "save_pretrained"]
 
-PRETRAINED_FILE = "pretrained.json"
 SPECIALS = ("specials.weight", "specials.positions")
 _OWN_ENCODER = ("crossed.encoder.", "alone.", "head.words.")
 
@@ -38,14 +35,15 @@ def save_pretrained(out: Path, model: Pretrainer, pieces: WordPieces, report: Ma
     Raises:
         GlowError: if it cannot be written.
     """
-    with write_artifact(out, "checkpoint", replace=True) as writer:
-        folder = writer.folder
+    shape = {"kind": model.kind, "encoder": model.config.model_dump(mode="json")}
+
+    def beside(folder: Path) -> None:
         shutil.copyfile(pieces.vocabulary, folder / "vocab.txt")
-        save_file(_tensors(model, pieces.cls_id), folder / WEIGHTS_FILE)
-        (folder / "config.json").write_text(_json(_bert_config(model.config)), encoding="utf-8")
-        shape = {"kind": model.kind, "encoder": model.config.model_dump()}
-        (folder / PRETRAINED_FILE).write_text(_json(shape), encoding="utf-8")
-        (folder / REPORT_FILE).write_text(_json(report), encoding="utf-8")
+        (folder / "config.json").write_text(
+            json.dumps(_bert_config(model.config), indent=2) + "\n", encoding="utf-8"
+        )
+
+    write_checkpoint(out, "encoder", shape, _tensors(model, pieces.cls_id), report, beside)
 
 
 def load_pretrained(folder: Path) -> Pretrained:
@@ -55,26 +53,23 @@ def load_pretrained(folder: Path) -> Pretrained:
         ArtifactError: if it is missing, damaged, or not a checkpoint.
         FormatError: if it holds something else, or weights of another shape.
     """
-    verify(folder, "checkpoint")
+    opened = open_checkpoint(folder, "encoder")
     try:
-        shape = json.loads((folder / PRETRAINED_FILE).read_bytes())
-        config = SentenceConfig.model_validate(shape["encoder"])
-        model = Pretrainer(shape["kind"], config)
-        tensors = load_file(folder / WEIGHTS_FILE)
-        report = json.loads((folder / REPORT_FILE).read_bytes())
+        config = SentenceConfig.model_validate(opened.shape["encoder"])
+        model = Pretrainer(opened.shape["kind"], config)
         init_encoder(model.encoder, folder, range(config.layers))
-        _put_specials(model, tensors)
+        _put_specials(model, opened.tensors)
         own = {
             name: value
-            for name, value in tensors.items()
+            for name, value in opened.tensors.items()
             if not name.startswith(("embeddings.", "encoder.", "specials."))
         }
         missing = model.load_state_dict(own, strict=False).missing_keys
     except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise FormatError(f"{folder.name} is no checkpoint of pre-training: {error}") from error
     if absent := [name for name in missing if not name.startswith(_OWN_ENCODER)]:
-        raise FormatError(f"{folder.name}/{WEIGHTS_FILE} lacks {absent[0]} of a {shape['kind']} model")
-    return Pretrained(model.eval(), WordPieces(folder / "vocab.txt"), report)
+        raise FormatError(f"{folder.name}/{WEIGHTS_FILE} lacks {absent[0]} of a {model.kind} model")
+    return Pretrained(model.eval(), WordPieces(folder / "vocab.txt"), opened.report)
 
 
 def _put_specials(model: Pretrainer, tensors: Mapping[str, Tensor]) -> None:
@@ -88,8 +83,7 @@ def _tensors(model: Pretrainer, cls_id: int) -> dict[str, Tensor]:
     encoder = model.encoder
     own = {name: value for name, value in model.state_dict().items() if not name.startswith(_OWN_ENCODER)}
     specials = (encoder.specials.weight, encoder.positions.weight[: model.config.specials])
-    found = {**bert_tensors(encoder, cls_id), **own, **dict(zip(SPECIALS, specials, strict=True))}
-    return {name: value.detach().cpu().contiguous() for name, value in found.items()}
+    return {**bert_tensors(encoder, cls_id), **own, **dict(zip(SPECIALS, specials, strict=True))}
 
 
 def _bert_config(config: SentenceConfig) -> dict[str, Any]:
@@ -105,7 +99,3 @@ def _bert_config(config: SentenceConfig) -> dict[str, Any]:
         "type_vocab_size": 2,
         "layer_norm_eps": config.layer_norm_eps,
     }
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2) + "\n"

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from glow.nn import PretrainingKind
 from glow.options import StrictModel
+from glow.training.run import OptimizerOptions, RunConfig
 
 __all__ = ["EncoderOptions", "PretrainConfig", "PretrainOptimizer", "TextOptions"]
 
@@ -69,39 +70,24 @@ class TextOptions(StrictModel):
         return self
 
 
-class PretrainOptimizer(StrictModel):
+class PretrainOptimizer(OptimizerOptions):
     """How the loss is minimised.
 
     Attributes:
         batch_tokens: pieces a step and process; whole samples, at least one.
         steps: in all.
-        learning_rate: its peak.
-        warmup: share of the steps in which it rises; it then falls to 0.
-        weight_decay, clip_norm: as for the towers.
-        precision: `fp32`, `bf16` or (GPU alone) `fp16` autocast.
+        warmup: share of the steps in which the rate rises; it then falls to 0.
     """
 
     batch_tokens: int = Field(default=8192, ge=64)
     steps: int = Field(default=1000, ge=1)
     learning_rate: float = Field(default=5e-4, gt=0.0)
     warmup: float = Field(default=0.08, ge=0.0, lt=1.0)
-    weight_decay: float = Field(default=0.01, ge=0.0)
-    clip_norm: float = Field(default=1.0, gt=0.0)
-    precision: Literal["fp32", "bf16", "fp16"] = "bf16"
 
 
-class PretrainConfig(StrictModel):
-    """A whole run.
+class PretrainConfig(RunConfig):
+    """A run of pre-training."""
 
-    Attributes:
-        name: of the run, for people.
-        seed: of every random choice.
-        checkpoint_steps: how often the state for a resume is written.
-    """
-
-    name: str
-    seed: int = 0
-    checkpoint_steps: int = Field(default=200, ge=1)
     pretraining: TextOptions = TextOptions()
     encoder: EncoderOptions = EncoderOptions()
     optimizer: PretrainOptimizer = PretrainOptimizer()

@@ -18,9 +18,10 @@ from glow.nn import (
     load_weights,
 )
 from glow.runtime import Model
-from glow.training.checkpoint import TOWERS_FILE, load_checkpoint
+from glow.training.checkpoint import load_checkpoint
 from glow.training.from_model import read_towers
 from glow.training.pretraining.config import PretrainConfig
+from glow.training.run import kind_of
 
 __all__ = ["initial_pretrainer", "return_to_tower", "start_from_tower"]
 
@@ -111,7 +112,7 @@ def _found(init: Path) -> tuple[TowerConfig, Tower | None]:
     """Shape and document tower of a model or checkpoint; of a BERT-layout folder its shape alone."""
     if (init / QUERY_TOWER).is_file():
         towers = read_towers(Model.open(init))
-    elif (init / TOWERS_FILE).is_file():
+    elif kind_of(init) == "towers":
         towers = load_checkpoint(init).towers
     else:
         return bert_config(init), None

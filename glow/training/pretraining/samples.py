@@ -46,6 +46,10 @@ class Samples:
         self.per_pass = len(stream) // self._size
         self._drawn: tuple[int, Ints] = (-1, np.empty(0, np.int64))
 
+    def steps(self, processes: int) -> int:
+        """As configured."""
+        return self._config.optimizer.steps
+
     def batch(self, step: int, process: int, processes: int) -> PretrainingBatch:
         """The samples of a step that belong to one of several processes."""
         count = self._config.samples

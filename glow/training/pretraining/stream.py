@@ -11,7 +11,7 @@ from glow.collection import read_documents
 from glow.errors import InputError
 from glow.records import Document
 from glow.text import WordPieces
-from glow.training.fingerprint import parts_hash
+from glow.training.run import parts_hash
 
 __all__ = ["PieceStream", "make_stream", "read_texts"]
 

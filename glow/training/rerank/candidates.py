@@ -3,7 +3,7 @@
 c   candidates of a query       B   queries of a batch      N   negatives a query
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glow.errors import MismatchError
 from glow.evaluation import read_run
 from glow.text import Preprocessor, WeightedTokens
-from glow.training.data import Collection
+from glow.training.data import Collection, Epochs, Rows
 
 __all__ = ["CandidateBatch", "CandidateBatches", "Candidates", "Texts", "read_candidates"]
 
@@ -112,19 +112,32 @@ class CandidateBatches:
         batch_size: B.
         negatives: N.
         seed: of the order, which depends on it and on the epoch alone, so that a run can resume.
+        epochs, max_steps: passes over the queries, and where a run stops earlier (0: no bound).
 
     Raises:
         MismatchError: if no query can take part.
     """
 
-    def __init__(self, candidates: Sequence[Candidates], batch_size: int, negatives: int, seed: int) -> None:
-        self.candidates, self.batch_size, self.negatives, self.seed = candidates, batch_size, negatives, seed
+    def __init__(
+        self,
+        candidates: Sequence[Candidates],
+        batch_size: int,
+        negatives: int,
+        seed: int,
+        epochs: int = 1,
+        max_steps: int = 0,
+    ) -> None:
+        self.candidates, self.batch_size, self.negatives = candidates, batch_size, negatives
         self._usable = [self._usable_of(found) for found in candidates]
         if not any(len(usable) for usable in self._usable):
             raise MismatchError(
                 f"no query has a relevant document and {negatives} others among its candidates; give runs of the "
                 "training split, or search deeper"
             )
+        # A short last batch of a collection is left out.
+        count = sum(len(usable) // batch_size for usable in self._usable)
+        self._epochs = Epochs(count, epochs, max_steps, seed, self._plan)
+        self.steps = self._epochs.steps
 
     def _usable_of(self, found: Candidates) -> NDArray[np.int64]:
         usable = []
@@ -134,25 +147,20 @@ class CandidateBatches:
                 usable.append(number)
         return np.array(usable, np.int64)
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches in one pass over all queries; a short last batch of a collection is left out."""
-        return sum(len(usable) // self.batch_size for usable in self._usable)
+    def batch(self, step: int, process: int, processes: int) -> CandidateBatch:
+        """A batch of one collection, in random order; as `glow.training.run.Data`."""
+        place, queries, drawn = self._epochs.turn(step, process, processes)
+        picked = [self._pick(self.candidates[place], query, drawn) for query in queries.tolist()]
+        rows, scores = (np.stack(each) for each in zip(*picked, strict=True))
+        return CandidateBatch(place, queries, rows, scores)
 
-    def epoch(self, number: int) -> Iterator[CandidateBatch]:
-        """Batches of one pass, each from one collection, in random order."""
-        random = np.random.default_rng([self.seed, number])
+    def _plan(self, random: np.random.Generator) -> list[Rows]:
         batches = []
         for place, usable in enumerate(self._usable):
             order = random.permutation(usable)
             for start in range(0, len(order) - self.batch_size + 1, self.batch_size):
                 batches.append((place, order[start : start + self.batch_size]))
-        for choice in random.permutation(len(batches)):
-            place, queries = batches[choice]
-            drawn = np.random.default_rng([self.seed, number, choice])
-            picked = [self._pick(self.candidates[place], query, drawn) for query in queries.tolist()]
-            documents = np.stack([rows for rows, _ in picked])
-            yield CandidateBatch(place, queries, documents, np.stack([scores for _, scores in picked]))
+        return batches
 
     def _pick(
         self, found: Candidates, query: int, random: np.random.Generator

@@ -1,23 +1,16 @@
-"""Checkpoints of re-rankers: the cross-encoder with everything that its preprocessing needs, as a verified folder."""
+"""Checkpoints of re-rankers: the cross-encoder with everything that its preprocessing needs."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
-
-from glow.artifact import verify, write_artifact
-from glow.errors import FormatError
 from glow.nn import CrossConfig, CrossEncoder
 from glow.text import Preprocessor, load_preprocessor
-from glow.training.checkpoint import REPORT_FILE, WEIGHTS_FILE, save_preprocessing
+from glow.training.checkpoint import save_preprocessing
+from glow.training.run import load_weights, open_checkpoint, write_checkpoint
 
-__all__ = ["CROSS_FILE", "TrainedReranker", "load_reranker", "save_reranker"]
-
-CROSS_FILE = "cross.json"
-"""The model's shape; a checkpoint of towers has `towers.json` in its place."""
+__all__ = ["TrainedReranker", "load_reranker", "save_reranker"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +30,15 @@ def save_reranker(
     Raises:
         GlowError: if it cannot be written.
     """
-    with write_artifact(out, "checkpoint", replace=True) as writer:
-        tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-        save_file(tensors, writer.folder / WEIGHTS_FILE)
-        model.config.save(writer.folder / CROSS_FILE)
-        save_preprocessing(writer.folder, preprocessor)
-        (writer.folder / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        writer.hashes["terms"] = preprocessor.terms.hash
+    write_checkpoint(
+        out,
+        "reranker",
+        model.config.model_dump(mode="json"),
+        model.state_dict(),
+        report,
+        lambda folder: save_preprocessing(folder, preprocessor),
+        {"terms": preprocessor.terms.hash},
+    )
 
 
 def load_reranker(folder: Path) -> TrainedReranker:
@@ -51,17 +46,9 @@ def load_reranker(folder: Path) -> TrainedReranker:
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a checkpoint.
-        FormatError: if it holds towers, or weights of another shape.
+        FormatError: if it holds another model, or weights of another shape.
     """
-    verify(folder, "checkpoint")
-    if not (folder / CROSS_FILE).is_file():
-        raise FormatError(
-            f"{folder.name} is a checkpoint of towers, expected one of a re-ranker ({CROSS_FILE})"
-        )
-    model = CrossEncoder(CrossConfig.load(folder / CROSS_FILE))
-    try:
-        model.load_state_dict(load_file(folder / WEIGHTS_FILE))
-    except RuntimeError as error:
-        raise FormatError(f"{folder.name}: weights do not fit {CROSS_FILE}: {error}") from error
-    report = json.loads((folder / REPORT_FILE).read_bytes())
-    return TrainedReranker(model.eval(), load_preprocessor(folder), report)
+    opened = open_checkpoint(folder, "reranker")
+    model = CrossEncoder(CrossConfig.model_validate(opened.shape))
+    load_weights(model, opened)
+    return TrainedReranker(model.eval(), load_preprocessor(folder), opened.report)

@@ -8,6 +8,7 @@ from glow.errors import ConfigError
 from glow.options import StrictModel
 from glow.schema import FieldSchema
 from glow.text import Weighting
+from glow.training.run import OptimizerOptions, RunConfig
 
 __all__ = ["CrossOptions", "RerankConfig", "RerankObjective", "RerankOptimizer"]
 
@@ -68,18 +69,15 @@ class RerankObjective(StrictModel):
         return self
 
 
-class RerankOptimizer(StrictModel):
+class RerankOptimizer(OptimizerOptions):
     """How it is minimised.
 
     Attributes:
         batch_size: queries a step.
         epochs, max_steps: passes over the queries, and where it stops earlier (0: no bound).
-        learning_rate: of the encoder, its peak.
-        head_rate: times that, for the score's head and the compressor, which start from chance (50: 1e-3 beside 2e-5, as
-            released).
+        head_rate: times the learning rate, for the score's head and the compressor, which start from chance (50: 1e-3 beside
+            2e-5, as released).
         warmup: share of the steps in which rates rise; they then fall to 0.
-        weight_decay, clip_norm: as for the towers.
-        precision: `fp32`, `bf16` or (GPU alone) `fp16` autocast.
     """
 
     batch_size: int = Field(default=16, ge=1)
@@ -88,29 +86,21 @@ class RerankOptimizer(StrictModel):
     learning_rate: float = Field(default=5e-5, gt=0.0)
     head_rate: float = Field(default=20.0, gt=0.0)
     warmup: float = Field(default=0.1, ge=0.0, lt=1.0)
-    weight_decay: float = Field(default=0.01, ge=0.0)
-    clip_norm: float = Field(default=1.0, gt=0.0)
-    precision: Literal["fp32", "bf16", "fp16"] = "bf16"
 
 
-class RerankConfig(StrictModel):
-    """A whole run.
+class RerankConfig(RunConfig):
+    """A run of a re-ranker.
 
     Attributes:
-        name: of the run, for people.
         fields: a schema preset's name.
         query_tokens, document_tokens: longest query and document that are read; a document's positions begin behind the
             longest query, so both are fixed for good.
-        seed: of every random choice.
-        checkpoint_steps: how often the state for a resume is written.
     """
 
-    name: str
+    checkpoint_steps: int = Field(default=100, ge=1)
     fields: str = "glow-default"
     query_tokens: int = Field(default=32, ge=3)
     document_tokens: int = Field(default=128, ge=8)
-    seed: int = 0
-    checkpoint_steps: int = Field(default=100, ge=1)
     weighting: Weighting = Weighting()
     cross: CrossOptions
     objective: RerankObjective = RerankObjective()

@@ -1,69 +1,117 @@
-"""What a stopped run needs to go on as if it had not stopped: weights, optimizer moments, the step.
+"""What a stopped run needs to go on as if it had not stopped: weights, buffers, moments, the loss scale and its position.
 
-Kept as safetensors and JSON (no pickle), written to a temporary name and renamed.
+Kept as safetensors and JSON (no pickle), written to a temporary name and renamed. A resumed run has equal bits on the same
+machine with as many threads and the same torch; others are told of, not refused.
 """
 
 import json
+import logging
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from glow.errors import MismatchError
 from glow.training.run.progress import Position
 
-__all__ = ["STATE_FILE", "load_state", "save_state"]
+__all__ = ["STATE_FILE", "State"]
 
 STATE_FILE = "state.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+_LOG = logging.getLogger(__name__)
 
 
-def save_state(
-    folder: Path, model: nn.Module, optimizer: torch.optim.AdamW, position: Position, fingerprint: str
-) -> None:
-    """Writes the state at `position`; `fingerprint` names all that decides the run."""
-    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in _parameters(model).items()}
-    names: dict[torch.Tensor, str] = {parameter: name for name, parameter in _parameters(model).items()}
-    for parameter, moments in optimizer.state.items():
-        for kind in _MOMENTS:
-            tensors[f"{kind}.{names[parameter]}"] = moments[kind].contiguous()
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{STATE_FILE}"
-    # Parameters that both towers share appear once in `named_parameters`, as safetensors wants it.
-    run = {"position": asdict(position), "fingerprint": fingerprint}
-    save_file(tensors, temporary, metadata={"run": json.dumps(run)})
-    temporary.replace(folder / STATE_FILE)
+class State:
+    """The state of a run.
 
+    Args:
+        folder: of the run.
+        module: its objective, all that learns.
+        optimizer: over it.
+        fingerprint: of all that decides the run.
+        scaler: of the loss; None: it is not scaled.
 
-def load_state(folder: Path, model: nn.Module, optimizer: torch.optim.AdamW, fingerprint: str) -> Position:
-    """Puts a saved state back; returns its position, the start where there is none.
-
-    Raises:
-        MismatchError: if the state is of a run with another configuration, other data or other weights at its start, or
-            an older version kept it.
+    Attributes:
+        position: where the run stands.
     """
-    path = folder / STATE_FILE
-    if not path.exists():
-        return Position()
-    with safe_open(path, framework="pt") as file:
-        run = json.loads(file.metadata()["run"])
-        if run["fingerprint"] != fingerprint or "position" not in run:
-            raise MismatchError(
-                f"{path} belongs to a run with other configuration or data (texts, judgements, negatives, initial or "
-                f"teacher weights), or to an older version; remove {folder} or choose another --out"
-            )
+
+    def __init__(
+        self,
+        folder: Path,
+        module: nn.Module,
+        optimizer: torch.optim.AdamW,
+        fingerprint: str,
+        scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
+        self._path, self._module, self._optimizer = folder / STATE_FILE, module, optimizer
+        self._fingerprint, self._scaler = fingerprint, scaler
+        self.position = Position()
+
+    def save(self) -> None:
+        """Writes the state whole or not at all."""
+        tensors = {f"model.{name}": value.detach().contiguous() for name, value in self._values()}
+        names = {parameter: name for name, parameter in self._values()}
+        for parameter, moments in self._optimizer.state.items():
+            for kind in _MOMENTS:
+                tensors[f"{kind}.{names[parameter]}"] = moments[kind].contiguous()
+        run = {
+            "position": asdict(self.position),
+            "fingerprint": self._fingerprint,
+            "scale": self._scaler.state_dict() if self._scaler else None,
+            "made_with": _made_with(),
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_name(f".{STATE_FILE}")
+        save_file(tensors, temporary, metadata={"run": json.dumps(run)})
+        temporary.replace(self._path)
+
+    def load(self) -> None:
+        """Puts a saved state back; without one the run stands at its start.
+
+        Raises:
+            MismatchError: if the state is of a run with another configuration, other data or other weights at its start, or
+                an older version kept it.
+        """
+        if not self._path.exists():
+            return
+        with safe_open(self._path, framework="pt") as file:
+            run = json.loads(file.metadata()["run"])
+            if run["fingerprint"] != self._fingerprint or "made_with" not in run:
+                raise MismatchError(
+                    f"{self._path} belongs to a run with other configuration or data (texts, judgements, negatives, initial "
+                    f"or teacher weights), or to an older version; remove {self._path.parent} or choose another --out"
+                )
+            if run["made_with"] != _made_with():
+                _LOG.warning(
+                    "the state was kept with %s, this run has %s: the last digits will differ",
+                    run["made_with"],
+                    _made_with(),
+                )
+            self._put_back(file, run)
+        self.position = Position(**run["position"])
+
+    def _put_back(self, file: Any, run: dict[str, Any]) -> None:
         keys = set(file.keys())
-        for name, parameter in _parameters(model).items():
+        for name, value in self._values():
             with torch.no_grad():
-                parameter.copy_(file.get_tensor(f"model.{name}"))
+                value.copy_(file.get_tensor(f"model.{name}"))
             if f"step.{name}" in keys:
                 moments = {kind: file.get_tensor(f"{kind}.{name}") for kind in _MOMENTS}
-                optimizer.state[parameter] = {kind: m.to(parameter.device) for kind, m in moments.items()}
-    return Position(**run["position"])
+                self._optimizer.state[value] = {kind: m.to(value.device) for kind, m in moments.items()}
+        if self._scaler and run["scale"]:
+            self._scaler.load_state_dict(run["scale"])
+
+    def _values(self) -> Iterator[tuple[str, Tensor]]:
+        """What changes: parameters that learn, each once though both towers may share it, and buffers."""
+        yield from ((name, each) for name, each in self._module.named_parameters() if each.requires_grad)
+        kept = self._module.state_dict().keys()
+        yield from ((name, each) for name, each in self._module.named_buffers() if name in kept)
 
 
-def _parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+def _made_with() -> dict[str, Any]:
+    return {"torch": torch.__version__, "threads": torch.get_num_threads()}

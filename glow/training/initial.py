@@ -1,0 +1,111 @@
+"""The towers that a run starts from."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from glow.artifact import QUERY_TOWER
+from glow.errors import MismatchError
+from glow.nn import TwoTowers, bert_config, init_from_bert, init_words
+from glow.runtime import Model
+from glow.schema import FieldSchema
+from glow.training.checkpoint import load_checkpoint
+from glow.training.config import TrainConfig
+from glow.training.from_model import read_towers
+from glow.training.run import kind_of
+
+__all__ = ["initial_towers"]
+
+_LAYER = re.compile(r"^(query|document)\.layers\.(\d+)\.(.*)$")
+
+
+def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoTowers:
+    """The towers that a run starts from; layers that are drawn at random follow the run's seed."""
+    torch.manual_seed(config.seed)
+    wanted = config.towers
+    if (init / QUERY_TOWER).is_file():
+        found = read_towers(Model.open(init))
+        if not found.schema.joined or found.schema == schema:
+            return _go_on(found, config, schema)
+        depth, document_depth = wanted.depths
+        changes = {"layers": depth, "document_layers": document_depth, **wanted.changes, **wanted.shape}
+        towers = TwoTowers(found.config.model_copy(update={"pooling_gain": None, **changes}), schema)
+        _fill_from_imported(towers, found, wanted.init_layers, wanted.document_layers)
+        return towers
+    if kind_of(init) == "towers":
+        return _go_on(load_checkpoint(init).towers, config, schema)
+    depth, document_depth = wanted.depths
+    shape = bert_config(init, layers=depth, document_layers=document_depth, **wanted.changes, **wanted.shape)
+    towers = TwoTowers(shape, schema)
+    if wanted.init == "words":
+        init_words(towers, init)
+    elif wanted.init == "layers":
+        init_from_bert(towers, init, wanted.init_layers, wanted.document_layers)
+    return towers
+
+
+def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTowers:
+    """Trained towers, with the run's own weight side, pooling and dropout.
+
+    Raises:
+        MismatchError: if they were trained for other fields or another depth.
+    """
+    depths = (found.config.layers, found.config.document.layers)
+    if found.schema != schema or depths != config.towers.depths:
+        raise MismatchError(
+            "the initial towers have {} and {} layers (queries, documents) and schema {}, "
+            "the configuration asks for {} and {} and {}".format(
+                *depths, found.schema.name, *config.towers.depths, schema.name
+            )
+        )
+    towers = TwoTowers(found.config.model_copy(update=config.towers.changes), schema)
+    towers.load_state_dict(found.state_dict(), strict=False)
+    return towers
+
+
+def _fill_from_imported(
+    towers: TwoTowers, found: TwoTowers, layers: Sequence[int], document_layers: Sequence[int] = ()
+) -> None:
+    """Fills towers from those of an imported encoder, which reads a document as one text: every field starts as the one that it knows.
+
+    Args:
+        towers: to be filled in place.
+        found: the imported towers.
+        layers: which of its layers become layers 0, 1, …
+        document_layers: those of the document tower, where they are others.
+
+    Raises:
+        MismatchError: if its layers, width or longest input are too few.
+    """
+    source, filled = found.state_dict(), {}
+    chosen = {"query": list(layers), "document": list(document_layers or layers)}
+    for name, wanted in towers.state_dict().items():
+        part = _LAYER.match(name)
+        place = name
+        if part is not None:
+            place = f"{part[1]}.layers.{chosen[part[1]][int(part[2])]}.{part[3]}"
+        tensor = source.get(place)
+        if tensor is None:
+            continue  # a gain, or a merge of weights, which it had no use for
+        if name.endswith("positions.weight"):
+            tensor = tensor[: len(wanted)]
+        elif name.endswith("fields.weight"):
+            tensor = tensor[:1].expand(len(wanted), -1)
+        if tensor.shape != wanted.shape:
+            raise MismatchError(
+                f"{name} of the imported encoder has shape {tuple(tensor.shape)}, the run needs {tuple(wanted.shape)}"
+            )
+        filled[name] = tensor
+    missing = [
+        name
+        for name in towers.state_dict()
+        if ".layers." in name and name.endswith("qkv.weight") and name not in filled
+    ]
+    if missing:
+        raise MismatchError(
+            f"the imported encoder has {found.config.layers} layers; {missing[0]} was asked for by init_layers"
+        )
+    with torch.no_grad():
+        towers.load_state_dict(filled, strict=False)

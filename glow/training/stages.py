@@ -1,0 +1,106 @@
+"""A configuration file as the runs that it asks for: one, or stages of which each starts from the one before."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from glow.errors import ConfigError
+from glow.options import describe, merged, read_toml
+from glow.training.config import TrainConfig
+from glow.training.given import Given
+from glow.training.impacts import ImpactsConfig
+from glow.training.pretraining import PretrainConfig
+from glow.training.rerank import RerankConfig
+from glow.training.run import RunConfig
+
+__all__ = ["Stage", "read_stages"]
+
+KINDS: Mapping[str, type[RunConfig]] = {
+    "towers": TrainConfig,
+    "reranker": RerankConfig,
+    "impacts": ImpactsConfig,
+    "pretraining": PretrainConfig,
+}
+TABLES = {"cross": "reranker", "impacts": "impacts", "pretraining": "pretraining"}
+"""Tables that tell the kind of a file that does not name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One run of a file.
+
+    Attributes:
+        config: of the run; its name is the stage's.
+        before: name of the stage that it starts from, "" for the first.
+        is_last: whether its checkpoint is that of the whole file.
+    """
+
+    config: RunConfig
+    before: str = ""
+    is_last: bool = True
+
+    def given(self, given: Given, *, has_init: bool) -> Given:
+        """What the stage is given: its own checkpoint folder, and the weights of the stage before unless others are named."""
+        init = given.init if has_init or not self.before else stage_folder(given.out, self.before)
+        return replace(
+            given, init=init, out=given.out if self.is_last else stage_folder(given.out, self.config.name)
+        )
+
+
+def stage_folder(out: Path, name: str) -> Path:
+    """The checkpoint of a stage that is not the last."""
+    return out.with_name(f"{out.name}.stages") / name
+
+
+def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int | None = None) -> list[Stage]:
+    """Reads a file of `configs/`.
+
+    `[[stage]]` tables have a name, and what they change of all that stands above them.
+
+    Args:
+        path: the TOML file.
+        only: name of one stage, which then starts from what is given and writes the checkpoint itself; "": all.
+        seed, steps: in place of what each run says; None: as it says. Steps bound a run that counts epochs.
+
+    Raises:
+        ConfigError: if the file cannot be read, or is not valid: every fault of every stage is named; or there is no such
+            stage.
+    """
+    tables = read_toml(path)
+    kind = tables.pop("kind", None) or next((TABLES[name] for name in TABLES if name in tables), "towers")
+    if kind not in KINDS:
+        raise ConfigError(f"{path} is not valid: kind: expected one of {', '.join(KINDS)}, found {kind!r}")
+    changes = tables.pop("stage", None)
+    parts = [merged(tables, each) for each in changes] if isinstance(changes, list) and changes else [tables]
+    configs, faults = [], []
+    for number, part in enumerate(parts):
+        try:
+            configs.append(KINDS[kind].model_validate(_with(part, kind, seed, steps)))
+        except ValidationError as error:
+            where = f"stage {part.get('name', number + 1)}: " if len(parts) > 1 else ""
+            faults.append(f"{where}{describe(error)}")
+    if faults:
+        raise ConfigError(f"{path} is not valid: {'; '.join(faults)}")
+    names = [config.name for config in configs]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{path} is not valid: two stages have one name ({', '.join(names)})")
+    stages = [
+        Stage(config, names[number - 1] if number else "", number + 1 == len(configs))
+        for number, config in enumerate(configs)
+    ]
+    if only and only not in names:
+        raise ConfigError(f"{path} has no stage {only!r}, found {', '.join(names)}")
+    return [Stage(each.config) for each in stages if each.config.name == only] if only else stages
+
+
+def _with(tables: Any, kind: str, seed: int | None, steps: int | None) -> Any:
+    """Tables with a seed and a bound of steps, if these are given."""
+    changes: dict[str, Any] = {} if seed is None else {"seed": seed}
+    if steps is not None:
+        name = "steps" if kind in ("impacts", "pretraining") else "max_steps"
+        section = "optimiser" if "optimiser" in tables else "optimizer"
+        changes[section] = {name: steps}
+    return merged(tables, changes)

@@ -1,0 +1,186 @@
+"""Vectors of a teacher, kept by the content of what they are of: float16 on disk, memory-mapped, made once.
+
+A folder has `vectors.f16` (rows), `keys.bin` (16 bytes each), and `teacher.json`, which says whose they are, how many, and
+what the two files hash to. A call that was stopped goes on behind the last row that both files hold.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.artifact import file_sha256
+from glow.errors import IntegrityError, MismatchError
+from glow.records import Document
+from glow.training.data import one_at_a_time
+
+__all__ = ["VECTORS_HEADER", "Aims", "TeacherVectors", "document_key", "query_key"]
+
+VECTORS_HEADER = "teacher.json"
+VECTORS, KEYS = "vectors.f16", "keys.bin"
+KEY_BYTES, CHUNK = 16, 2048
+Encode = Callable[[Sequence[int]], NDArray[np.float32]]
+"""Numbers of what is missing -> float32 [n, W]."""
+
+
+def query_key(text: str) -> bytes:
+    """Of a query's text."""
+    return _key("query", text)
+
+
+def document_key(document: Document) -> bytes:
+    """Of a document's fields."""
+    return _key("document", repr(document.fields))
+
+
+def _key(kind: str, text: str) -> bytes:
+    return hashlib.blake2b(f"{kind}\0{text}".encode("utf-8", "replace"), digest_size=KEY_BYTES).digest()
+
+
+class Aims:
+    """A teacher's vectors of some texts; `aims[rows]` is float32 [n, W]."""
+
+    def __init__(self, vectors: NDArray[np.float16], rows: NDArray[np.int64]) -> None:
+        self._vectors, self._rows = vectors, rows
+        self.width = int(vectors.shape[1])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, numbers: Any) -> NDArray[np.float32]:
+        """Of texts by their numbers, or of a slice of them."""
+        found: NDArray[np.float32] = self._vectors[self._rows[numbers]].astype(np.float32)
+        return found
+
+
+class TeacherVectors:
+    """Vectors that were made.
+
+    Args:
+        folder: of the files.
+
+    Attributes:
+        teacher: hash of whose they are.
+        width: numbers of a vector.
+
+    Raises:
+        IntegrityError: if a file is missing or damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            header = json.loads((folder / VECTORS_HEADER).read_bytes())
+            for name in (VECTORS, KEYS):
+                if file_sha256(folder / name) != header["files"][name]:
+                    raise IntegrityError(f"{folder / name} is damaged; remove {folder} and run glow teach")
+            self.folder, self.teacher, self.width = folder, str(header["teacher"]), int(header["width"])
+            shape = (int(header["count"]), self.width)
+            self._vectors: NDArray[np.float16] = np.memmap(folder / VECTORS, np.float16, "r", shape=shape)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise IntegrityError(
+                f"{folder} holds no finished vectors of a teacher ({error}); run glow teach with the same --out again"
+            ) from error
+        keys = np.fromfile(folder / KEYS, f"V{KEY_BYTES}")
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def aims(self, keys: Sequence[bytes], what: str) -> Aims:
+        """The vectors of texts by their keys.
+
+        Raises:
+            MismatchError: if some are not there; `what` names them.
+        """
+        wanted = np.array(keys, f"V{KEY_BYTES}")
+        places = np.minimum(np.searchsorted(self._keys, wanted), max(len(self._keys) - 1, 0))
+        missing = np.flatnonzero(self._keys[places] != wanted) if len(self._keys) else np.arange(len(wanted))
+        if len(missing):
+            raise MismatchError(
+                f"{self.folder} lacks {len(missing):,} of {len(wanted):,} vectors of {what} (the first: number {missing[0]}); "
+                "it was made of other data: run glow teach with this folder as --data"
+            )
+        return Aims(self._vectors, self._order[places])
+
+    @classmethod
+    def make(
+        cls,
+        folder: Path,
+        teacher: str,
+        keys: Sequence[bytes],
+        encode: Encode,
+        advance: Callable[[int], None] = lambda done: None,
+    ) -> Self:
+        """Makes the vectors that are not there yet.
+
+        Args:
+            folder: of the files.
+            teacher: hash of all that decides a vector beside its text.
+            keys: of the texts.
+            encode: makes the vectors of some, by their numbers in `keys`.
+            advance: told how many were made, or found, since the last call.
+
+        Raises:
+            IntegrityError: if what it holds is damaged.
+            MismatchError: if it holds another teacher's.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(folder / "making.lock"):
+            known, width, is_finished = _known(folder, teacher)
+            missing = [number for number, key in enumerate(keys) if key not in known]
+            missing = list({keys[number]: number for number in reversed(missing)}.values())[::-1]
+            advance(len(keys) - len(missing))
+            if not missing and is_finished:
+                return cls(folder)
+            with (folder / VECTORS).open("ab") as vectors, (folder / KEYS).open("ab") as names:
+                for start in range(0, len(missing), CHUNK):
+                    numbers = missing[start : start + CHUNK]
+                    made = encode(numbers).astype(np.float16)
+                    width = made.shape[1]
+                    _write_header(folder, teacher, width, None)
+                    vectors.write(made.tobytes())
+                    vectors.flush()
+                    names.write(b"".join(keys[number] for number in numbers))
+                    names.flush()
+                    advance(len(numbers))
+            _write_header(folder, teacher, width, (folder / KEYS).stat().st_size // KEY_BYTES)
+        return cls(folder)
+
+
+def _known(folder: Path, teacher: str) -> tuple[set[bytes], int, bool]:
+    """Keys of the rows that are whole, their width, and whether none are lacking; what a stopped call left behind them is cut off."""
+    header: dict[str, Any] = {"width": 0, "teacher": teacher}
+    try:
+        if (folder / VECTORS_HEADER).is_file():
+            header = json.loads((folder / VECTORS_HEADER).read_bytes())
+        width, is_other, is_finished = int(header["width"]), header["teacher"] != teacher, "files" in header
+    except (ValueError, TypeError, KeyError) as error:
+        raise IntegrityError(f"{folder / VECTORS_HEADER} is damaged ({error}); remove {folder}") from error
+    if is_other:
+        raise MismatchError(f"{folder} holds vectors of another teacher; choose another --out")
+    if is_finished:
+        TeacherVectors(folder)  # damage must not be hashed anew with what is added
+    for name in (VECTORS, KEYS):
+        (folder / name).touch()
+    rows = (folder / VECTORS).stat().st_size // (2 * width) if width else 0
+    rows = min(rows, (folder / KEYS).stat().st_size // KEY_BYTES)
+    for name, size in ((VECTORS, 2 * width), (KEYS, KEY_BYTES)):
+        with (folder / name).open("r+b") as file:
+            file.truncate(rows * size)
+    data = (folder / KEYS).read_bytes()
+    return {data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)}, width, is_finished
+
+
+def _write_header(folder: Path, teacher: str, width: int, count: int | None) -> None:
+    """Says whose vectors they are, and once all are there (`count`) how many, and what the files hash to."""
+    header: dict[str, Any] = {"format": 1, "teacher": teacher, "width": width}
+    if count is not None:
+        header |= {"count": count, "files": {name: file_sha256(folder / name) for name in (VECTORS, KEYS)}}
+    temporary = folder / f".{VECTORS_HEADER}"
+    temporary.write_text(json.dumps(header) + "\n", encoding="utf-8")
+    temporary.replace(folder / VECTORS_HEADER)

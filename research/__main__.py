@@ -1,0 +1,73 @@
+"""`python -m research` lists the studies; `python -m research NAME … [--dry]` runs one.
+
+`--dry` parses the arguments, looks whether the files and folders that must be there are, and says what would be done.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import typer
+
+from glow.commands import say
+
+__all__ = ["STUDIES", "Study", "run"]
+
+
+class Study(NamedTuple):
+    """One study.
+
+    Attributes:
+        page: that it repeats.
+        text: what it does, in a line.
+    """
+
+    page: str
+    text: str
+
+
+STUDIES = {
+    "attention": Study("docs/results/quality.md", "which words towers look at"),
+    "clicks": Study("docs/results/clicks.md", "simulated users, and controls of what their clicks teach"),
+    "debian": Study("docs/data.md", "training texts from packages of Debian"),
+    "grid": Study("docs/results/quality.md", "variants × seeds of a model under one budget"),
+    "late": Study("docs/results/late-interaction.md", "what late interaction adds, by how tokens are kept"),
+    "ndrm": Study("docs/results/learned.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
+    "pretraining": Study("docs/results/pretraining.md", "pre-training objectives at equal text"),
+    "questions": Study("docs/results/questions.md", "judged questions from documentation"),
+    "ranking": Study("docs/results/ranking.md", "what hybrid search scores by, and its probabilities"),
+}
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Runs a study, or lists them.
+
+    Args:
+        arguments: its name and what it takes; `--dry` anywhere.
+    """
+    if not arguments:
+        for name, study in STUDIES.items():
+            say(f"{name:12} {study.text} ({study.page})")
+        return
+    name, *rest = arguments
+    if name not in STUDIES:
+        sys.exit(f"no study {name!r}; there are {', '.join(STUDIES)}")
+    command = typer.main.get_command(importlib.import_module(f"research.{name}.__main__").app)
+    if "--dry" in rest:
+        _only_tell(command)
+    command([each for each in rest if each != "--dry"], f"python -m research {name}")
+
+
+def _only_tell(command: Any) -> None:
+    """Has every command say what it was given in place of its work."""
+    for each in getattr(command, "commands", {}).values():
+        _only_tell(each)
+    if not hasattr(command, "commands"):
+        command.callback = lambda **options: say(
+            f"{command.name}: {command.help.strip().splitlines()[0]} {options}"
+        )
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

@@ -1,0 +1,70 @@
+"""Data folders in BEIR's layout as studies read and write them, and options that name what must be there."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+__all__ = [
+    "Record", "given_file", "given_folder", "names_among", "read_records", "write_folder", "write_lines",
+]  # fmt: skip
+
+Record = dict[str, Any]
+
+
+def given_folder(text: str, **options: Any) -> Any:
+    """The option of a folder that must be there, by its help."""
+    return typer.Option(help=text, exists=True, file_okay=False, **options)
+
+
+def given_file(text: str, **options: Any) -> Any:
+    """The option of a file that must be there, by its help."""
+    return typer.Option(help=text, exists=True, dir_okay=False, **options)
+
+
+def names_among(known: Sequence[str], text: str) -> Any:
+    """The option of names with commas between, all of which must be known, by its help."""
+
+    def check(names: str) -> str:
+        if unknown := sorted(set(names.split(",")) - set(known)):
+            raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+        return names
+
+    return typer.Option(help=text, callback=check)
+
+
+def read_records(path: Path) -> list[Record]:
+    """The lines of a JSONL file."""
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def write_folder(
+    folder: Path,
+    documents: Iterable[Record],
+    queries: Iterable[Record],
+    judged: Mapping[str, Mapping[str, Iterable[str]]],
+) -> None:
+    """Writes documents, queries and judgements, every judged document of grade 1; files of an earlier call are replaced.
+
+    Args:
+        folder: made where it is missing.
+        documents, queries: in the order of writing.
+        judged: split -> query -> documents.
+    """
+    for name, records in (("corpus", documents), ("queries", queries)):
+        write_lines(folder / f"{name}.jsonl", (json.dumps(each, ensure_ascii=False) for each in records))
+    for split, qrels in judged.items():
+        rows = (f"{query}\t{document}\t1" for query, found in qrels.items() for document in found)
+        write_lines(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *rows])
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Writes beside the file and renames, so that no reader sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    part.replace(path)

@@ -1,0 +1,242 @@
+"""NDRM1, NDRM2 and NDRM3: what a word adds to a document's score, whatever else the query holds (query term independence).
+
+Source: Conformer-Kernel with query term independence, sections 3 to 5; released code as in docs/papers.md, rows 20 to 23.
+
+    Q   queries or documents, paired or broadcast       T   words of a query       L   words of a document
+    H   hidden size                                     K   kernels                V   words of the vocabulary
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glow.options import StrictModel
+from research.ndrm.conformer import ConformerConfig, ConformerEncoder
+
+__all__ = ["BatchScale", "KernelPooling", "Ndrm", "NdrmConfig", "TermStatistics", "kernels"]
+
+EPSILON = 1e-6
+DEVIATION = 0.1
+"""Of every kernel."""
+CONTEXT_SHARE = 0.1
+"""What the layers add to a document's words where training begins."""
+
+
+class NdrmConfig(StrictModel):
+    """Shape of a model; the defaults are the released code's with our repairs.
+
+    Attributes:
+        words: V, rows of the word table; row 0 is padding and every word that the table lacks.
+        embedding: width of the word table.
+        kind: `latent` (NDRM1), `explicit` (NDRM2) or `both` (NDRM3).
+        conformer: of the latent part.
+        kernels: K.
+        window, stride: words of a document that are pooled together, and from one such window to the next.
+        positions: longest document, in words.
+        skip_empty_windows: whether windows behind a document's end are left out of the maximum; with them (released code) a
+            document's score depends on the padding of its batch.
+        contextual_queries: whether queries pass through the encoder too, so that a word's part depends on the others: what query term
+            independence gives up. Nothing can then be worked out beforehand but the documents.
+    """
+
+    words: int = Field(ge=1)
+    embedding: int = Field(default=256, ge=1)
+    kind: Literal["latent", "explicit", "both"] = "both"
+    conformer: ConformerConfig = ConformerConfig()
+    kernels: int = Field(default=10, ge=1)
+    window: int = Field(default=300, ge=1)
+    stride: int = Field(default=100, ge=1)
+    positions: int = Field(default=4000, ge=1)
+    skip_empty_windows: bool = True
+    contextual_queries: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "NdrmConfig":
+        if self.stride > self.window:
+            raise ValueError(
+                f"stride {self.stride} is longer than window {self.window}: words would be left out"
+            )
+        return self
+
+
+class TermStatistics(NamedTuple):
+    """What the explicit part knows of a query's words in a document.
+
+    Attributes:
+        tf: float [..., T], how often the document has each.
+        idf: float, broadcast to [..., T], >= 0.
+        length: float, broadcast to [..., T]: words of the document.
+        mask: bool, broadcast to [..., T]: real words of the query.
+    """
+
+    tf: Tensor
+    idf: Tensor
+    length: Tensor
+    mask: Tensor
+
+
+def kernels(cosines: Tensor, count: int = 10) -> Tensor:
+    """Gaussian kernels of cosines, float [..., count]: centres 1, 1 - 2/count, …, deviation .1; none at -1."""
+    centres = 1.0 - 2.0 * torch.arange(count, device=cosines.device) / count
+    return torch.exp(-((cosines[..., None] - centres) ** 2) / (2.0 * DEVIATION**2))
+
+
+class KernelPooling(nn.Module):
+    """Kernels summed over windows of a document, a score for each window, and the best of them."""
+
+    def __init__(self, config: NdrmConfig) -> None:
+        super().__init__()
+        hidden = config.conformer.hidden
+        self.config = config
+        self.inner = nn.Linear(config.kernels, hidden)
+        self.outer = nn.Linear(hidden, 1)
+        self.dropout = nn.Dropout(config.conformer.dropout)
+
+    def forward(self, cosines: Tensor, mask: Tensor) -> Tensor:
+        """Scores of words, float [..., T].
+
+        Args:
+            cosines: float [..., T, L].
+            mask: bool, broadcast to [..., 1, L]; real words of the document come first.
+        """
+        window, stride = self.config.window, self.config.stride
+        length = cosines.shape[-1]
+        count = 1 + max(0, -(-(length - window) // stride))
+        values = kernels(cosines, self.config.kernels) * mask[..., None]  # [..., T, L, K]
+        if count == 1:  # most documents: no need to fill up a window
+            sums = values.sum(-2, keepdim=True)
+        else:
+            values = functional.pad(values, (0, 0, 0, window + (count - 1) * stride - length))
+            flat = values.flatten(0, -3).transpose(1, 2)  # [..., K, L]
+            sums = functional.avg_pool1d(flat, window, stride).transpose(1, 2) * window
+            sums = sums.reshape(*values.shape[:-2], count, -1)
+        pooled = torch.log(sums + EPSILON)  # [..., T, windows, K]
+        scores = self.outer(self.dropout(functional.relu(self.inner(pooled)))).squeeze(
+            -1
+        )  # [..., T, windows]
+        if self.config.skip_empty_windows:
+            # The first window counts always; a later one only if the one before it does not reach the end.
+            starts = torch.arange(count, device=cosines.device) * stride
+            ends = mask.sum(-1, keepdim=True)
+            empty = (starts > 0) & (starts - stride + window >= ends)
+            scores = scores.masked_fill(empty, -torch.inf)
+        return scores.amax(-1)  # type: ignore[no-any-return]
+
+
+class BatchScale(nn.Module):
+    """Divides by the mean of all values seen in training, this batch's included; frozen in evaluation.
+
+    Attributes:
+        mean, count: of the real slots so far.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.count: Tensor
+        self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, values: Tensor, mask: Tensor) -> Tensor:
+        """Float [...] -> float [...]; mask bool of the same shape: what counts for the mean."""
+        if self.training and bool(mask.any()):
+            real = values.detach()[mask].double()
+            self.count += len(real)
+            self.mean += (real.sum() - self.mean * len(real)) / self.count
+        scale: Tensor = self.mean.to(values.dtype) + EPSILON
+        return values / scale
+
+
+class Explicit(nn.Module):
+    """NDRM2: idf times a saturating tf, with a learned place for the document's length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tf, self.length = BatchScale(), BatchScale()
+        self.weight, self.bias = nn.Parameter(torch.ones(())), nn.Parameter(torch.zeros(()))
+
+    def forward(self, given: TermStatistics) -> Tensor:
+        """Float [..., T]; exactly 0 for a word that the document lacks."""
+        mask = given.mask.expand_as(given.tf)
+        tf = self.tf(given.tf, mask)
+        length = self.length(given.length.expand_as(given.tf), mask)
+        scores: Tensor = given.idf * tf / (tf + functional.relu(self.weight * length + self.bias) + EPSILON)
+        return scores
+
+
+class Ndrm(nn.Module):
+    """All three models: a word's score by its meaning, by its statistics, or by both."""
+
+    def __init__(self, config: NdrmConfig) -> None:
+        super().__init__()
+        self.config = config
+        hidden = config.conformer.hidden
+        if config.kind != "explicit":
+            self.words = nn.Embedding(config.words, config.embedding)
+            same = config.embedding == hidden
+            self.projection = nn.Identity() if same else nn.Linear(config.embedding, hidden, bias=False)
+            self.query = nn.Linear(hidden, hidden)
+            self.encoder = ConformerEncoder(config.conformer, config.positions)
+            self.pooling = KernelPooling(config)
+            self._start_from_words()
+        if config.kind != "latent":
+            self.explicit = Explicit()
+        if config.kind == "both":
+            self.norm = nn.BatchNorm1d(2)
+            self.combined = nn.Linear(2, 1)
+
+    def _start_from_words(self) -> None:
+        """So that a word is nearest to itself from the first step: the released code starts from chance, and needs 100,000 steps."""
+        nn.init.eye_(self.query.weight)
+        nn.init.zeros_(self.query.bias)
+        if isinstance(self.projection, nn.Linear):
+            nn.init.orthogonal_(self.projection.weight)
+        with torch.no_grad():
+            self.encoder.mixture.weight.copy_(torch.tensor([[1.0, CONTEXT_SHARE]]))
+            self.encoder.mixture.bias.zero_()
+
+    def query_words(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Words of queries: int64 [..., T] -> float [..., T, H], L2-normalised; each apart from the others, unless they are contextual.
+
+        Args:
+            ids: int64 [..., T]; [B, T] where they are contextual.
+            mask: bool [B, T], at least one a query; only for contextual ones.
+        """
+        embedded = self.projection(self.words(ids))
+        if self.config.contextual_queries:
+            if mask is None:
+                raise ValueError("queries that are read whole need their mask")
+            embedded = self.encoder(embedded, mask)
+        return functional.normalize(self.query(embedded), dim=-1)
+
+    def document(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Words of documents in their context: int64 [B, L] and bool [B, L] -> float [B, L, H], L2-normalised."""
+        embedded = self.projection(self.words(ids))
+        return functional.normalize(self.encoder(embedded, mask), dim=-1)
+
+    def latent(self, query: Tensor, document: Tensor, mask: Tensor) -> Tensor:
+        """Scores float [..., T] of words float [..., T, H] in documents float [..., L, H], mask bool [..., L]."""
+        return self.pooling(query @ document.transpose(-1, -2), mask[..., None, :])  # type: ignore[no-any-return]
+
+    def combine(self, latent: Tensor | None, given: TermStatistics | None) -> Tensor:
+        """What each word adds, float [..., T], 0 where `mask` says there is none.
+
+        Args:
+            latent: float [..., T]; None for NDRM2.
+            given: statistics; of NDRM1 only the mask is read, and without it every slot is a word.
+        """
+        if self.config.kind == "latent" and latent is not None:
+            return latent if given is None else latent * given.mask
+        if given is None:
+            raise ValueError(f"kind {self.config.kind!r} needs statistics of the words")
+        explicit = self.explicit(given)
+        if latent is None:
+            return explicit * given.mask  # type: ignore[no-any-return]
+        parts = torch.stack([latent, explicit], -1)
+        mask = given.mask.expand_as(explicit)
+        # Statistics of real slots alone: padding would move the mean with the longest query of a batch (row 21).
+        real = self.combined(self.norm(parts[mask])).squeeze(-1)
+        return torch.zeros_like(explicit).masked_scatter(mask, real.to(explicit.dtype))

@@ -1,0 +1,107 @@
+"""Training for a study: `glow.training`'s loop over batches that are drawn at random, in a folder that is thrown away."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy as np
+from torch import Tensor, nn
+
+from glow.training.run import (
+    Adam,
+    Loss,
+    Moment,
+    OptimizerOptions,
+    Place,
+    Progress,
+    Recipe,
+    RunConfig,
+    floored,
+    run,
+)
+
+__all__ = ["UNCLIPPED", "Draws", "take_steps"]
+
+UNCLIPPED = 1e9
+"""Bound of a gradient's norm that no gradient reaches."""
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Draws(Generic[Read]):
+    """A run's batches, each drawn by a generator of its own.
+
+    Attributes:
+        seed: of all of them.
+        count: steps.
+        draw: makes a batch.
+    """
+
+    seed: int
+    count: int
+    draw: Callable[[np.random.Generator], Read]
+
+    def steps(self, processes: int) -> int:
+        """All of them."""
+        return self.count
+
+    def batch(self, step: int, process: int, processes: int) -> Read:
+        """That of a step."""
+        return self.draw(np.random.default_rng([self.seed, step]))
+
+
+class _Objective(nn.Module, Generic[Read]):
+    def __init__(self, model: nn.Module, loss: Callable[[Read, Moment], Tensor]) -> None:
+        super().__init__()
+        self.model = model
+        self._loss = loss
+
+    def forward(self, batch: Read, moment: Moment) -> Loss:
+        return Loss(self._loss(batch, moment), units=1)
+
+
+def take_steps(
+    model: nn.Module,
+    draws: Draws[Read],
+    loss: Callable[[Read, Moment], Tensor],
+    options: OptimizerOptions,
+    warmup: int = 1,
+    floor: float = 0.0,
+    tell: Callable[[Progress], None] = lambda progress: None,
+) -> list[float]:
+    """Trains a model in place on the CPU, by AdamW with torch's constants; it ends in evaluation mode.
+
+    Args:
+        model: holds all that learns.
+        draws: the batches.
+        loss: of a batch, a scalar.
+        options: how it is minimised.
+        warmup, floor: steps in which the rate rises, and the least share of it at the end of its fall.
+        tell: told of every step.
+
+    Returns:
+        The loss of every step.
+    """
+    losses: list[float] = []
+
+    def note(progress: Progress) -> None:
+        losses.append(progress.last)
+        tell(progress)
+
+    config = RunConfig(name="study", seed=draws.seed, checkpoint_steps=draws.count, optimizer=options)
+    recipe = Recipe(
+        config,
+        draws,
+        model,
+        _Objective(model, loss),
+        lambda out, report: None,
+        [],
+        adam=Adam(eps=1e-8),
+        rate=floored(warmup, floor),
+        unit="steps",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run(recipe, Place(Path(folder), device="cpu"), note)
+    return losses

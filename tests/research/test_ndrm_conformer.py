@@ -1,0 +1,91 @@
+"""Conformer layers: the paper's separable attention, and the repairs of the released code (docs/papers.md, rows 18, 19, 23)."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+from torch.testing import assert_close
+
+from research.ndrm.conformer import ConformerConfig, ConformerEncoder, plain_attention, separable_attention
+
+KEYS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+VALUES = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+ALL = torch.ones(3, 1, dtype=torch.bool)
+SMALL = ConformerConfig(hidden=16, heads=4, window=5, dropout=0.0)
+
+
+def encoder(**changes: object) -> ConformerEncoder:
+    """A small encoder of random weights."""
+    torch.manual_seed(0)
+    return ConformerEncoder(
+        ConformerConfig.model_validate(SMALL.model_dump() | changes), positions=400
+    ).eval()
+
+
+def test_the_papers_formula() -> None:
+    """Golden G7, worked out by hand."""
+    shares = KEYS.softmax(0).T @ VALUES
+    assert_close(shares, torch.tensor([[1.266956, 1.0], [1.0, 1.266956]]), atol=1e-6, rtol=0)
+    scaled = separable_attention(KEYS, KEYS, VALUES, ALL, 2**-0.5)
+    expected = [[1.178797, 1.088159], [1.088159, 1.178797], [1.133478, 1.133478]]
+    assert_close(scaled, torch.tensor(expected), atol=1e-6, rtol=0)
+    unscaled = separable_attention(KEYS, KEYS, VALUES, ALL)
+    assert_close(unscaled[0], torch.tensor([1.195161, 1.071796]), atol=1e-6, rtol=0)
+
+
+def test_a_masked_key_has_no_part() -> None:
+    mask = torch.tensor([[True], [True], [False]])
+    found = separable_attention(KEYS, KEYS, VALUES, mask, 2**-0.5)
+    expected = [[0.578450, 0.421550], [0.421550, 0.578450], [0.5, 0.5]]
+    assert_close(found, torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+def test_plain_attention_is_the_usual_one() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 4, 7, 8)
+    mask = torch.ones(2, 1, 7, 1, dtype=torch.bool)
+    mask[1, 0, 5:] = False
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask.transpose(-1, -2)
+    )
+    assert_close(plain_attention(query, key, value, mask, 8**-0.5), expected)
+
+
+@pytest.mark.parametrize("attention", ["separable", "plain"])
+@pytest.mark.parametrize("padding", [1, 30, 300])
+def test_padding_changes_nothing(attention: str, padding: int) -> None:
+    """Row 19: the released code lets padding into the last tokens by its convolution."""
+    found, expected = padded(encoder(attention=attention), padding)
+    assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_the_released_convolution_lets_padding_in() -> None:
+    found, expected = padded(encoder(masked_convolution=False), 30)
+    assert (found - expected).abs().max() > 1e-3
+
+
+def padded(model: ConformerEncoder, padding: int) -> tuple[Tensor, Tensor]:
+    """What becomes of nine tokens with padding behind them, and without."""
+    torch.manual_seed(1)
+    tokens = torch.randn(1, 9, 16)
+    longer = torch.cat([tokens, torch.randn(1, padding, 16)], 1)
+    mask = torch.arange(9 + padding)[None] < 9
+    with torch.inference_mode():
+        return model(longer, mask)[:, :9], model(tokens, mask[:, :9])
+
+
+def test_a_single_token_is_encoded() -> None:
+    found = encoder()(torch.randn(1, 1, 16), torch.ones(1, 1, dtype=torch.bool))
+    assert torch.isfinite(found).all()
+
+
+def test_the_released_size() -> None:
+    """393,728 parameters a layer at 256 with 32 heads and shared projections."""
+    layer = ConformerEncoder(ConformerConfig(), positions=10).layers[0]
+    assert sum(parameter.numel() for parameter in layer.parameters()) == 393_728
+
+
+@pytest.mark.parametrize("changes", [{"heads": 3}, {"window": 4}, {"layers": 0}])
+def test_a_shape_that_cannot_be_is_refused(changes: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        ConformerConfig.model_validate(SMALL.model_dump() | changes)

@@ -1,0 +1,124 @@
+"""What holds for every kind of run: it goes on where it was stopped, alone for itself, and its older checkpoints open."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from glow.artifact import MANIFEST_FILE, write_artifact
+from glow.errors import ArtifactError, FormatError, IntegrityError, MismatchError
+from glow.options import merged
+from glow.training import (
+    Given,
+    Progress,
+    kind_of,
+    load_checkpoint,
+    load_impacts,
+    load_pretrained,
+    load_reranker,
+    train,
+)
+from glow.training.run import CHECKPOINT_FILE, RunConfig, read_metrics
+from glow.training.run.checkpoint import OLDER
+from tests.training.test_goldens import GOLDENS, KINDS
+
+CONFIGS = {
+    name: golden["config"] for name, golden in GOLDENS.items() if "teacher" not in golden and name != "NDRM"
+}
+CONFIGS |= {
+    kind: merged(CONFIGS["pre-training, masked words"], {"pretraining": {"kind": kind}})
+    for kind in ("retro", "crops")
+}
+OPENED: Mapping[str, tuple[str, Callable[[Path], nn.Module]]] = {
+    "towers.json": ("encoders, softmax", lambda folder: load_checkpoint(folder).towers),
+    "cross.json": ("re-ranker", lambda folder: load_reranker(folder).model),
+    "impacts.json": ("learned impacts", lambda folder: load_impacts(folder).head),
+    "pretrained.json": ("pre-training, neighbours", lambda folder: load_pretrained(folder).model),
+}
+Train = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(
+    collection_folder: Path, run_file: Path, bert_folder: Path, toy_model: Path, toy_corpus: Path
+) -> Train:
+    """Trains with dropout, if the kind has any, and keeps the state every second step."""
+
+    def trained(
+        name: str, out: Path, seed: int = 3, tell: Callable[[Progress], None] = lambda progress: None
+    ) -> Any:
+        changes: dict[str, Any] = {"seed": seed, "checkpoint_steps": 2}
+        changes |= {
+            part: {"dropout": 0.1} for part in ("towers", "cross", "encoder") if part in CONFIGS[name]
+        }
+        kind = GOLDENS.get(name, {"kind": "pre-training"})["kind"]
+        config: RunConfig = KINDS[kind].model_validate(merged(CONFIGS[name], changes))
+        data = {
+            "data": [collection_folder],
+            "candidates": [run_file],
+            "corpora": [toy_corpus],
+            "teacher": bert_folder,
+        }
+        read = {"encoders": ("data", "teacher"), "pre-training": ("corpora",)}.get(
+            kind, ("data", "candidates")
+        )
+        init = toy_model if kind == "learned impacts" else bert_folder
+        return train(
+            config, Given(out=out, init=init, device="cpu", **{each: data[each] for each in read}), tell=tell
+        )
+
+    return trained
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_stopped_run_goes_on_to_the_same_bytes_and_another_runs_state_is_refused(
+    name: str, run: Train, tmp_path: Path
+) -> None:
+    whole, cut, steps = tmp_path / "whole", tmp_path / "cut", list[int]()
+    run(name, whole)
+
+    def stop(progress: Progress) -> None:
+        steps.append(progress.step)
+        if steps == [1, 2, 3]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(name, cut, tell=stop)
+    run(name, cut, tell=stop)
+    assert steps == [1, 2, 3, 3, 4, 5, 6], "it goes on from step 2, which was kept"
+    assert (whole / "model.safetensors").read_bytes() == (cut / "model.safetensors").read_bytes()
+    assert [row["step"] for row in read_metrics(tmp_path / "cut.run")] == [6]
+    with pytest.raises(MismatchError, match="other configuration or data"):
+        run(name, cut, seed=1)
+
+
+@pytest.mark.parametrize("file", OLDER)
+def test_a_checkpoint_of_before_opens_like_a_new_one_and_what_is_none_is_refused(
+    file: str, run: Train, tmp_path: Path
+) -> None:
+    (name, opened), new, older = OPENED[file], tmp_path / "new", tmp_path / "older"
+    run(name, new)
+    with write_artifact(older, "checkpoint") as writer:
+        shutil.copytree(
+            new, writer.folder, dirs_exist_ok=True, ignore=lambda *_: [MANIFEST_FILE, CHECKPOINT_FILE]
+        )
+        shape = json.loads((new / CHECKPOINT_FILE).read_bytes())["shape"]
+        (writer.folder / file).write_text(json.dumps(shape), encoding="utf-8")
+    assert kind_of(older) == kind_of(new) == OLDER[file]
+    found, expected = (opened(folder).state_dict() for folder in (older, new))
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[each], expected[each]) for each in expected)
+    wrong = next(load for _, load in OPENED.values() if load is not opened)
+    with pytest.raises(FormatError, match=r"older is a checkpoint of .*, expected a checkpoint of"):
+        wrong(older)
+    (older / file).write_text("{}", encoding="utf-8")
+    with pytest.raises(IntegrityError):
+        opened(older)
+    (new / CHECKPOINT_FILE).unlink()
+    with pytest.raises(ArtifactError, match=r"checkpoint\.json"):
+        opened(new)
