@@ -113,6 +113,11 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             "glow_model_export.imported.command:import_command",
             "Makes a model of an encoder that others trained.",
         ),
+        Verb(
+            "distil",
+            "glow_model_export.imported.distil:distil_command",
+            "Makes a fast model of an encoder that others trained.",
+        ),
         Verb("export-model", "glow_model_export.command:export_command", "Exports towers to a model (ONNX)."),
     ),
     "Evaluation": (

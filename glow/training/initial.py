@@ -16,7 +16,7 @@ from glow.training.config import TrainConfig
 from glow.training.from_model import read_towers
 from glow.training.run import kind_of
 
-__all__ = ["initial_towers"]
+__all__ = ["fill_towers", "initial_towers"]
 
 _LAYER = re.compile(r"^(query|document)\.layers\.(\d+)\.(.*)$")
 
@@ -32,7 +32,7 @@ def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoT
         depth, document_depth = wanted.depths
         changes = {"layers": depth, "document_layers": document_depth, **wanted.changes, **wanted.shape}
         towers = TwoTowers(found.config.model_copy(update={"pooling_gain": None, **changes}), schema)
-        _fill_from_imported(towers, found, wanted.init_layers, wanted.document_layers)
+        fill_towers(towers, found, wanted.init_layers, wanted.document_layers)
         return towers
     if kind_of(init) == "towers":
         return _go_on(load_checkpoint(init).towers, config, schema)
@@ -65,7 +65,7 @@ def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTow
     return towers
 
 
-def _fill_from_imported(
+def fill_towers(
     towers: TwoTowers, found: TwoTowers, layers: Sequence[int], document_layers: Sequence[int] = ()
 ) -> None:
     """Fills towers from those of an imported encoder, which reads a document as one text: every field starts as the one that it knows.

@@ -71,10 +71,14 @@ def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int 
     """
     tables = read_toml(path)
     kind = tables.pop("kind", None) or next((TABLES[name] for name in TABLES if name in tables), "towers")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ConfigError(f"{path} is not valid: kind: expected one of {', '.join(KINDS)}, found {kind!r}")
     changes = tables.pop("stage", None)
-    parts = [merged(tables, each) for each in changes] if isinstance(changes, list) and changes else [tables]
+    if changes is not None and not (
+        isinstance(changes, list) and all(isinstance(each, dict) for each in changes)
+    ):
+        raise ConfigError(f"{path} is not valid: stage: expected tables [[stage]], found {changes!r:.80}")
+    parts = [merged(tables, each) for each in changes] if changes else [tables]
     configs, faults = [], []
     for number, part in enumerate(parts):
         try:

@@ -51,7 +51,7 @@ def joined_text(document: Document) -> str:
     return ". ".join(parts)
 
 
-def open_teacher(where: str | Path, pieces: WordPieces | None, documents: Sequence[Document]) -> Teacher:
+def open_teacher(where: str | Path, pieces: WordPieces | None, corpus: Sequence[Document]) -> Teacher:
     """Opens a teacher.
 
     Args:
@@ -59,7 +59,7 @@ def open_teacher(where: str | Path, pieces: WordPieces | None, documents: Sequen
             or MODULE:FUNCTION, which makes float32 [n, W] of n texts.
         pieces: the vocabulary of a run. A BERT-layout folder that shares it is read without a library, even if it is a
             sentence-transformers folder too. None: there is no run.
-        documents: the corpus; the statistics of its terms weigh the words of a model's documents.
+        corpus: whose statistics of terms weigh the words that a model reads.
 
     Raises:
         ConfigError: if there is no such teacher, or a file cannot be read.
@@ -71,15 +71,19 @@ def open_teacher(where: str | Path, pieces: WordPieces | None, documents: Sequen
     folder = Path(where)
     if (folder / QUERY_TOWER).is_file() or kind_of(folder) == "towers":
         source = open_source(folder, EncodeOptions(threads=torch.get_num_threads()))
-        corpus = EncodedCorpus(source, documents[:0], statistics_of=documents)
+        encoded = EncodedCorpus(source, corpus[:0], statistics_of=corpus)
         return Teacher(
-            parts_hash([source.hash, documents_hash(documents)]),
-            lambda texts: corpus.encode(texts)[0],
-            corpus.encode_documents,
+            parts_hash([source.hash, documents_hash(corpus)]),
+            lambda texts: encoded.encode(texts)[0],
+            encoded.encode_documents,
         )
     is_shared = pieces is not None and _is_same(folder / "vocab.txt", pieces.vocabulary)
     if (folder / SENTENCE_TRANSFORMERS).is_file() and not is_shared:
         return _of_texts(_sentence_transformer(folder), _folder_hash(folder))
+    if pieces is None and not (folder / "vocab.txt").is_file():
+        raise ConfigError(
+            f"{where} is no teacher: expected a model, a checkpoint, a sentence-transformers or BERT-layout folder, or MODULE:FUNCTION"
+        )
     pieces = pieces or WordPieces(folder / "vocab.txt")
     return _of_texts(
         _bert(folder, pieces), _hash_of([*(folder / name for name in _FILES), pieces.vocabulary])
@@ -91,6 +95,7 @@ def teacher_vectors(
     pieces: WordPieces | None,
     queries: Sequence[str],
     documents: Sequence[Document],
+    corpus: Sequence[Document],
     cache: Path,
 ) -> TeacherVectors:
     """A teacher's vectors of a collection: made if they are not in the cache, or those that `glow teach` made.
@@ -99,11 +104,12 @@ def teacher_vectors(
         where: as for `open_teacher`, or a folder of `glow teach`.
         pieces: as for `open_teacher`.
         queries, documents: whose vectors are wanted; none of a side that is not.
+        corpus: as for `open_teacher`.
         cache: folder where vectors are kept, in one folder a teacher.
     """
     if (Path(where) / VECTORS_HEADER).is_file():
         return TeacherVectors(Path(where))
-    teacher = open_teacher(where, pieces, documents)
+    teacher = open_teacher(where, pieces, corpus)
     return make_vectors(teacher, queries, documents, cache / teacher.hash[:24])
 
 

@@ -186,7 +186,8 @@ def _targets(
         queries = each.queries if "query" in sides else ()
         documents = each.documents if "document" in sides else ()
         where = given.teacher or minilm_folder()
-        vectors = teacher_vectors(where, pieces, queries, documents, given.out.parent / "teacher")
+        cache = given.out.parent / "teacher"
+        vectors = teacher_vectors(where, pieces, queries, documents, each.documents, cache)
         hashes.append(vectors.teacher)
         targets.append(
             Targets(

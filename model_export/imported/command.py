@@ -24,7 +24,7 @@ from glow_model_export.quality import check_quality
 from glow_model_export.quantize import Quantization
 from glow_model_export.texts import parity_texts
 
-__all__ = ["ImportModelOptions", "import_command"]
+__all__ = ["ImportModelOptions", "import_command", "read_source", "require_finite"]
 
 FIELDS = "title,anchor,clicked_queries,text"
 LISTS = {"anchor": 8, "clicked_queries": 5}
@@ -72,8 +72,8 @@ class ImportModelOptions(JsonOptions):
 def import_command(options: ImportModelOptions) -> None:
     """Makes a model of an encoder that others trained: BERT, RoBERTa or DistilBERT, with any tokenizer."""
     with tempfile.TemporaryDirectory() as scratch:
-        source = _source(options, Path(scratch))
-        _require_finite(source)
+        source = read_source(options, Path(scratch))
+        require_finite(source)
         data, split = options.parity_data, options.split
         queries, documents = _texts(data, split, source.preprocessor.schema)
         quality = check_quality(source, options.quantize, data, split, queries, documents) if data else {}
@@ -85,7 +85,12 @@ def import_command(options: ImportModelOptions) -> None:
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
 
 
-def _source(options: ImportModelOptions, scratch: Path) -> Source:
+def read_source(options: ImportModelOptions, scratch: Path) -> Source:
+    """Reads the encoder as two towers; its vocabulary is written to `scratch`.
+
+    Raises:
+        ConfigError: if the folder lacks a file, or its encoder is of a kind that is not known.
+    """
     folder = options.source
     foreign = read_foreign(folder, options.pooling)
     if options.word_weights and foreign.pooling != "mean":
@@ -134,7 +139,7 @@ def _schema(options: ImportModelOptions, foreign: Foreign) -> FieldSchema:
     )
 
 
-def _require_finite(source: Source) -> None:
+def require_finite(source: Source) -> None:
     """Refuses weights that are finite and give vectors that are not, before a graph is made of them.
 
     Raises:

@@ -84,6 +84,12 @@ def test_the_kind_is_named_or_told_by_a_table(text: str, kind: type[RunConfig], 
     ("old", "new", "said"),
     [
         ("[towers]", 'kind = "tower"\n[towers]', r"kind: expected one of towers, .*, found 'tower'"),
+        ("[towers]", "kind = ['x']\n[towers]", r"kind: expected one of towers"),
+        (
+            '[[stage]]\nname = "first"',
+            '[stage]\nname = "first"',
+            r"cannot read|expected tables \[\[stage\]\]",
+        ),
         ('"second"', '"first"', r"two stages have one name \(first, first\)"),
         (
             'name = "first"',

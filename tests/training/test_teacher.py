@@ -39,7 +39,7 @@ def test_another_teacher_is_asked_itself_and_a_copy_is_not_asked_again(
     change(other)
 
     def asked(folder: Path) -> np.ndarray:
-        made = teacher_vectors(folder, None, TEXTS, [], tmp_path / "cache")
+        made = teacher_vectors(folder, None, TEXTS, [], [], tmp_path / "cache")
         return made.aims([query_key(text) for text in TEXTS], "texts")[:]
 
     found = [asked(folder) for folder in (bert_folder, other)]
@@ -56,11 +56,16 @@ def test_another_length_is_another_teacher(bert_folder: Path, monkeypatch: pytes
     assert open_teacher(bert_folder, None, []).hash != before
 
 
-def test_the_words_of_the_corpus_weigh_a_models_texts(toy_model: Path, toy_collection: Collection) -> None:
+def test_the_words_of_the_corpus_weigh_a_models_texts(
+    toy_model: Path, toy_collection: Collection, tmp_path: Path
+) -> None:
     documents = toy_collection.documents
     one, other = (open_teacher(toy_model, None, each) for each in (documents, documents[:2]))
     assert one.hash != other.hash
     assert not np.array_equal(one.queries(TEXTS), other.queries(TEXTS))
+    # Also of a query tower that learns alone, for which no document is encoded.
+    alone = teacher_vectors(toy_model, None, TEXTS, [], documents, tmp_path)
+    assert alone.teacher == one.hash
     assert not np.array_equal(one.documents(documents[:2]), other.documents(documents[:2]))
 
 

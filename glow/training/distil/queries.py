@@ -1,0 +1,146 @@
+"""What a query tower learns from texts without labels: a whole encoder's vectors of them.
+
+n   texts of a batch        H   dimensions
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from glow.nn import Tower, TwoTowers
+from glow.text import Preprocessor
+from glow.training.data import Epochs
+from glow.training.encode import vectors
+from glow.training.run import (
+    Loss,
+    Moment,
+    OptimizerOptions,
+    Recipe,
+    RunConfig,
+    WatchConfig,
+    linear,
+    parameters_hash,
+)
+from glow.training.step import Encoding, encode
+from glow.training.teacher_vectors import Aims, TeacherVectors, query_key
+
+__all__ = ["QueryTexts", "query_recipe"]
+
+BATCH, EPOCHS, PULL = 128, 8, 10.0
+WATCH = WatchConfig(steps=100, patience=4)
+OPTIMIZER = OptimizerOptions(learning_rate=5e-4)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryTexts:
+    """Texts with the whole encoder's vectors: those that are learned, and those that are held out.
+
+    Attributes:
+        texts, held: texts.
+        aims, held_aims: float32 [n, H] by number.
+        hash: of the encoder.
+    """
+
+    texts: Sequence[str]
+    held: Sequence[str]
+    aims: Aims
+    held_aims: Aims
+    hash: str
+
+    @classmethod
+    def make(
+        cls, folder: Path, whole: Tower, preprocessor: Preprocessor, texts: Sequence[str], held: Sequence[str]
+    ) -> Self:
+        """Encodes the texts that the folder does not have yet.
+
+        Raises:
+            MismatchError: if the folder holds another encoder's vectors.
+        """
+        every, pad_id = [*texts, *held], preprocessor.pieces.pad_id
+
+        def encode_some(numbers: Sequence[int]) -> NDArray[np.float32]:
+            return vectors(whole, [preprocessor.query(every[number]) for number in numbers], pad_id)
+
+        keys = [query_key(text) for text in every]
+        made = TeacherVectors.make(folder, parameters_hash(whole), keys, encode_some)
+        count = len(texts)
+        return cls(
+            texts, held, made.aims(keys[:count], "texts"), made.aims(keys[count:], "texts"), made.teacher
+        )
+
+
+class TextBatches:
+    """Numbers of texts, in an order that is drawn for each epoch; as `glow.training.run.Data`."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        size = min(BATCH, count)
+
+        def plan(random: np.random.Generator) -> list[tuple[int, NDArray[np.int64]]]:
+            order = random.permutation(count)
+            return [(0, order[start : start + size]) for start in range(0, count - size + 1, size)]
+
+        self._epochs = Epochs(count // size, EPOCHS, 0, seed, plan)
+        self.steps = self._epochs.steps
+
+    def batch(self, step: int, process: int, processes: int) -> NDArray[np.int64]:
+        """Int64 [n]."""
+        return self._epochs.turn(step, process, processes).rows
+
+
+class QueryLoss(nn.Module):
+    """A query tower drawn to the whole encoder's vectors.
+
+    Args:
+        tower: to be trained.
+        preprocessor: of queries.
+        made: texts and their vectors.
+    """
+
+    def __init__(self, tower: Tower, preprocessor: Preprocessor, made: QueryTexts) -> None:
+        super().__init__()
+        self.tower = tower
+        self._preprocessor, self._made = preprocessor, made
+
+    def forward(self, rows: NDArray[np.int64], moment: Moment) -> Loss:
+        """1 - cosine, mean over a batch."""
+        encoding = Encoding(self._preprocessor.pieces.pad_id, moment.device, moment.autocast)
+        found = encode(
+            encoding, self.tower, [self._preprocessor.query(self._made.texts[row]) for row in rows]
+        )
+        wanted = torch.from_numpy(self._made.aims[rows]).to(moment.device)
+        distance = (1.0 - nn.functional.cosine_similarity(found, wanted)).mean()
+        return Loss(PULL * distance, len(rows), {"cosine": 1.0 - float(distance.detach())})
+
+    def measure(self, moment: Moment) -> dict[str, float]:
+        """The mean cosine of held-out texts."""
+        tokens = [self._preprocessor.query(text) for text in self._made.held]
+        found = vectors(self.tower, tokens, self._preprocessor.pieces.pad_id, "fp32", str(moment.device))
+        wanted = self._made.held_aims[:]
+        lengths = np.maximum(np.linalg.norm(wanted, axis=1), 1e-12)
+        return {"held-out cosine": float(((found * wanted).sum(1) / lengths).mean())}
+
+
+def query_recipe(
+    towers: TwoTowers, preprocessor: Preprocessor, made: QueryTexts, seed: int, hours: float
+) -> Recipe[NDArray[np.int64]]:
+    """The run that draws the query tower of `towers`, of whose parameters some may be frozen, to the whole encoder."""
+    loss = QueryLoss(towers.query, preprocessor, made)
+    return Recipe(
+        RunConfig(name="distil", seed=seed, optimizer=OPTIMIZER, watch=WATCH),
+        TextBatches(len(made.texts), seed),
+        towers.query,
+        loss,
+        lambda folder, report: None,
+        [made.hash, parameters_hash(towers)],
+        rate=linear(0.05),
+        measures=loss.measure if made.held else None,
+        about={"texts": len(made.texts), "held_out": len(made.held)},
+        unit="texts",
+        minutes=60.0 * hours,
+    )

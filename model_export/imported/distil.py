@@ -1,0 +1,216 @@
+"""`glow distil`: an encoder that others trained becomes a fast one. Documents keep all of its layers, queries get a few.
+
+The query tower starts as some of the encoder's own layers, in its own space, and learns what the whole says of texts without
+labels: a space that a student did not start in takes hundreds of times as long. Everything stands in OUT.distilling until the
+model is written, so a call that was stopped goes on.
+"""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from glow.collection import read_documents, read_qrels, read_queries
+from glow.commands import command, option, write_report
+from glow.errors import BuildError, ConfigError
+from glow.evaluation import evaluate
+from glow.nn import TwoTowers
+from glow.records import Query
+from glow.text import Preprocessor
+from glow.training import (
+    EncodedCorpus,
+    Place,
+    Progress,
+    QueryTexts,
+    SynthesisOptions,
+    TrainingDevice,
+    fill_towers,
+    query_recipe,
+    run,
+    synthesise,
+    vectors,
+)
+from glow.training import Source as Encoders
+from glow_model_export.imported.command import ImportModelOptions, read_source, require_finite
+from glow_model_export.package import Source, export_model
+
+__all__ = ["DistilOptions", "distil_command"]
+
+HELD_OUT = 0.05
+"""Share of the documents whose texts the tower does not see, and is measured by."""
+QUERIES_A_DOCUMENT = 8
+PARITY_TEXTS, TIMED_QUERIES, SHOWN_STEPS = 200, 64, 50
+
+
+class DistilOptions(ImportModelOptions):
+    """Which encoder to make fast, and by which texts."""
+
+    documents: Path = option(
+        ...,
+        "JSON lines of documents; titles, anchors, clicked queries and sentences of theirs are learned.",
+        flag="--input",
+        metavar="FILE",
+    )
+    texts: tuple[Path, ...] = option(
+        (), "Further texts, a line each, such as queries; may be given several times.", metavar="FILE"
+    )
+    layers: str = option(
+        "", "The encoder's layers that queries keep, from 0, by commas; default: the first and the last two."
+    )
+    hours: float = option(
+        0.4, "How long the training may take; it ends earlier if held-out texts gain nothing.", gt=0.0
+    )
+    seed: int = option(0, "Of every random choice.")
+    device: TrainingDevice = option("auto", "`auto` takes a GPU if there is one.")
+    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+
+
+@command(DistilOptions)
+def distil_command(options: DistilOptions) -> None:
+    """Makes a fast model of an encoder that others trained: documents keep its layers, queries get a few; the same call resumes."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    if options.out.exists() and not options.replace:
+        raise BuildError(f"{options.out} exists; choose another --out, or give --replace")
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    report = _distil(options, lambda line: console.print(line, markup=False))
+    write_report(options.json_file, report)
+    if str(options.json_file) != "-":
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any]:
+    work = options.out.with_name(f"{options.out.name}.distilling")
+    (work / "vocabulary").mkdir(parents=True, exist_ok=True)
+    whole = read_source(options, work / "vocabulary")
+    require_finite(whole)
+    layers = _layers(options.layers, whole.towers.config.layers)
+    towers = _student(whole.towers, layers)
+    say(f"making texts from {options.documents.name}")
+    texts, held = _texts(options, work, whole.preprocessor)
+    say(f"{len(texts):,} texts, {len(held):,} held out; the encoder reads them")
+    made = QueryTexts.make(work / "teacher", whole.towers.query, whole.preprocessor, texts, held)
+    recipe = query_recipe(towers, whole.preprocessor, made, options.seed, options.hours)
+    training = run(recipe, Place(work / "run", None, options.device), _teller(say))
+    towers.cpu().eval()
+    say("comparing")
+    figures = _compared(options, whole, towers) if options.parity_data else {}
+    say("exporting")
+    training["layers"] = list(layers)
+    student = replace(
+        whole, towers=towers, report={**whole.report, "distilled": training, "retrieval": figures}
+    )
+    queries = held[:PARITY_TEXTS] or texts[:PARITY_TEXTS]
+    names = whole.preprocessor.schema.names
+    documents = [
+        each for _, each in zip(range(PARITY_TEXTS), read_documents(options.documents, names), strict=False)
+    ]
+    exported = export_model(
+        student, options.out, options.quantize, queries, documents, replace=options.replace
+    )
+    shutil.rmtree(work)
+    return {
+        "model": options.out.name,
+        "layers": list(layers),
+        "training": training,
+        "retrieval": figures,
+        **exported,
+    }
+
+
+def _layers(asked: str, depth: int) -> tuple[int, ...]:
+    """The layers that queries keep.
+
+    Raises:
+        ConfigError: if one is not there, or they do not rise.
+    """
+    try:
+        found = (
+            tuple(int(part) for part in asked.split(","))
+            if asked
+            else tuple(sorted({0, depth - 2, depth - 1}))
+        )
+    except ValueError as error:
+        raise ConfigError(f"--layers is a list of numbers such as 0,4,5, found {asked!r}") from error
+    if list(found) != sorted(set(found)) or not 0 <= found[0] <= found[-1] < depth:
+        raise ConfigError(f"--layers rise from 0 to {depth - 1}, the encoder's last; found {asked or found}")
+    return found
+
+
+def _student(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
+    """Towers whose documents are read by the whole encoder, which does not learn, and queries by some of its layers."""
+    depth = whole.config.layers
+    config = whole.config.model_copy(update={"layers": len(layers), "document_layers": depth})
+    towers = TwoTowers(config, whole.schema)
+    fill_towers(towers, whole, layers, range(depth))
+    towers.document.requires_grad_(False)
+    towers.words.weight.requires_grad_(False)
+    return towers
+
+
+def _texts(options: DistilOptions, work: Path, preprocessor: Preprocessor) -> tuple[list[str], list[str]]:
+    """Texts to learn, and texts of other documents to measure by; each once."""
+    making = SynthesisOptions(
+        QUERIES_A_DOCUMENT, drop=0.0, round_trip=0, seed=options.seed, held_out=HELD_OUT
+    )
+    synthesise(options.documents, work / "pairs", preprocessor.schema, making)
+    known = {each.id: each.text for each in read_queries(work / "pairs" / "queries.jsonl")}
+    files = [work / "pairs" / "qrels" / f"{split}.tsv" for split in ("train", "dev")]
+    train, dev = (
+        [known[row.query_id] for row in read_qrels(each)] if each.is_file() else [] for each in files
+    )
+    for path in options.texts:
+        train += [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    every = dict.fromkeys(train)
+    return list(every), [text for text in dict.fromkeys(dev) if text not in every]
+
+
+def _compared(options: DistilOptions, whole: Source, towers: TwoTowers) -> dict[str, Any]:
+    """RR@10 and nDCG@10 over judged queries by the whole encoder's queries and by the fast ones, and what a query costs (torch)."""
+    data, preprocessor = options.parity_data or Path(), whole.preprocessor
+    pad_id, qrels = preprocessor.pieces.pad_id, list(read_qrels(data / "qrels" / f"{options.split}.tsv"))
+    asked = {row.query_id for row in qrels}
+    queries = [Query(each.id, each.text) for each in read_queries(data / "queries.jsonl") if each.id in asked]
+    found: dict[str, Any] = {"data": data.name, "split": options.split}
+    read = partial(vectors, whole.towers.document, pad_id=pad_id)
+    sides = {
+        name: Encoders(
+            name, name, preprocessor, partial(vectors, tower, pad_id=pad_id, precision="fp32"), read
+        )
+        for name, tower in (("whole", whole.towers.query), ("fast", towers.query))
+    }
+    documents = list(read_documents(data / "corpus.jsonl", preprocessor.schema.names))
+    corpus = EncodedCorpus(sides["whole"], documents)
+    for name, source in sides.items():
+        corpus.source = source
+        measured = evaluate(corpus.search(queries, 100), qrels, ["RR@10", "nDCG@10"]).means
+        found[name] = {**measured, "ms_a_query": _milliseconds(source, [query.text for query in queries])}
+    return found
+
+
+def _milliseconds(source: Encoders, texts: Sequence[str]) -> float:
+    tokens = [source.preprocessor.query(text) for text in texts[:TIMED_QUERIES]]
+    times = []
+    for one in tokens:
+        start = time.perf_counter()
+        source.queries([one])
+        times.append(time.perf_counter() - start)
+    return round(1000.0 * float(np.median(times)), 2) if times else 0.0
+
+
+def _teller(say: Callable[[str], None]) -> Callable[[Progress], None]:
+    def tell(progress: Progress) -> None:
+        if progress.dev or progress.step % SHOWN_STEPS == 0:
+            dev = "".join(f", {name} {value:.4f}" for name, value in progress.dev.items())
+            say(f"step {progress.step:,} of {progress.steps:,}: loss {progress.loss:.4f}{dev}")
+
+    return tell

@@ -1,0 +1,116 @@
+"""`glow distil`: documents read as before, queries by few layers that learn what the whole says; stopped calls go on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from glow.cli import app
+from glow.runtime import Model
+from glow.training import QueryTexts
+from glow_model_export.imported import distil
+from tests.model_export.test_import_model import TEXTS, imported, save, trained_tokenizer, vectors
+
+WORDS = "bees find their way home by the sun and dance honey fox jumps over lazy dog quick brown".split()
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Documents of a title and a sentence."""
+    random = np.random.default_rng(0)
+    lines = []
+    for number in range(120):
+        title, text = (" ".join(random.choice(WORDS, count)) for count in (4, 12))
+        lines.append(json.dumps({"_id": f"d{number}", "title": title, "text": f"{text}."}))
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "bees dance"}\n', encoding="utf-8")
+    (tmp_path / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq\td3\t1\n", encoding="utf-8")
+    return tmp_path / "corpus.jsonl"
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("bert"), "bert", trained_tokenizer("uncased"), "mean")
+
+
+def call(*arguments: object) -> Any:
+    fixed = ("distil", "--hours", "0.0003", "--device", "cpu", "--threads", "1")
+    return CliRunner().invoke(app, [*fixed, *(str(each) for each in arguments)])
+
+
+def test_documents_keep_the_encoder_and_queries_learn_it_with_one_layer(
+    encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("why do bees dance\n\nthe lazy fox\n", encoding="utf-8")
+    more = ("--layers", "1", "--texts", texts, "--parity-data", corpus.parent)
+    done = call(encoder, "--input", corpus, "--out", tmp_path / "fast", *more)
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    fast, whole = Model.open(tmp_path / "fast"), imported(encoder, tmp_path / "whole")
+    assert np.abs(vectors(fast, TEXTS) - vectors(whole, TEXTS)).max() < 1e-5
+    assert np.abs(vectors(fast, TEXTS, "query") - vectors(whole, TEXTS, "query")).max() > 1e-3
+    shape = json.loads((tmp_path / "fast" / "towers.json").read_bytes())
+    assert (shape["layers"], shape["document_layers"]) == (1, 2)
+    assert report["layers"] == [1] and report["training"]["texts"] > 120 > report["training"]["held_out"] > 0
+    assert (
+        set(report["retrieval"]["fast"])
+        == {"RR@10", "nDCG@10", "ms_a_query"}
+        == set(report["retrieval"]["whole"])
+    )
+    assert not (tmp_path / "fast.distilling").exists()
+    rows = json.loads((tmp_path / "fast" / "report.json").read_bytes())["training"]["distilled"]
+    assert rows["final_loss"] < 10.0  # ten times a mean distance, which starts near 1
+
+
+def test_a_stopped_call_makes_no_vector_again(
+    encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    encoded: list[int] = []
+    made = QueryTexts.make
+
+    def counted(folder: Path, *more: Any) -> QueryTexts:
+        before = (folder / "keys.bin").stat().st_size if (folder / "keys.bin").exists() else 0
+        found = made(folder, *more)
+        encoded.append((folder / "keys.bin").stat().st_size - before)
+        return found
+
+    monkeypatch.setattr(QueryTexts, "make", counted)
+    arguments = (encoder, "--input", corpus, "--out", tmp_path / "fast")
+    with monkeypatch.context() as patch:
+        patch.setattr(distil, "export_model", stop)
+        assert call(*arguments).exit_code != 0
+    state = tmp_path / "fast.distilling" / "run" / "state.safetensors"
+    assert state.is_file() and not (tmp_path / "fast").exists()
+    assert call(*arguments).exit_code == 0
+    assert encoded[0] > 0 == encoded[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--layers", "0,2"), "--layers rise from 0 to 1"),
+        (("--layers", "1,0"), "--layers rise from 0 to 1"),
+        (("--layers", "first"), "a list of numbers such as 0,4,5"),
+        (("--input", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(
+    options: tuple[str, str], said: str, encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    done = call(encoder, "--input", corpus, "--out", tmp_path / "fast", *options)
+    assert done.exit_code == 2 and said in " ".join(done.output.split())
+    assert not (tmp_path / "fast").exists()
+
+
+def test_a_folder_that_lacks_its_weights_is_named(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = call(tmp_path / "empty", "--input", corpus, "--out", tmp_path / "fast")
+    assert done.exit_code == 2 and "config.json" in done.output
