@@ -76,6 +76,7 @@ class FolderWriter:
                 negatives = self._write_candidates(split, dataset, relevant)
             except RecordError as error:
                 (self._folder / "candidates" / f"{split}.run").unlink()
+                del self.counts[f"candidates {split}"]
                 self._reject("scoreddocs", split, f"{error}; no candidates are written")
             else:
                 self._write_negatives(split, negatives)
@@ -154,7 +155,7 @@ class FolderWriter:
                 for rank, (document, score) in enumerate(ranking, start=1):
                     file.write(f"{query} Q0 {document} {rank} {score!r} ir_datasets\n")
                 self.counts[f"candidates {split}"] += len(ranking)
-                if query in relevant:
+                if query in relevant and query in self._queries:
                     hard = [
                         Negative(document, rank, score, "candidates")
                         for rank, (document, score) in enumerate(ranking, start=1)

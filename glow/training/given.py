@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glow.errors import ConfigError
+from glow.artifact import read_manifest
+from glow.errors import ConfigError, GlowError
 from glow.training.run import TrainingDevice
 
 __all__ = ["Given"]
@@ -29,6 +30,7 @@ class Given:
         dev_candidates: TREC runs over them, in the same order.
         synthesise: JSON lines of documents to make training pairs from, under the run folder.
         synthesis_model: model whose search filters those pairs; None: the default model.
+        cache: folder of teachers' vectors; None: `teacher.vectors` beside `out`.
         minutes: how long training may take; 0: as many steps as the configuration says.
         device: `auto`, `cpu` or `cuda`.
     """
@@ -45,6 +47,7 @@ class Given:
     dev_candidates: Sequence[Path] = ()
     synthesise: Sequence[Path] = ()
     synthesis_model: Path | None = None
+    cache: Path | None = None
     minutes: float = 0.0
     device: TrainingDevice = "auto"
 
@@ -52,6 +55,26 @@ class Given:
     def run_folder(self) -> Path:
         """Where the run keeps its state."""
         return self.out.with_name(self.out.name + ".run")
+
+    @property
+    def vectors_folder(self) -> Path:
+        """Where teachers' vectors are kept, for all runs beside each other."""
+        return self.cache or self.out.parent / "teacher.vectors"
+
+    def check_folders(self) -> None:
+        """Raises ConfigError if `init` is no folder, or `out` holds something that is no checkpoint."""
+        if not self.init.is_dir():
+            raise ConfigError(
+                f"--init {self.init} is no folder; give a BERT-layout folder, a checkpoint or a model"
+            )
+        if not self.out.exists() or (self.out.is_dir() and not any(self.out.iterdir())):
+            return
+        try:
+            read_manifest(self.out, "checkpoint")
+        except GlowError as error:
+            raise ConfigError(
+                f"--out {self.out} is there and no checkpoint; choose another folder"
+            ) from error
 
     def refuse(self, what: str, *names: str) -> None:
         """Raises ConfigError if something is given that a kind does not read."""

@@ -8,7 +8,7 @@ from glow.training.given import Given
 from glow.training.impacts import ImpactsConfig, impacts_recipe
 from glow.training.pretraining import PretrainConfig, pretraining_recipe
 from glow.training.rerank import RerankConfig, reranker_recipe
-from glow.training.run import Place, Recipe, RunConfig, Tell, describe_run, run
+from glow.training.run import Place, Processes, Recipe, RunConfig, Tell, describe_run, run
 from glow.training.towers import towers_recipe
 
 __all__ = ["RECIPES", "train"]
@@ -37,7 +37,7 @@ def train(
         given: data, initial weights, output.
         say: told what is being done.
         tell: told of every step.
-        dry: reads everything, takes no step, and writes no checkpoint.
+        dry: reads everything, and makes what is kept for the run (a teacher's vectors, states, text); takes no step, and writes no checkpoint.
 
     Returns:
         The training report, as it is stored with the checkpoint; of a run that was finished before, the one that is there.
@@ -45,8 +45,9 @@ def train(
     Raises:
         GlowError: if data or configuration are not usable.
     """
+    given.check_folders()
     recipe = RECIPES[type(config)](config, given, say)
     if dry:
-        return describe_run(recipe)
+        return describe_run(recipe, Processes(config.optimizer.precision, given.device).count)
     say("training")
     return run(recipe, Place(given.run_folder, given.out, given.device), tell)

@@ -45,7 +45,7 @@ class Objective(nn.Module):
 
     Args:
         config: which parts it has.
-        hidden, teacher: H, and W of the teacher; if they differ, a linear map of its vectors is learned. 0: no teacher.
+        hidden, teacher: H, and W of the teacher; if they differ, a linear map of its vectors is learned from the list. 0: no teacher.
     """
 
     def __init__(self, config: ObjectiveConfig, hidden: int = 0, teacher: int = 0) -> None:
@@ -64,7 +64,10 @@ class Objective(nn.Module):
             nn.init.orthogonal_(self.map.weight)  # it keeps angles as far as the width allows
 
     def mapped(self, wanted: Tensor) -> Tensor:
-        """A teacher's vectors [n, W] in the width of the towers, [n, H], L2-normalised."""
+        """A teacher's vectors [n, W] in the width of the towers, [n, H], L2-normalised.
+
+        The list alone may move the map. Tower and map that both follow the cosine agree best on one direction for all texts.
+        """
         return wanted if self.map is None else functional.normalize(self.map(wanted), dim=-1)
 
     def forward(
@@ -106,7 +109,7 @@ class Objective(nn.Module):
             wanted, others: the teacher's of the same texts [n, W], and of the batch's other side [m, W].
             are_queries: whether the tower is that of queries.
         """
-        distance = embedding_loss(vectors, self.mapped(wanted))
+        distance = embedding_loss(vectors, self.mapped(wanted).detach())
         loss = self.config.distill_weight * distance
         if self.config.list_weight and others is not None:
             found, aim = vectors @ self.mapped(others).T, wanted @ others.T
@@ -132,7 +135,8 @@ class Objective(nn.Module):
         loss = torch.zeros((), device=cosines.device)
         if config.distill_weight:
             parts = [
-                embedding_loss(each, self.mapped(aim)) for each, aim in zip(vectors, wanted, strict=True)
+                embedding_loss(each, self.mapped(aim).detach())
+                for each, aim in zip(vectors, wanted, strict=True)
             ]
             loss = loss + config.distill_weight * (parts[0] + parts[1])
         if config.margin_weight:

@@ -1,6 +1,7 @@
 """A configuration file as the runs that it asks for: one, or stages of which each starts from the one before."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,10 @@ class Stage:
         """What the stage is given: its own checkpoint folder, and the weights of the stage before unless others are named."""
         init = given.init if has_init or not self.before else stage_folder(given.out, self.before)
         return replace(
-            given, init=init, out=given.out if self.is_last else stage_folder(given.out, self.config.name)
+            given,
+            cache=given.vectors_folder,
+            init=init,
+            out=given.out if self.is_last else stage_folder(given.out, self.config.name),
         )
 
 
@@ -67,7 +71,7 @@ def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int 
 
     Raises:
         ConfigError: if the file cannot be read, or is not valid: every fault of every stage is named; or there is no such
-            stage.
+            stage; or all stages cannot run in one process.
     """
     tables = read_toml(path)
     kind = tables.pop("kind", None) or next((TABLES[name] for name in TABLES if name in tables), "towers")
@@ -89,15 +93,35 @@ def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int 
     if faults:
         raise ConfigError(f"{path} is not valid: {'; '.join(faults)}")
     names = [config.name for config in configs]
-    if len(set(names)) < len(names):
-        raise ConfigError(f"{path} is not valid: two stages have one name ({', '.join(names)})")
+    if changes:
+        _check_names(path, names)
     stages = [
         Stage(config, names[number - 1] if number else "", number + 1 == len(configs))
         for number, config in enumerate(configs)
     ]
     if only and only not in names:
         raise ConfigError(f"{path} has no stage {only!r}, found {', '.join(names)}")
-    return [Stage(each.config) for each in stages if each.config.name == only] if only else stages
+    if only:
+        return [Stage(each.config) for each in stages if each.config.name == only]
+    found = {config.optimizer.precision for config in configs}
+    if (
+        "fp16" in found and len(found) > 1
+    ):  # accelerate keeps the first stage's loss scale, or none, for the whole process
+        raise ConfigError(
+            f"{path} mixes precision 'fp16' with {', '.join(sorted(found - {'fp16'}))}; run its stages one by one with --stage"
+        )
+    return stages
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    """Names of stages are folders of checkpoints, so they differ and have no path in them."""
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{path} is not valid: two stages have one name ({', '.join(names)})")
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", ".."):
+            raise ConfigError(
+                f"{path} is not valid: a stage is named {name!r}; expected letters, digits, '.', '_' and '-' (not '.' or '..')"
+            )
 
 
 def _with(tables: Any, kind: str, seed: int | None, steps: int | None) -> Any:

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +58,8 @@ def open_teacher(where: str | Path, pieces: WordPieces | None, corpus: Sequence[
     Args:
         where: a model or a checkpoint of towers; a BERT-layout folder (mean pooling, all weights 1); a sentence-transformers folder;
             or MODULE:FUNCTION, which makes float32 [n, W] of n texts.
-        pieces: the vocabulary of a run. A BERT-layout folder that shares it is read without a library, even if it is a
-            sentence-transformers folder too. None: there is no run.
+        pieces: the vocabulary of a run. A sentence-transformers folder that shares it and does no more than mean pooling is read
+            as a BERT-layout folder, without the library. None: there is no run.
         corpus: whose statistics of terms weigh the words that a model reads.
 
     Raises:
@@ -77,8 +78,7 @@ def open_teacher(where: str | Path, pieces: WordPieces | None, corpus: Sequence[
             lambda texts: encoded.encode(texts)[0],
             encoded.encode_documents,
         )
-    is_shared = pieces is not None and _is_same(folder / "vocab.txt", pieces.vocabulary)
-    if (folder / SENTENCE_TRANSFORMERS).is_file() and not is_shared:
+    if (folder / SENTENCE_TRANSFORMERS).is_file() and not (pieces and _is_plain(folder, pieces)):
         return _of_texts(_sentence_transformer(folder), _folder_hash(folder))
     if pieces is None and not (folder / "vocab.txt").is_file():
         raise ConfigError(
@@ -144,7 +144,14 @@ def _imported(module: str, function: str) -> Callable[[Sequence[str]], Vectors]:
         raise ConfigError(
             f"there is no teacher {module}:{function} ({error}); give a folder, or a function that Python can import"
         ) from error
-    return lambda texts: np.asarray(found(list(texts)), np.float32)
+
+    def encode(texts: Sequence[str]) -> Vectors:
+        made = np.asarray(found(list(texts)), np.float32)
+        with np.errstate(invalid="ignore"):  # what is not finite is refused where it is kept
+            unit: Vectors = made / np.maximum(np.linalg.norm(made, axis=-1, keepdims=True), 1e-12)
+        return unit
+
+    return encode
 
 
 def _sentence_transformer(folder: Path) -> Callable[[Sequence[str]], Vectors]:
@@ -194,8 +201,20 @@ def _ids(text: str, pieces: WordPieces) -> list[int]:
     return [pieces.cls_id, *ids[: MAX_TOKENS - 2], pieces.sep_id]
 
 
-def _is_same(first: Path, second: Path) -> bool:
-    return first.is_file() and first.read_bytes() == second.read_bytes()
+def _is_plain(folder: Path, pieces: WordPieces) -> bool:
+    """Whether a sentence-transformers folder is BERT with a run's vocabulary and mean pooling."""
+    vocabulary = folder / "vocab.txt"
+    if not vocabulary.is_file() or vocabulary.read_bytes() != pieces.vocabulary.read_bytes():
+        return False
+    try:
+        modules = json.loads((folder / SENTENCE_TRANSFORMERS).read_bytes())
+        kinds = {str(each["type"]).rsplit(".", 1)[-1]: str(each["path"]) for each in modules}
+        pooling = json.loads((folder / kinds["Pooling"] / "config.json").read_bytes())
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+    modes = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]
+    is_mean = modes == ["pooling_mode_mean_tokens"] or pooling.get("pooling_mode") == "mean"
+    return is_mean and kinds.keys() <= {"Transformer", "Pooling", "Normalize"}
 
 
 def _folder_hash(folder: Path) -> str:

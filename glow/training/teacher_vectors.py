@@ -7,6 +7,7 @@ what the two files hash to. A call that was stopped goes on behind the last row 
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import file_sha256
-from glow.errors import IntegrityError, MismatchError
+from glow.errors import ConfigError, IntegrityError, MismatchError
 from glow.records import Document
 from glow.training.data import one_at_a_time
 
@@ -75,7 +76,7 @@ class TeacherVectors:
         try:
             header = json.loads((folder / VECTORS_HEADER).read_bytes())
             for name in (VECTORS, KEYS):
-                if file_sha256(folder / name) != header["files"][name]:
+                if _sha256(folder / name) != header["files"][name]:
                     raise IntegrityError(f"{folder / name} is damaged; remove {folder} and run glow teach")
             self.folder, self.teacher, self.width = folder, str(header["teacher"]), int(header["width"])
             shape = (int(header["count"]), self.width)
@@ -103,7 +104,7 @@ class TeacherVectors:
         if len(missing):
             raise MismatchError(
                 f"{self.folder} lacks {len(missing):,} of {len(wanted):,} vectors of {what} (the first: number {missing[0]}); "
-                "it was made of other data: run glow teach with this folder as --data"
+                "it was made of other data or --fields: run glow teach with this --data and --fields"
             )
         return Aims(self._vectors, self._order[places])
 
@@ -126,6 +127,7 @@ class TeacherVectors:
             advance: told how many were made, or found, since the last call.
 
         Raises:
+            ConfigError: if what was encoded is not one finite vector a text.
             IntegrityError: if what it holds is damaged.
             MismatchError: if it holds another teacher's.
         """
@@ -140,7 +142,7 @@ class TeacherVectors:
             with (folder / VECTORS).open("ab") as vectors, (folder / KEYS).open("ab") as names:
                 for start in range(0, len(missing), CHUNK):
                     numbers = missing[start : start + CHUNK]
-                    made = encode(numbers).astype(np.float16)
+                    made = _checked(encode(numbers), len(numbers), width)
                     width = made.shape[1]
                     _write_header(folder, teacher, width, None)
                     vectors.write(made.tobytes())
@@ -149,7 +151,7 @@ class TeacherVectors:
                     names.flush()
                     advance(len(numbers))
             _write_header(folder, teacher, width, (folder / KEYS).stat().st_size // KEY_BYTES)
-        return cls(folder)
+            return cls(folder)
 
 
 def _known(folder: Path, teacher: str) -> tuple[set[bytes], int, bool]:
@@ -162,7 +164,9 @@ def _known(folder: Path, teacher: str) -> tuple[set[bytes], int, bool]:
     except (ValueError, TypeError, KeyError) as error:
         raise IntegrityError(f"{folder / VECTORS_HEADER} is damaged ({error}); remove {folder}") from error
     if is_other:
-        raise MismatchError(f"{folder} holds vectors of another teacher; choose another --out")
+        raise MismatchError(
+            f"{folder} holds vectors of another teacher, or of the same model over another corpus; choose another --out"
+        )
     if is_finished:
         TeacherVectors(folder)  # damage must not be hashed anew with what is added
     for name in (VECTORS, KEYS):
@@ -176,11 +180,35 @@ def _known(folder: Path, teacher: str) -> tuple[set[bytes], int, bool]:
     return {data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)}, width, is_finished
 
 
+def _checked(made: Any, count: int, width: int) -> NDArray[np.float16]:
+    """Vectors as they are kept."""
+    vectors = np.asarray(made, np.float32)
+    expected = f"({count}, {width or 'numbers'})"
+    if vectors.ndim != 2 or len(vectors) != count or vectors.shape[1] != (width or vectors.shape[1]):
+        raise ConfigError(
+            f"the teacher gave an array of shape {vectors.shape} for {count} texts, expected {expected}"
+        )
+    if not np.isfinite(vectors).all():
+        raise ConfigError("the teacher gave a vector with NaN or infinity, expected finite numbers")
+    return vectors.astype(np.float16)
+
+
+@lru_cache(maxsize=64)
+def _sha256_of(path: Path, size: int, changed: int) -> str:
+    return file_sha256(path)
+
+
+def _sha256(path: Path) -> str:
+    """Of a file, read once while its size and time of change are the same: a run opens one folder for each collection."""
+    stat = path.stat()
+    return _sha256_of(path, stat.st_size, stat.st_mtime_ns)
+
+
 def _write_header(folder: Path, teacher: str, width: int, count: int | None) -> None:
     """Says whose vectors they are, and once all are there (`count`) how many, and what the files hash to."""
     header: dict[str, Any] = {"format": 1, "teacher": teacher, "width": width}
     if count is not None:
-        header |= {"count": count, "files": {name: file_sha256(folder / name) for name in (VECTORS, KEYS)}}
+        header |= {"count": count, "files": {name: _sha256(folder / name) for name in (VECTORS, KEYS)}}
     temporary = folder / f".{VECTORS_HEADER}"
     temporary.write_text(json.dumps(header) + "\n", encoding="utf-8")
     temporary.replace(folder / VECTORS_HEADER)

@@ -68,7 +68,8 @@ def towers_recipe(config: TrainConfig, given: Given, say: Say) -> Recipe[PairBat
         say("counting words for the teacher")
         words = given.run_folder / "words"
         for number, each in enumerate(collections):
-            part = lexical_part(words / str(number), each, schema, pieces, targets[number])
+            with one_at_a_time(words / f"{number}.lock"):
+                part = lexical_part(words / str(number), each, schema, pieces, targets[number])
             targets[number] = replace(targets[number], lexical=part.scores)
     batches = pair_batches(config, collections, preprocessor, targets)
     towers = initial_towers(config, schema, given.init)
@@ -186,8 +187,7 @@ def _targets(
         queries = each.queries if "query" in sides else ()
         documents = each.documents if "document" in sides else ()
         where = given.teacher or minilm_folder()
-        cache = given.out.parent / "teacher"
-        vectors = teacher_vectors(where, pieces, queries, documents, each.documents, cache)
+        vectors = teacher_vectors(where, pieces, queries, documents, each.documents, given.vectors_folder)
         hashes.append(vectors.teacher)
         targets.append(
             Targets(

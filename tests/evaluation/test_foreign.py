@@ -264,9 +264,24 @@ def test_bad_records_are_put_aside_with_their_reason(tmp_path: Path) -> None:
     assert [query.text for query in read_queries(tmp_path / "out" / "queries.jsonl")][2] == "lone \ufffd"
 
 
+def test_a_judged_query_without_text_is_left_out(tmp_path: Path) -> None:
+    queries, ranked = (
+        Queries([("q1", " "), ("q2", QUESTIONS["q2"][0])]),
+        Ranked(("q1", "owls", 1.0), ("q2", "bees", 1.0)),
+    )
+    fetch([register("glow-textless/train", Docs(), queries, Qrels(), ranked)], tmp_path / "out")
+    assert list(read_run(tmp_path / "out" / "candidates" / "train.run")) == ["q2"]
+    _, only = lines(tmp_path / "out" / "negatives" / "train.jsonl")
+    assert only["query_id"] == "q2"
+    found = [(row["file"], row["place"], row["reason"]) for row in lines(tmp_path / "out" / "rejects.jsonl")]
+    assert found == [("queries", "q1", "no text"), ("scoreddocs", "q1 owls", "no query has this id")]
+
+
 def test_scattered_rankings_are_left_out_and_the_folder_is_whole(tmp_path: Path) -> None:
     ranked = Ranked(("q1", "owls", 1.0), ("q2", "owls", 1.0), ("q1", "bees", 2.0))
-    fetch([register("glow-scattered/train", Docs(), Queries(), Qrels(), ranked)], tmp_path / "out")
+    name = register("glow-scattered/train", Docs(), Queries(), Qrels(), ranked)
+    counts = fetch([name], tmp_path / "out")
+    assert counts == {"documents": 3, "queries": 2, "rejects": 1, "judgments train": 2}
     (reject,) = lines(tmp_path / "out" / "rejects.jsonl")
     assert reject["reason"] == "the rows of query q1 are not together; no candidates are written"
     assert not list(tmp_path.rglob("train.run"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from glow.artifact import MANIFEST_FILE, file_sha256, write_artifact
@@ -50,27 +51,33 @@ def run(
     """Trains with dropout, if the kind has any, and keeps the state every second step."""
 
     def trained(
-        name: str, out: Path, seed: int = 3, tell: Callable[[Progress], None] = lambda progress: None
+        name: str,
+        out: Path,
+        seed: int = 3,
+        tell: Callable[[Progress], None] = lambda progress: None,
+        *,
+        is_watched: bool = False,
+        dev_run: Path = run_file,
     ) -> Any:
         changes: dict[str, Any] = {"seed": seed, "checkpoint_steps": 2}
         changes |= {
             part: {"dropout": 0.1} for part in ("towers", "cross", "encoder") if part in CONFIGS[name]
         }
+        if is_watched:
+            changes["watch"] = {"steps": 2, "patience": 3, "queries": 20}
         kind = GOLDENS.get(name, {"kind": "pre-training"})["kind"]
         config: RunConfig = KINDS[kind].model_validate(merged(CONFIGS[name], changes))
-        data = {
-            "data": [collection_folder],
-            "candidates": [run_file],
-            "corpora": [toy_corpus],
-            "teacher": bert_folder,
-        }
-        read = {"encoders": ("data", "teacher"), "pre-training": ("corpora",)}.get(
-            kind, ("data", "candidates")
-        )
+        folders: dict[str, Any] = {"data": [collection_folder], "teacher": bert_folder}
+        if kind in ("re-ranker", "learned impacts"):
+            folders = {"data": [collection_folder], "candidates": [run_file]}
+        if kind == "pre-training":
+            folders = {"corpora": [toy_corpus]}
+        if is_watched:
+            names = {"data": "dev", "corpora": "dev", "candidates": "dev_candidates"}
+            folders |= {names[each]: files for each, files in folders.items() if each in names}
+            folders |= {"dev_candidates": [dev_run]} if "candidates" in folders else {}
         init = toy_model if kind == "learned impacts" else bert_folder
-        return train(
-            config, Given(out=out, init=init, device="cpu", **{each: data[each] for each in read}), tell=tell
-        )
+        return train(config, Given(out=out, init=init, device="cpu", **folders), tell=tell)
 
     return trained
 
@@ -95,6 +102,37 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_and_another_runs_state_is_refus
     assert [row["step"] for row in read_metrics(tmp_path / "cut.run")] == [6]
     with pytest.raises(MismatchError, match="other configuration or data"):
         run(name, cut, seed=1)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in OPENED.values()])
+def test_every_kind_measures_a_development_set_and_keeps_its_best_weights(
+    name: str, run: Train, run_file: Path, tmp_path: Path
+) -> None:
+    seen: dict[int, float] = {}
+    report = run(
+        name,
+        tmp_path / "out",
+        tell=lambda progress: seen.update(
+            dict.fromkeys([progress.step] * bool(progress.dev), sum(progress.dev.values()))
+        ),
+        is_watched=True,
+    )
+    assert list(seen) == [2, 4, 6]
+    assert report["best_step"] == max(seen, key=lambda step: (seen[step], -step))
+    kept = load_file(tmp_path / "out" / "model.safetensors")
+    best = {
+        each.partition(".")[2]: value
+        for each, value in load_file(tmp_path / "out.run" / "best.safetensors").items()
+    }
+    assert len(best.keys() & kept.keys()) > 2
+    assert all(torch.equal(best[each], kept[each]) for each in best.keys() & kept.keys())
+    if name.startswith("learned"):  # what decides the end is a part of the run
+        other = tmp_path / "other.trec"
+        other.write_text(run_file.read_text().replace(" toy\n", " other\n"), encoding="utf-8")
+        with pytest.raises(MismatchError, match="other configuration or data"):
+            run(name, tmp_path / "out", is_watched=True, dev_run=other)
+    assert {"loss.png", "dev.png"} <= {path.name for path in (tmp_path / "out.run").iterdir()}
+    assert 0.0 <= max(seen.values()) <= 1.0 or name.startswith("pre-training")
 
 
 @pytest.mark.parametrize("file", OPENED)

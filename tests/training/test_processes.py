@@ -17,6 +17,7 @@ from glow.errors import ConfigError, MismatchError
 from glow.training.checkpoint import load_checkpoint
 from glow.training.config import TrainConfig
 from glow.training.pretraining import load_pretrained
+from glow.training.rerank import load_reranker
 from glow.training.run import Processes, read_metrics
 from glow.training.run.loop import _gradients, _moment
 from tests.training.process_script import make_trial
@@ -140,6 +141,30 @@ def test_pre_training_in_two_processes_leaves_one_checkpoint_and_is_another_run_
     assert (report["processes"], report["steps"]) == (2, 4)
     alone = CliRunner().invoke(app, ["pretrain", *map(str, files)])
     assert alone.exit_code == MismatchError.exit_code, alone.output
+
+
+def test_stages_of_a_re_ranker_wait_for_the_checkpoint_before_them(
+    collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "stages.toml"
+    cross = "[cross]\ninit_layers = [0, 1]\ndropout = 0.0\n[objective]\nnegatives = 2\ndepth = 10\n"
+    steps = '[optimizer]\nbatch_size = 8\nmax_steps = 2\nprecision = "fp32"\n'
+    file.write_text(
+        cross + steps + '[[stage]]\nname = "first"\n[[stage]]\nname = "second"\n', encoding="utf-8"
+    )
+    files = [
+        "--config",
+        file,
+        "--data",
+        collection_folder,
+        "--candidates",
+        run_file,
+        "--out",
+        tmp_path / "out",
+    ]
+    launch("-m", "glow.training", "train", *files, "--init", bert_folder, "--device", "cpu")
+    report = load_reranker(tmp_path / "out").report
+    assert (report["processes"], report["steps"]) == (2, 2)
 
 
 def test_fewer_batches_than_processes_are_refused(

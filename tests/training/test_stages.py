@@ -57,7 +57,7 @@ def test_a_stage_changes_what_stands_above_it_and_starts_from_the_one_before(fil
     assert second.given(given, has_init=True).init == given.init
     (only,) = read_stages(file, "second")
     assert (only.config, only.before, only.is_last) == (second.config, "", True)
-    assert only.given(given, has_init=False) == given
+    assert only.given(given, has_init=False).out == given.out
     assert [each.config.seed for each in read_stages(file, seed=5, steps=1)] == [5, 5]
     assert [each.config.optimizer.max_steps for each in read_stages(file, steps=1)] == [1, 1]  # type: ignore[attr-defined]
 
@@ -91,6 +91,9 @@ def test_the_kind_is_named_or_told_by_a_table(text: str, kind: type[RunConfig], 
             r"cannot read|expected tables \[\[stage\]\]",
         ),
         ('"second"', '"first"', r"two stages have one name \(first, first\)"),
+        ('"first"', '"../../evil"', r"a stage is named '\.\./\.\./evil'; expected letters, digits"),
+        ('"first"', '""', r"a stage is named ''; expected"),
+        ('"second"', '".."', r"a stage is named '\.\.'; expected"),
         (
             'name = "first"',
             'name = "first"\nspeed = 3\noptimizer.batch_size = 0',
@@ -107,6 +110,20 @@ def test_every_fault_of_every_stage_is_named(old: str, new: str, said: str, file
     file.write_text(STAGES.replace(old, new), encoding="utf-8")
     with pytest.raises(ConfigError, match=said):
         read_stages(file)
+
+
+def test_fp16_and_another_precision_are_stages_of_two_calls(file: Path) -> None:
+    file.write_text(STAGES + 'optimizer.precision = "fp16"\n', encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match="mixes precision 'fp16' with fp32; run its stages one by one with --stage"
+    ):
+        read_stages(file)
+    assert [read_stages(file, name)[0].config.optimizer.precision for name in ("first", "second")] == [
+        "fp32",
+        "fp16",
+    ]
+    file.write_text(STAGES.replace("fp32", "fp16"), encoding="utf-8")
+    assert len(read_stages(file)) == 2
 
 
 def test_a_stage_that_is_not_there_is_refused(file: Path) -> None:

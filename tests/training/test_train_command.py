@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -183,3 +184,56 @@ def test_nothing_to_train_on_is_refused(config: Path, bert_folder: Path, tmp_pat
     )
     assert done.exit_code == 2
     assert "give --data or --synthesise" in done.output
+
+
+def test_without_a_terminal_progress_is_lines(
+    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    longer = CONFIG.replace("max_steps = 4", "max_steps = 26\nepochs = 9").replace(
+        "steps = 2\n", "steps = 20\n"
+    )
+    config.write_text(longer, encoding="utf-8")
+    folders = ("--data", collection_folder, "--dev", collection_folder, "--out", tmp_path / "out")
+    done = train("--config", config, *folders, "--init", bert_folder, "--teacher", bert_folder)
+    assert done.exit_code == 0, done.output
+    found = re.findall(
+        r"^(step \d+ of 26): loss \d+\.\d{4}(, dev \S+ \d\.\d{3})?$", done.stderr, re.MULTILINE
+    )
+    assert [(step, bool(dev)) for step, dev in found] == [
+        ("step 20 of 26", True), ("step 25 of 26", False), ("step 26 of 26", True)
+    ]  # fmt: skip
+
+
+UNWATCHED = CONFIG.replace("steps = 2\n", "steps = 0\n")
+TEACHERLESS = re.sub(r"_weight = \S+", "_weight = 0.0", CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("text", "flag", "said"),
+    [
+        (
+            UNWATCHED,
+            "--dev",
+            r"--dev has no use in .*\[watch\] steps is 0; set steps above 0 or leave --dev out",
+        ),
+        (
+            TEACHERLESS,
+            "--teacher",
+            r"--teacher has no use in .* are 0; set one above 0 or leave --teacher out",
+        ),
+        (UNWATCHED + "patience = 2\n", "", r"patience needs steps above 0, found patience 2 and steps 0"),
+    ],
+)
+def test_what_has_no_use_is_refused(
+    text: str, flag: str, said: str, config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    config.write_text(text, encoding="utf-8")
+    call = ("--config", config, "--data", collection_folder, "--init", bert_folder, "--out", tmp_path / "out")
+    more = {"--dev": collection_folder, "--teacher": bert_folder}
+    refused = train(*call, *((flag, more[flag]) if flag else ()), "--dry")
+    assert refused.exit_code == 2
+    assert re.search(said, " ".join(refused.output.split()))
+    staged = f'{text.split("patience")[0]}[[stage]]\nname = "a"\n[[stage]]\nname = "b"\n'
+    staged += "watch.steps = 2\nobjective.distill_weight = 1.0\n"
+    config.write_text(staged, encoding="utf-8")
+    assert train(*call, *((flag, more[flag]) if flag else ()), "--dry").exit_code == 0, "one stage uses it"

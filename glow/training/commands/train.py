@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,19 @@ from glow.artifact import default_model
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import ConfigError
 from glow.nn import minilm_folder
+from glow.training.config import TrainConfig
 from glow.training.given import Given
 from glow.training.impacts import ImpactsConfig
 from glow.training.job import train
 from glow.training.pretraining import PretrainConfig
 from glow.training.run import Progress as TrainingProgress
 from glow.training.run import TrainingDevice
-from glow.training.stages import read_stages
+from glow.training.stages import Stage, read_stages
 
 __all__ = ["PretrainOptions", "TrainOptions", "pretrain_command", "train_command"]
+
+SHOWN_STEPS = 25
+"""Steps between two lines of progress, if there is no terminal."""
 
 
 class RunOptions(JsonOptions):
@@ -44,7 +48,9 @@ class RunOptions(JsonOptions):
     seed: int | None = option(None, "Overrides the configuration's seed.")
     device: TrainingDevice = option("auto", "`auto` takes a GPU where there is one.")
     threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
-    dry: bool = option(False, "Reads everything and says what the run would do; takes no step.")
+    dry: bool = option(
+        False, "Reads everything, makes what is kept for the run, and says what it would do; takes no step."
+    )
 
 
 class TrainOptions(RunOptions):
@@ -134,6 +140,7 @@ def _run(options: RunOptions, steps: int | None, more: dict[str, Any]) -> None:
         raise ConfigError(f"{options.config} is for {verb}")
     init = options.init or (default_model() if isinstance(config, ImpactsConfig) else minilm_folder())
     given = Given(out=options.out, init=init, device=options.device, **more)
+    _refuse_unused(options.config, stages, given)
     console = Console(stderr=True)
     reports = []
     with _bar(console) as bar:
@@ -155,6 +162,21 @@ def _run(options: RunOptions, steps: int | None, more: dict[str, Any]) -> None:
     write_report(options.json_file, report)
     if str(options.json_file) != "-":
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def _refuse_unused(file: Path, stages: Sequence[Stage], given: Given) -> None:
+    """Raises ConfigError if something is given that no stage has a use for; other kinds see to their own teacher."""
+    configs = [stage.config for stage in stages]
+    if given.dev and not any(config.watch.steps for config in configs):
+        raise ConfigError(
+            f"--dev has no use in {file}: [watch] steps is 0; set steps above 0 or leave --dev out"
+        )
+    towers = [config for config in configs if isinstance(config, TrainConfig)]
+    if given.teacher and towers and not any(config.objective.needs_teacher for config in towers):
+        raise ConfigError(
+            f"--teacher has no use in {file}: [objective] distill_weight, margin_weight and list_weight are 0; "
+            "set one above 0 or leave --teacher out"
+        )
 
 
 def _bar(console: Console) -> Progress:
@@ -181,8 +203,11 @@ def _views(
 
     def tell(state: TrainingProgress) -> None:
         shown = "  ".join(f"{name} {value:.3f}" for name, value in (state.dev or state.figures).items())
-        if state.dev and not console.is_terminal:
-            console.print(f"step {state.step}: loss {state.loss:.4f}, dev {shown}", markup=False)
+        is_due = state.dev or state.step % SHOWN_STEPS == 0 or state.step == state.steps
+        if is_due and not console.is_terminal:
+            dev = f", dev {shown}" if state.dev else ""
+            line = f"step {state.step} of {state.steps}: loss {state.loss:.4f}{dev}"
+            console.print(line, markup=False, soft_wrap=True)
         fields: dict[str, Any] = {"loss": state.loss, "speed": f"{state.speed:,.0f} {state.unit}/s"}
         if shown:
             fields["dev"] = shown

@@ -20,7 +20,17 @@ from glow.training.impacts.collection import ImpactsCollection, WordVectors
 from glow.training.impacts.config import ImpactsConfig
 from glow.training.impacts.states import StateBatch, StateBatches
 from glow.training.rerank import read_candidates
-from glow.training.run import Group, Loss, Measures, Moment, Recipe, check_single_process, floored
+from glow.training.run import (
+    Adam,
+    Group,
+    Loss,
+    Measures,
+    Moment,
+    Recipe,
+    check_single_process,
+    floored,
+    parts_hash,
+)
 from glow.training.watch import reciprocal_ranks
 
 __all__ = ["ImpactLoss", "impacts_recipe"]
@@ -78,11 +88,14 @@ def impacts_recipe(config: ImpactsConfig, given: Given, say: Callable[[str], Non
             model.hash,
             *map(file_sha256, given.candidates),
             *(collection_hash(each.found.collection) for each in collections),
+            *_deciding(config, given, watched),
         ],
         [Group("", decay=True)],
+        adam=Adam(eps=1e-8),
         rate=floored(config.optimizer.warmup, LAST_RATE),
         measures=_measures(config, loss, watched),
         about={"model": model.label, "data": about},
+        on_cpu=True,
     )
 
 
@@ -194,8 +207,20 @@ def _collections(
         collection = read_collection(folder, split, own.schema)
         found = read_candidates(run, collection, depth)
         terms = count_terms([collection], own.schema, own.pieces)
-        place = given.run_folder / f"{split}-{number}-{collection.name}"
+        # States are found again by what they are of: a folder may change its texts and keep its name.
+        key = parts_hash([model.hash, collection_hash(collection)])[:12]
+        place = given.run_folder / f"{split}-{number}-{collection.name}-{key}"
         yield ImpactsCollection(found, model.with_terms(terms), place)
+
+
+def _deciding(config: ImpactsConfig, given: Given, watched: Sequence[ImpactsCollection]) -> list[str]:
+    """Hashes of the development sets if they decide when the run ends."""
+    if not config.watch.patience:
+        return []
+    return [
+        *map(file_sha256, given.dev_candidates),
+        *(collection_hash(each.found.collection) for each in watched),
+    ]
 
 
 def _priors(collections: Sequence[ImpactsCollection]) -> dict[str, float]:

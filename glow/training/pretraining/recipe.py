@@ -48,6 +48,7 @@ def pretraining_recipe(
     stream = _read_text(config, given.corpora, pieces, given.run_folder, say)
     samples = Samples(config, stream, model.config, pieces)
     measures: Measures | None = None
+    deciding: list[str] = []
     if given.dev and config.watch.steps:
         watched = [_read_text(config, [corpus], pieces, given.run_folder, say) for corpus in given.dev]
         named = {
@@ -55,13 +56,14 @@ def pretraining_recipe(
             for corpus, text in zip(given.dev, watched, strict=True)
         }
         measures = loss.measures(named)
+        deciding = [text.digest for text in watched] if config.watch.patience else []
     return Recipe(
         config,
         samples,
         model,
         loss,
         lambda out, report: save_pretrained(out, model, pieces, report),
-        [stream.digest],
+        [stream.digest, *deciding],
         adam=LARGE_BATCHES,
         rate=linear(config.optimizer.warmup),
         measures=measures,

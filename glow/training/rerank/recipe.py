@@ -58,6 +58,7 @@ def reranker_recipe(config: RerankConfig, given: Given, say: Callable[[str], Non
     model = initial_cross_encoder(config, given.init)
     texts = [Texts(collection, preprocessor) for collection in collections]
     options = config.optimizer
+    measures, deciding = _measures(config, given, preprocessor, model)
     about = [
         {
             "name": each.name,
@@ -80,10 +81,15 @@ def reranker_recipe(config: RerankConfig, given: Given, say: Callable[[str], Non
         model,
         RankLoss(config, model, texts, pieces.pad_id, teacher),
         lambda out, report: save_reranker(out, model, preprocessor, report),
-        [preprocessor.terms.hash, *map(file_sha256, given.candidates), *map(collection_hash, collections)],
+        [
+            preprocessor.terms.hash,
+            *map(file_sha256, given.candidates),
+            *map(collection_hash, collections),
+            *deciding,
+        ],
         [Group(r"^model\.(head|compressor|late)\.", options.head_rate)],
         rate=linear(options.warmup),
-        measures=_measures(config, given, preprocessor, model),
+        measures=measures,
         about={"data": about},
     )
 
@@ -161,17 +167,16 @@ class RankLoss(nn.Module):
 
 def _measures(
     config: RerankConfig, given: Given, preprocessor: Preprocessor, model: CrossEncoder
-) -> Measures | None:
-    """RR@10 of the development sets' candidates, ordered as the loss adds both scores."""
+) -> tuple[Measures | None, list[str]]:
+    """RR@10 of the development sets' candidates, ordered as the loss adds both scores; and hashes of them if they decide when the run ends."""
     if not (given.dev and config.watch.steps):
-        return None
+        return None, []
+    watched = [read_collection(folder, "dev", preprocessor.schema) for folder in given.dev]
     found = [
-        _part(
-            read_candidates(run, read_collection(folder, "dev", preprocessor.schema), config.objective.depth),
-            config,
-        )
-        for folder, run in zip(given.dev, given.dev_candidates, strict=True)
+        _part(read_candidates(run, collection, config.objective.depth), config)
+        for collection, run in zip(watched, given.dev_candidates, strict=True)
     ]
+    hashes = [*map(file_sha256, given.dev_candidates), *map(collection_hash, watched)]
 
     def measure(moment: Moment) -> dict[str, float]:
         figures = {}
@@ -183,7 +188,7 @@ def _measures(
             figures[each.collection.name] = evaluate(run, _qrels(each), ["RR@10"]).means["RR@10"]
         return figures
 
-    return measure
+    return measure, hashes if config.watch.patience else []
 
 
 def _part(found: Candidates, config: RerankConfig) -> Candidates:

@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from glow.errors import IntegrityError
 from glow.training.run.options import RunConfig
 from glow.training.run.pictures import draw
 from glow.training.run.progress import Progress
+from glow.training.run.state import changing_tensors
 
 __all__ = ["METRICS_FILE", "RunFolder", "read_metrics"]
 
@@ -50,19 +53,28 @@ class RunFolder:
         with (self.path / METRICS_FILE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
-    def keep_best(self, model: nn.Module) -> None:
-        """Keeps the weights as they are now."""
+    def keep_best(self, module: nn.Module) -> None:
+        """Keeps what learns, and buffers, as they are now."""
         if self._active:
             temporary = self.path / f".{BEST_FILE}"
-            # Both towers hold the word table; `named_parameters` names it once.
-            values = [*model.named_parameters(), *model.named_buffers()]
-            save_file({name: value.detach().contiguous() for name, value in values}, temporary)
+            save_file(
+                {name: each.detach().contiguous() for name, each in changing_tensors(module)}, temporary
+            )
             temporary.replace(self.path / BEST_FILE)
 
-    def finish(self, model: nn.Module | None) -> None:
-        """Draws the metrics, and puts the best weights back into a model."""
-        if model is not None:
-            model.load_state_dict(load_file(self.path / BEST_FILE), strict=False)
+    def finish(self, module: nn.Module | None) -> None:
+        """Draws the metrics, and puts the best weights back into a module.
+
+        Raises:
+            IntegrityError: if the file of the best weights is gone or damaged.
+        """
+        if module is not None:
+            try:
+                module.load_state_dict(load_file(self.path / BEST_FILE), strict=False)
+            except (OSError, SafetensorError) as error:
+                raise IntegrityError(
+                    f"{self.path / BEST_FILE} is damaged ({error}); remove {self.path}"
+                ) from error
         if self._active:
             draw(read_metrics(self.path), self.path)
 

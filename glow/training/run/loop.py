@@ -60,7 +60,7 @@ def run(recipe: Recipe[Any], place: Place, tell: Tell = lambda progress: None) -
         MismatchError: if the saved state is of another run.
     """
     start, config, watch = time.monotonic(), recipe.config, recipe.config.watch
-    own = Processes(config.optimizer.precision, place.device)
+    own = Processes(config.optimizer.precision, "cpu" if recipe.on_cpu else place.device)
     fingerprint = own.agree(lambda: _fingerprint(recipe, own.count))
     if place.out is not None and (known := known_report(place.out, fingerprint)) is not None:
         return known
@@ -93,13 +93,14 @@ def run(recipe: Recipe[Any], place: Place, tell: Tell = lambda progress: None) -
         if own.is_main and (dev or (step + 1) % config.checkpoint_steps == 0 or step + 1 == position.steps):
             state.save()
     own.wait()
-    log.finish(recipe.model if watch.patience and position.best_step else None)
+    log.finish(objective if watch.patience and position.best_step else None)
     objective.eval()
     report = _report(recipe, own, place, position, losses)
     report |= {"fingerprint": fingerprint, "seconds": round(time.monotonic() - start, 1)}
     if place.out is not None and own.is_main:
         recipe.model.cpu()
         recipe.keep(place.out, report)
+    own.wait()  # the next stage starts from the checkpoint
     return report
 
 
@@ -109,7 +110,7 @@ def describe_run(recipe: Recipe[Any], processes: int = 1) -> dict[str, Any]:
     return {
         "config": recipe.config.model_dump(mode="json", by_alias=True),
         **recipe.about,
-        "steps": recipe.data.steps(processes),
+        "steps": _steps(recipe, processes),
         "processes": processes,
         "parameters": sum(parameter.numel() for parameter in recipe.model.parameters()),
         "learns": sum(parameter.numel() for parameter in trained),
@@ -127,6 +128,15 @@ def _report(
         "best_step": position.best_step or None,
         "final_loss": sum(recent) / max(len(recent), 1),
     }
+
+
+def _steps(recipe: Recipe[Any], processes: int) -> int:
+    steps = recipe.data.steps(processes)
+    if not steps:
+        raise ConfigError(
+            f"an epoch has too few batches for {processes} processes; start fewer processes, or lower batch_size"
+        )
+    return steps
 
 
 def _fingerprint(recipe: Recipe[Any], processes: int) -> str:
@@ -174,17 +184,13 @@ def _look(
     # Processes must agree on when to stop; their figures may differ in the last digits.
     figures = own.agree(lambda: measures(moment))
     if position.look(float(np.mean(list(figures.values())))) and watch.patience:
-        log.keep_best(recipe.model)
+        log.keep_best(recipe.objective)
     return figures
 
 
 def _planned(recipe: Recipe[Any], own: Processes) -> int:
     """Steps of a run; if minutes bound it, as many as the speed of a few, which change nothing, leaves time for."""
-    steps = recipe.data.steps(own.count)
-    if not steps:
-        raise ConfigError(
-            f"an epoch has too few batches for {own.count} processes; start fewer processes, or lower batch_size"
-        )
+    steps = _steps(recipe, own.count)
     if not recipe.minutes:
         return steps
     buffers = [(each, each.clone()) for each in recipe.objective.buffers()]

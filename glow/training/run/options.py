@@ -1,8 +1,8 @@
 """What every configuration has: a name, a seed, an optimizer, and how a development set is watched."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from glow.options import StrictModel
 
@@ -40,6 +40,14 @@ class WatchConfig(StrictModel):
     patience: int = Field(default=0, ge=0)
     queries: int = Field(default=500, ge=0)
     documents: int = Field(default=3000, ge=0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.patience and not self.steps:
+            raise ValueError(
+                f"patience needs steps above 0, found patience {self.patience} and steps 0; set both or leave patience out"
+            )
+        return self
 
 
 class RunConfig(StrictModel):

@@ -91,6 +91,7 @@ class Recipe(Generic[Read]):
         measures: of the development set; None: there is none.
         about: what the report says beside what it says of every run.
         unit: of speed.
+        on_cpu: whether the objective computes on the CPU alone.
         minutes: how long the run may take, by the speed of its first steps; 0: as many steps as the data says.
     """
 
@@ -106,4 +107,5 @@ class Recipe(Generic[Read]):
     measures: Measures | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     unit: str = "pairs"
+    on_cpu: bool = False
     minutes: float = 0.0

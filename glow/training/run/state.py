@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from glow.errors import MismatchError
+from glow.errors import IntegrityError, MismatchError
 from glow.training.run.progress import Position
 
-__all__ = ["STATE_FILE", "State"]
+__all__ = ["STATE_FILE", "State", "changing_tensors"]
 
 STATE_FILE = "state.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -54,8 +54,10 @@ class State:
 
     def save(self) -> None:
         """Writes the state whole or not at all."""
-        tensors = {f"model.{name}": value.detach().contiguous() for name, value in self._values()}
-        names = {parameter: name for name, parameter in self._values()}
+        tensors = {
+            f"model.{name}": value.detach().contiguous() for name, value in changing_tensors(self._module)
+        }
+        names = {parameter: name for name, parameter in changing_tensors(self._module)}
         for parameter, moments in self._optimizer.state.items():
             for kind in _MOMENTS:
                 tensors[f"{kind}.{names[parameter]}"] = moments[kind].contiguous()
@@ -74,12 +76,17 @@ class State:
         """Puts a saved state back; without one the run stands at its start.
 
         Raises:
+            IntegrityError: if the file is damaged.
             MismatchError: if the state is of a run with another configuration, other data or other weights at its start, or
                 an older version kept it.
         """
         if not self._path.exists():
             return
-        with safe_open(self._path, framework="pt") as file:
+        try:
+            opened = safe_open(self._path, framework="pt")
+        except SafetensorError as error:
+            raise IntegrityError(f"{self._path} is damaged ({error}); remove {self._path.parent}") from error
+        with opened as file:
             run = json.loads(file.metadata()["run"])
             if run["fingerprint"] != self._fingerprint or "made_with" not in run:
                 raise MismatchError(
@@ -97,7 +104,7 @@ class State:
 
     def _put_back(self, file: Any, run: dict[str, Any]) -> None:
         keys = set(file.keys())
-        for name, value in self._values():
+        for name, value in changing_tensors(self._module):
             with torch.no_grad():
                 value.copy_(file.get_tensor(f"model.{name}"))
             if f"step.{name}" in keys:
@@ -106,11 +113,12 @@ class State:
         if self._scaler and run["scale"]:
             self._scaler.load_state_dict(run["scale"])
 
-    def _values(self) -> Iterator[tuple[str, Tensor]]:
-        """What changes: parameters that learn, each once though both towers may share it, and buffers."""
-        yield from ((name, each) for name, each in self._module.named_parameters() if each.requires_grad)
-        kept = self._module.state_dict().keys()
-        yield from ((name, each) for name, each in self._module.named_buffers() if name in kept)
+
+def changing_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What a run changes: parameters that learn, each once though both towers may share it, and buffers."""
+    yield from ((name, each) for name, each in module.named_parameters() if each.requires_grad)
+    kept = module.state_dict().keys()
+    yield from ((name, each) for name, each in module.named_buffers() if name in kept)
 
 
 def _made_with() -> dict[str, Any]:
