@@ -66,7 +66,7 @@ class Objective(nn.Module):
     def mapped(self, wanted: Tensor) -> Tensor:
         """A teacher's vectors [n, W] in the width of the towers, [n, H], L2-normalised.
 
-        The list alone may move the map. Tower and map that both follow the cosine agree best on one direction for all texts.
+        Only the list trains the map. If the cosine trained it too, all texts would get nearly the same vector.
         """
         return wanted if self.map is None else functional.normalize(self.map(wanted), dim=-1)
 

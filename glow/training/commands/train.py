@@ -136,8 +136,8 @@ def _run(options: RunOptions, steps: int | None, more: dict[str, Any]) -> None:
     stages = read_stages(options.config, options.stage, options.seed, steps)
     config, is_text = stages[0].config, isinstance(options, PretrainOptions)
     if isinstance(config, PretrainConfig) != is_text:
-        verb = "glow train" if is_text else "glow pretrain"
-        raise ConfigError(f"{options.config} is for {verb}")
+        name = "glow train" if is_text else "glow pretrain"
+        raise ConfigError(f"{options.config} is a configuration of {name}; run that command with it")
     init = options.init or (default_model() if isinstance(config, ImpactsConfig) else minilm_folder())
     given = Given(out=options.out, init=init, device=options.device, **more)
     _refuse_unused(options.config, stages, given)

@@ -26,7 +26,7 @@ class CorpusFile(Sequence[Document]):
 
     Raises:
         InputError: if the file cannot be read.
-        RecordError: if a line is no document; the message names file and line.
+        RecordError: if a line is not a document; the message names file and line.
     """
 
     def __init__(self, path: Path, field_names: Sequence[str]) -> None:

@@ -39,7 +39,7 @@ OPTIMIZER = OptimizerOptions(learning_rate=5e-4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTexts:
-    """Texts with the whole encoder's vectors: those that are learned, and those that are held out.
+    """Training texts and held-out texts, with the whole encoder's vectors of them.
 
     Attributes:
         texts, held: texts.
