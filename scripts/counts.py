@@ -16,9 +16,9 @@ READERS = (
 """What components are read through."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 63_950,
+    "lines of the product": 64_000,
     "files of the product": 558,
-    "lines of tests": 56_750,
+    "lines of tests": 56_850,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,

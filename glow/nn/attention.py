@@ -109,7 +109,7 @@ class WeightedSelfAttention(nn.Module):
         Args:
             x: float [B, L, H].
             weights: float [B, L], >= 0; all ones give plain self-attention (but for a trained `mlp`).
-            bias: float [B, 1, 1, L], 0 for tokens and `MASKED_LOGIT` for padding.
+            bias: float [B, 1 or n, 1 or L, L], added to the logits: `MASKED_LOGIT` or less for padding.
 
         Returns:
             float [B, L, H].
@@ -149,7 +149,7 @@ class WeightedSelfAttention(nn.Module):
         return (logits + bias).softmax(-1)
 
     def _inputs(self, x: Tensor, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries (scaled), keys, values [B, n, L, d], and what is added to the logits, [B, 1 or n, 1, L]."""
+        """Queries (scaled), keys, values [B, n, L, d], and what is added to the logits, [B, 1 or n, 1 or L, L]."""
         q, k, v = self.qkv(x).chunk(3, dim=-1)  # [B, L, H] each
         return self._weighted(q, k, v, weights, bias)
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from glow.errors import ConfigError, DependencyError, IntegrityError
 from glow.nn.cross_encoder import CrossEncoder
-from glow.nn.encoder_file import EncoderFile, encoder_shapes, open_weights, require_shapes
-from glow.nn.layouts import bert_name, in_bert_names
+from glow.nn.encoder_file import DISTANCES, EncoderFile, encoder_shapes, open_weights, require_shapes
+from glow.nn.layouts import bert_name, distance_rows, in_bert_names
 from glow.nn.sentence_encoder import SentenceEncoder
 from glow.nn.towers import EncoderLayer, Tower, TowerConfig, TwoTowers
 
@@ -72,7 +72,9 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
             header[bert_name(name, file.model_type)] = (str(part.get_dtype()), tuple(part.get_shape()))
     require_shapes(file, header, WEIGHTS_FILE, all_layers="layers" not in changes)
     names = ("vocabulary", "hidden", "heads", "intermediate", "layers", "layer_norm_eps")
-    return TowerConfig.model_validate({**{name: getattr(file, name) for name in names}, **changes})
+    shape = {name: getattr(file, name) for name in names}
+    relative = file.model_type == "mpnet"
+    return TowerConfig.model_validate({**shape, "relative_positions": relative, **changes})
 
 
 def init_from_bert(
@@ -116,7 +118,7 @@ def init_cross_encoder(model: CrossEncoder, folder: Path, layers: Sequence[int])
     """
     if len(layers) != len(model.layers):
         raise ConfigError(f"{len(layers)} layers chosen {list(layers)}, the model has {len(model.layers)}")
-    weights = load_weights(folder)
+    weights = _without_distances(load_weights(folder))
     _copy(model.words.weight, weights, "embeddings.word_embeddings.weight")
     rows = model.positions.num_embeddings
     _copy(model.positions.weight, weights, "embeddings.position_embeddings.weight", rows)
@@ -139,6 +141,7 @@ def init_encoder(encoder: SentenceEncoder, folder: Path, layers: Sequence[int]) 
     _copy(encoder.words.weight, weights, "embeddings.word_embeddings.weight")
     if not layers:
         return
+    _without_distances(weights)
     with torch.no_grad():
         encoder.set_positions(weights["embeddings.position_embeddings.weight"])
         encoder.segment.copy_(weights["embeddings.token_type_embeddings.weight"][0])
@@ -234,6 +237,16 @@ def init_tower(tower: Tower, weights: Mapping[str, Tensor], layers: Sequence[int
             _init_layer(target, weights, f"encoder.layer.{source}")
     if tower.pooler is not None:
         _copy_affine(tower.pooler, weights, "pooler.dense")
+    if tower.distances is not None:
+        table = weights.get(DISTANCES)
+        written_out = {} if table is None else {DISTANCES: distance_rows(table, rows)}
+        _copy(tower.distances.weight, written_out, DISTANCES)
+
+
+def _without_distances(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    if DISTANCES in weights:
+        raise ConfigError("the initial weights have relative positions (MPNet), which only towers have")
+    return weights
 
 
 def _init_layer(target: EncoderLayer, weights: Mapping[str, Tensor], prefix: str) -> None:

@@ -14,11 +14,12 @@ from glow.options import ForeignModel
 __all__ = ["FLOATS", "EncoderFile", "encoder_shapes", "open_weights", "require_shapes"]
 
 ROBERTA = ("roberta", "xlm-roberta", "camembert")
-KINDS = ("bert", "distilbert", *ROBERTA)
+KINDS = ("bert", "distilbert", "mpnet", *ROBERTA)
 FLOATS = ("F64", "F32", "F16", "BF16")
 MAX_HEADER_BYTES = 1 << 23
 """A tensor takes about 100 bytes of the header, and a layer has 16 of them."""
 MAX_LAYERS = 128
+DISTANCES = "encoder.relative_attention_bias.weight"
 MAX_ROWS, MAX_WIDTH = 1 << 24, 1 << 20
 Shape = tuple[int, ...]
 
@@ -57,7 +58,8 @@ class EncoderFile(EncoderKind):
         vocabulary, hidden, heads, intermediate, layers: shape of the encoder; `heads` divides `hidden`.
         positions: rows of the position table.
         layer_norm_eps: BERT's 1e-12.
-        pad_token_id: RoBERTa's positions start behind it.
+        pad_token_id: RoBERTa's and MPNet's positions start behind it.
+        buckets: rows of MPNet's table of distances between tokens, half of them for each direction.
     """
 
     vocabulary: int = Field(validation_alias="vocab_size", ge=5, le=MAX_ROWS)
@@ -70,6 +72,9 @@ class EncoderFile(EncoderKind):
     positions: int = Field(default=512, validation_alias="max_position_embeddings", ge=1, le=MAX_ROWS)
     layer_norm_eps: float = Field(default=1e-12, gt=0.0, le=1.0, allow_inf_nan=False)
     pad_token_id: int | None = Field(default=None, ge=0, le=MAX_ROWS)
+    buckets: int = Field(
+        default=32, validation_alias="relative_attention_num_buckets", ge=4, le=MAX_ROWS, multiple_of=4
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -94,7 +99,7 @@ class EncoderFile(EncoderKind):
     @property
     def padding_rows(self) -> int:
         """Rows of the position table before the first token's."""
-        if self.model_type not in ROBERTA:
+        if self.model_type != "mpnet" and self.model_type not in ROBERTA:
             return 0
         return (1 if self.pad_token_id is None else self.pad_token_id) + 1
 
@@ -109,7 +114,9 @@ def encoder_shapes(file: EncoderFile) -> Iterator[tuple[str, Shape]]:
     wide, inner = file.hidden, file.intermediate
     yield "embeddings.word_embeddings.weight", (file.vocabulary, wide)
     yield "embeddings.position_embeddings.weight", (file.positions, wide)
-    if file.model_type != "distilbert":
+    if file.model_type == "mpnet":
+        yield DISTANCES, (file.buckets, file.heads)
+    elif file.model_type != "distilbert":
         yield "embeddings.token_type_embeddings.weight", (1, wide)
     yield from _affine("embeddings.LayerNorm", wide)
     for number in range(file.layers):

@@ -1,45 +1,50 @@
-"""Encoders that others trained, in BERT's names: BERT, RoBERTa and DistilBERT differ in how they call their parts, not in what they compute."""
+"""Encoders that others trained, in BERT's names: BERT, RoBERTa and DistilBERT differ in how they call their parts, not in what they compute.
 
+MPNet adds a bias for the distance of two tokens, in buckets that grow with it.
+"""
+
+import math
 import re
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, zeros
 
-__all__ = ["bert_name", "in_bert_names"]
+__all__ = ["bert_name", "distance_rows", "in_bert_names"]
 
-_PREFIX = re.compile(r"^(bert|roberta|distilbert)\.")
-_DISTILBERT = (
-    (
-        re.compile(r"^transformer\.layer\.(\d+)\.attention\.q_lin\."),
-        r"encoder.layer.\1.attention.self.query.",
-    ),
-    (re.compile(r"^transformer\.layer\.(\d+)\.attention\.k_lin\."), r"encoder.layer.\1.attention.self.key."),
-    (
-        re.compile(r"^transformer\.layer\.(\d+)\.attention\.v_lin\."),
-        r"encoder.layer.\1.attention.self.value.",
-    ),
-    (
-        re.compile(r"^transformer\.layer\.(\d+)\.attention\.out_lin\."),
-        r"encoder.layer.\1.attention.output.dense.",
-    ),
-    (
-        re.compile(r"^transformer\.layer\.(\d+)\.sa_layer_norm\."),
-        r"encoder.layer.\1.attention.output.LayerNorm.",
-    ),
-    (re.compile(r"^transformer\.layer\.(\d+)\.ffn\.lin1\."), r"encoder.layer.\1.intermediate.dense."),
-    (re.compile(r"^transformer\.layer\.(\d+)\.ffn\.lin2\."), r"encoder.layer.\1.output.dense."),
-    (re.compile(r"^transformer\.layer\.(\d+)\.output_layer_norm\."), r"encoder.layer.\1.output.LayerNorm."),
-)
+_PREFIX = re.compile(r"^(bert|roberta|distilbert|mpnet)\.")
+_LAYER = re.compile(r"^(?:encoder|transformer)\.layer\.(\d+)\.(.+)\.(weight|bias)$")
+_PARTS = {
+    "distilbert": {
+        "attention.q_lin": "attention.self.query",
+        "attention.k_lin": "attention.self.key",
+        "attention.v_lin": "attention.self.value",
+        "attention.out_lin": "attention.output.dense",
+        "sa_layer_norm": "attention.output.LayerNorm",
+        "ffn.lin1": "intermediate.dense",
+        "ffn.lin2": "output.dense",
+        "output_layer_norm": "output.LayerNorm",
+    },
+    "mpnet": {
+        "attention.attn.q": "attention.self.query",
+        "attention.attn.k": "attention.self.key",
+        "attention.attn.v": "attention.self.value",
+        "attention.attn.o": "attention.output.dense",
+        "attention.LayerNorm": "attention.output.LayerNorm",
+    },
+}
+FARTHEST = 128
+"""Tokens: from there on all distances share MPNet's last bucket."""
 _POSITIONS, _KIND = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
 
 
 def bert_name(name: str, kind: str) -> str:
     """What BERT calls a tensor of an encoder of a kind; what is no part of an encoder keeps its name."""
     plain = _PREFIX.sub("", name)
-    if kind == "distilbert":
-        for pattern, wanted in _DISTILBERT:
-            plain = pattern.sub(wanted, plain)
-    return plain
+    layer = _LAYER.match(plain)
+    if layer is None or kind not in _PARTS:
+        return plain
+    return f"encoder.layer.{layer[1]}.{_PARTS[kind].get(layer[2], layer[2])}.{layer[3]}"
 
 
 def in_bert_names(tensors: Mapping[str, Tensor], kind: str, padding_rows: int = 0) -> dict[str, Tensor]:
@@ -53,6 +58,26 @@ def in_bert_names(tensors: Mapping[str, Tensor], kind: str, padding_rows: int = 
     found = {bert_name(name, kind): tensor.float() for name, tensor in tensors.items()}
     if padding_rows and _POSITIONS in found:
         found[_POSITIONS] = found[_POSITIONS][padding_rows:]
-    if kind == "distilbert" and _POSITIONS in found:
+    if kind in _PARTS and _POSITIONS in found:
         found.setdefault(_KIND, zeros(1, found[_POSITIONS].shape[1]))
     return found
+
+
+def distance_rows(table: Tensor, tokens: int) -> Tensor:
+    """MPNet's biases written out for every distance.
+
+    Args:
+        table: float [buckets, n]: half of the buckets for keys before the token, then half for those behind it. Half of each
+            half has a distance a bucket; in the rest they grow as the logarithm of the distance does, up to `FARTHEST`.
+        tokens: of the longest input, L.
+
+    Returns:
+        Float [2 L - 1, n]; row L - 1 is of distance 0.
+    """
+    half = len(table) // 2
+    exact = half // 2
+    distances = torch.arange(1 - tokens, tokens)
+    far = distances.abs().clamp(min=1).float()
+    grown = exact + (torch.log(far / exact) / math.log(FARTHEST / exact) * (half - exact)).long()
+    buckets = torch.where(distances.abs() < exact, distances.abs(), grown.clamp(max=half - 1))
+    return table[buckets + half * (distances > 0)]

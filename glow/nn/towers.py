@@ -48,6 +48,7 @@ class TowerConfig(StrictModel):
             tokens, or `weighted`: their mean weighted by w ** gain, the gain learned.
         dropout: hidden and attention dropout in training.
         layer_norm_eps: BERT's 1e-12.
+        relative_positions: whether every layer adds a learned bias a head for the distance of two tokens to its logits (MPNet).
     """
 
     vocabulary: int = Field(ge=5)
@@ -63,6 +64,7 @@ class TowerConfig(StrictModel):
     pooling: Pooling = "mean"
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     layer_norm_eps: float = Field(default=1e-12, gt=0.0)
+    relative_positions: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -123,15 +125,26 @@ class Tower(nn.Module):
         self.pooler = nn.Linear(config.hidden, config.hidden) if config.pooling == "tanh" else None
         gain = config.gain if config.pooling_gain is None else config.pooling_gain
         self.gain = nn.Parameter(torch.full((1,), gain)) if config.pooling == "weighted" else None
+        # Row `max_tokens - 1` is of distance 0, the rows behind it of keys that follow.
+        rows = 2 * max_tokens - 1
+        self.distances = nn.Embedding(rows, config.heads) if config.relative_positions else None
 
     def states(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
         """Last hidden states, float [B, L, H]; arguments as `forward`."""
         x = self.words(ids) + self.positions.weight[: ids.shape[1]] + self.fields(field_ids)
         x = self.dropout(self.embedding_norm(x))
         bias = (1.0 - mask[:, None, None, :].to(x.dtype)) * MASKED_LOGIT  # [B, 1, 1, L]
+        if self.distances is not None:
+            bias = bias + self._distance_bias(self.distances, ids)
         for layer in self.layers:
             x = layer(x, weights, bias)
         return x  # type: ignore[no-any-return]
+
+    def _distance_bias(self, distances: nn.Embedding, ids: Tensor) -> Tensor:
+        """What the distances of ids [B, L] add to the logits of every layer, float [1, n, L, L]."""
+        places = torch.arange(ids.shape[1], device=ids.device)
+        rows = places[None, :] - places[:, None] + self.positions.num_embeddings - 1
+        return distances(rows).permute(2, 0, 1).unsqueeze(0)  # type: ignore[no-any-return]
 
     def attention(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
         """Attention of the last layer as `states` computes it, float32 [B, n, L, L]; arguments as `forward`.

@@ -91,6 +91,9 @@ def fill_towers(
             continue  # a gain, or a merge of weights, which it had no use for
         if name.endswith("positions.weight"):
             tensor = tensor[: len(wanted)]
+        elif name.endswith("distances.weight"):
+            spare = (len(tensor) - len(wanted)) // 2
+            tensor = tensor[spare : spare + len(wanted)]
         elif name.endswith("fields.weight"):
             tensor = tensor[:1].expand(len(wanted), -1)
         if tensor.shape != wanted.shape:

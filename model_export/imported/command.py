@@ -70,7 +70,7 @@ class ImportModelOptions(JsonOptions):
 
 @command(ImportModelOptions)
 def import_command(options: ImportModelOptions) -> None:
-    """Makes a model of an encoder that others trained: BERT, RoBERTa or DistilBERT, with any tokenizer."""
+    """Makes a model of an encoder that others trained: BERT, RoBERTa, DistilBERT or MPNet, with any tokenizer."""
     with tempfile.TemporaryDirectory() as scratch:
         source = read_source(options, Path(scratch))
         require_finite(source)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from glow.cli import app
 from glow.runtime import Model
-from glow.training import QueryTexts
+from glow.training import QueryTexts, read_towers
 from glow_model_export.imported import distil
 from tests.model_export.test_import_model import TEXTS, imported, save, trained_tokenizer, vectors
 
@@ -65,6 +66,22 @@ def test_documents_keep_the_encoder_and_queries_learn_it_with_one_layer(
     assert not (tmp_path / "fast.distilling").exists()
     rows = json.loads((tmp_path / "fast" / "report.json").read_bytes())["training"]["distilled"]
     assert rows["final_loss"] < 10.0  # ten times a mean distance, which starts near 1
+
+
+def test_a_fast_query_tower_keeps_relative_positions(corpus: Path, tmp_path: Path) -> None:
+    encoder = save(tmp_path / "mpnet", "mpnet", trained_tokenizer("bpe"), "mean")
+    more = ("--layers", "0,1", "--query-tokens", "16")
+    done = call("--hours", "0.00001", encoder, "--input", corpus, "--out", tmp_path / "fast", *more)
+    assert done.exit_code == 0, done.output
+    fast, whole = (
+        read_towers(Model.open(tmp_path / "fast")),
+        read_towers(imported(encoder, tmp_path / "whole")),
+    )
+    kept, every = fast.document.distances, whole.document.distances
+    assert kept is not None and every is not None and fast.query.distances is not None
+    assert torch.equal(kept.weight, every.weight) and kept.weight.shape == (127, 4)
+    # Shorter texts read the middle of the table: row 15 is of distance 0.
+    assert torch.allclose(fast.query.distances.weight, every.weight[48:79], atol=0.05)
 
 
 def test_a_stopped_call_makes_no_vector_again(

@@ -102,9 +102,8 @@ def trained_tokenizer(kind: str) -> Tokenizer:
 
 def save(folder: Path, kind: str, tokenizer: Tokenizer, modules: str) -> Path:
     """A folder of random weights as sentence-transformers saves it."""
-    names = {"bpe": ("<s>", "</s>", "<pad>", "<unk>", "<mask>")}.get(
-        kind, ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
-    )
+    marks = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
+    names = marks if kind in ("bpe", "mpnet") else ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
     cls, sep, pad, unk, mask = names
     fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -129,9 +128,10 @@ def save(folder: Path, kind: str, tokenizer: Tokenizer, modules: str) -> Path:
         model = transformers.DistilBertModel(config)
     else:
         shape = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "num_hidden_layers": 2}
-        make = transformers.RobertaModel if kind == "bpe" else transformers.BertModel
-        config_of = transformers.RobertaConfig if kind == "bpe" else transformers.BertConfig
-        rows = 98 if kind == "bpe" else 96
+        make, config_of, rows = {
+            "bpe": (transformers.RobertaModel, transformers.RobertaConfig, 98),
+            "mpnet": (transformers.MPNetModel, transformers.MPNetConfig, 98),
+        }.get(kind, (transformers.BertModel, transformers.BertConfig, 96))
         pad_id = tokenizer.token_to_id(pad)
         model = make(config_of(vocab_size=size, max_position_embeddings=rows, pad_token_id=pad_id, **shape))
     with torch.no_grad():
@@ -178,6 +178,7 @@ def test_minilm_is_what_sentence_transformers_says(minilm: Model) -> None:
         ("distilbert", "uncased", "mean", WordPieces),
         ("bpe", "bpe", "mean", TokenizerPieces),
         ("bpe", "bpe", "cls", TokenizerPieces),
+        ("mpnet", "bpe", "mean", TokenizerPieces),
     ],
 )
 def test_other_layouts_are_what_sentence_transformers_says(
@@ -313,7 +314,7 @@ def test_prefixes_are_those_of_its_own_configuration(tmp_path: Path) -> None:
     ("change", "said"),
     [
         (lambda folder: (folder / "config.json").unlink(), "holds no config.json"),
-        (lambda folder: _edit(folder / "config.json", model_type="mpnet"), "is not of BERT's kind"),
+        (lambda folder: _edit(folder / "config.json", model_type="electra"), "is not of BERT's kind"),
         (
             lambda folder: _edit(folder / "config.json", hidden_act="relu"),
             "expected gelu and absolute positions",

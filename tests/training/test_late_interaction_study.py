@@ -1,14 +1,12 @@
-"""The experiments on late interaction: tokens that are kept, what a query finds of them, measures and choices."""
+"""Studies of ranking: measures over candidates, and the directions of token states."""
 
 import numpy as np
 import pytest
 
 from glow.evaluation import evaluate
 from glow.records import Hit, Qrel
-from research.candidates import Candidates, Measured, measure
-from research.late.ranking import best_setting, left_out
-from research.late.states import TokenStates, unit
-from research.late.tokens import Form, Projection, best_matches, fit_projection, keep, pool, read_back, weigh
+from research.candidates import Candidates, measure
+from research.late.directions import directions_of
 
 SIZE = 16
 
@@ -18,59 +16,18 @@ def generator() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-def _tokens(generator: np.random.Generator, count: int) -> np.ndarray:
-    return unit(generator.normal(size=(count, SIZE)).astype(np.float32))
-
-
-def test_pooling_keeps_to_its_budget_and_merges_equals_first(generator: np.random.Generator) -> None:
-    tokens = _tokens(generator, 9)
-    twice = np.concatenate([tokens, tokens])
-    labels = pool(twice, 9)
-    assert sorted(set(labels.tolist())) == list(range(9))
-    assert np.array_equal(labels[:9], labels[9:])
-    assert np.array_equal(pool(tokens, 20), np.arange(9))
-    assert len(set(pool(np.repeat(tokens[:1], 5, axis=0), 2).tolist())) == 2
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        Form(),
-        Form(8, 1, 4),
-        Form(8, 2, 4),
-        Form(8, 32, 0),
-        Form(8, 1, 0, specials=False),
-        Form(8, 1, 0.5, lexical=True),
-    ],
-)
-def test_best_matches_are_those_of_the_vectors_read_back(form: Form, generator: np.random.Generator) -> None:
-    states = [_tokens(generator, count) for count in (3, 12)]
-    projection = fit_projection(states, [_tokens(generator, 6)])
-    documents = [
-        TokenStates(each, np.arange(len(each)) == 0, np.arange(len(each)) % 2 == 1) for each in states
-    ]
-    codes = [keep(form, projection, each) for each in documents]
-    query = projection(_tokens(generator, 5), form.size)
-    vectors = read_back(form, projection, np.concatenate(codes))
-    matches = best_matches(vectors, np.array([0, len(codes[0])]), query)
-    naive = [(query @ read_back(form, projection, each).T).max(1) for each in codes]
-    assert np.allclose(matches, naive, atol=1e-6)
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=2e-3)
-
-
-def test_all_directions_of_a_projection_leave_cosines_as_they_are(generator: np.random.Generator) -> None:
-    tokens = _tokens(generator, 10)
-    projection: Projection = fit_projection([tokens], [_tokens(generator, 10)])
-    rotated = projection(tokens, SIZE)
-    assert np.allclose(rotated @ rotated.T, tokens @ tokens.T, atol=1e-5)
-
-
-def test_a_score_is_the_weighted_mean_over_the_tokens_of_a_query() -> None:
-    matches = np.array([[0.2, 0.4, 0.9]], np.float32)
-    weights, specials = np.array([1.0, 3.0, 1.0], np.float32), np.array([False, False, True])
-    assert weigh(matches, weights, specials, 0.0, True) == pytest.approx([0.5])
-    assert weigh(matches, weights, specials, 1.0, False) == pytest.approx([0.35])
-    assert weigh(matches, weights, np.ones(3, np.bool_), 0.0, False) == pytest.approx([0.5])
+def test_directions_are_those_in_which_the_states_of_both_towers_are_longest(
+    generator: np.random.Generator,
+) -> None:
+    """Against a loop; all of them leave cosines as they are. A tower with ten times the tokens has no more say."""
+    long, short = (generator.normal(size=(count, SIZE)).astype(np.float32) for count in (100, 10))
+    directions = directions_of([[long], [short]])
+    moments = [sum(np.outer(row, row) for row in each) / len(each) for each in (long, short)]
+    lengths = [float(column @ (moments[0] + moments[1]) @ column) for column in directions.T]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] == pytest.approx(np.linalg.norm(moments[0] + moments[1], 2), rel=1e-4)
+    rotated = long @ directions
+    assert np.allclose(rotated @ rotated.T, long @ long.T, atol=1e-3)
 
 
 def test_measures_are_those_of_evaluation_ties_included(generator: np.random.Generator) -> None:
@@ -88,15 +45,6 @@ def test_measures_are_those_of_evaluation_ties_included(generator: np.random.Gen
     expected = evaluate(run, qrels, ("RR@10", "nDCG@10"))
     assert found.rr.mean() == pytest.approx(expected.means["RR@10"])
     assert found.ndcg.mean() == pytest.approx(expected.means["nDCG@10"])
-
-
-def test_a_collection_has_no_say_in_its_own_weights() -> None:
-    def measured(*means: float) -> list[Measured]:
-        return [Measured(np.array([mean]), np.array([mean])) for mean in means]
-
-    every = {"a": measured(0.9, 0.1), "b": measured(0.4, 0.5), "c": measured(0.4, 0.6)}
-    assert left_out(every) == {"a": 1, "b": 0, "c": 0}
-    assert best_setting(every, ["a", "b", "c"]) == 0
 
 
 def _candidates(starts: np.ndarray, grades: np.ndarray) -> Candidates:

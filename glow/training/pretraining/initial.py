@@ -80,6 +80,10 @@ def _fill(encoder: SentenceEncoder, config: PretrainConfig, init: Path, tower: T
     with torch.no_grad():
         encoder.words.weight.copy_(tower.words.weight)
     if layers:
+        if tower.distances is not None:
+            raise ConfigError(
+                f"the towers of {init.name} have relative positions (MPNet), which pre-training does not read"
+            )
         if layers != tuple(range(len(tower.layers))):
             raise ConfigError(
                 f"init_layers {list(layers)} are asked for, the document tower of {init.name} has {len(tower.layers)}, and "
