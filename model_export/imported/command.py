@@ -3,6 +3,7 @@
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from glow.schema import FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, Weighting
 from glow_model_export.imported.files import ForeignPooling
 from glow_model_export.imported.foreign import Foreign, read_foreign, write_vocabulary
+from glow_model_export.imported.queries import read_queries_file
 from glow_model_export.package import Source, export_model
 from glow_model_export.parity import torch_vectors
 from glow_model_export.quality import check_quality
@@ -68,11 +70,24 @@ class ImportModelOptions(JsonOptions):
     replace: bool = option(False, "Replace an existing model.")
 
 
-@command(ImportModelOptions)
-def import_command(options: ImportModelOptions) -> None:
+class ImportOptions(ImportModelOptions):
+    """Which encoder, and which query tower."""
+
+    queries: Path | None = option(
+        None,
+        "Distilled query tower of this encoder, as `glow distil --keep-queries` writes it.",
+        metavar="FILE",
+    )
+
+
+@command(ImportOptions)
+def import_command(options: ImportOptions) -> None:
     """Makes a model of an encoder that others trained: BERT, RoBERTa, DistilBERT or MPNet, with any tokenizer."""
     with tempfile.TemporaryDirectory() as scratch:
         source = read_source(options, Path(scratch))
+        if options.queries is not None:
+            towers = read_queries_file(options.queries, source.towers, source.parent["sha256"])
+            source = replace(source, towers=towers.eval())
         require_finite(source)
         data, split = options.parity_data, options.split
         queries, documents = _texts(data, split, source.preprocessor.schema)

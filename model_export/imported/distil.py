@@ -41,6 +41,7 @@ from glow.training import (
 )
 from glow.training import Source as Encoders
 from glow_model_export.imported.command import ImportModelOptions, read_source, require_finite
+from glow_model_export.imported.queries import QueriesAbout, write_queries_file
 from glow_model_export.package import Source, export_model
 
 __all__ = ["DistilOptions", "distil_command"]
@@ -68,6 +69,11 @@ class DistilOptions(ImportModelOptions):
     )
     hours: float = option(
         0.4, "How long the training may take; it ends earlier if held-out texts gain nothing.", gt=0.0
+    )
+    keep_queries: Path | None = option(
+        None,
+        "File for the query tower alone, which `glow import-model --queries` makes the model of again.",
+        metavar="FILE",
     )
     seed: int = option(0, "Of every random choice.")
     device: TrainingDevice = option("auto", "`auto` takes a GPU if there is one.")
@@ -117,6 +123,11 @@ def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any
     exported = export_model(
         student, options.out, options.quantize, queries, documents, replace=options.replace
     )
+    if options.keep_queries is not None:
+        about = QueriesAbout(
+            encoder=whole.parent["sha256"], layers=layers, tokens=whole.preprocessor.schema.query_tokens
+        )
+        write_queries_file(options.keep_queries, towers.query, about)
     shutil.rmtree(work)
     return {
         "model": options.out.name,

@@ -1,7 +1,7 @@
 """Texts for `glow distil`, and a comparison of the layers that queries keep.
 
 python -m research distil texts --data FOLDER --out texts.txt
-python -m research distil layers --model IMPORTED --texts texts.txt --layers 0,4,5 --layers 0,2,5 --hours .1 --out runs/layers
+python -m research distil layers --model IMPORTED --texts texts.txt --layers 0,4,5 --layers 0,2,5 --out runs/layers
 """
 
 import json
@@ -35,7 +35,7 @@ def layers_command(
     texts: Annotated[Path, given_file("a text a line")],
     layers: Annotated[list[str], typer.Option(help="such as 0,4,5; may be given several times")],
     out: Annotated[Path, typer.Option(help="folder for vectors and runs")],
-    hours: Annotated[float, typer.Option(help="of each run")] = 0.1,
+    epochs: Annotated[int, typer.Option(help="of each run, over the texts")] = 1,
     seed: Annotated[int, typer.Option(help="of each run")] = 0,
 ) -> None:
     """Trains a query tower from each choice of layers, and writes its held-out cosine to results.json."""
@@ -43,7 +43,7 @@ def layers_command(
         lines = texts.read_text(encoding="utf-8").splitlines()
         choices = [[int(part) for part in choice.split(",")] for choice in layers]
         out.mkdir(parents=True, exist_ok=True)
-        found = try_layers(Model.open(model), lines, choices, hours, out, seed)
+        found = try_layers(Model.open(model), lines, choices, epochs, out, seed)
         (out / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 

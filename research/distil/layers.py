@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from glow.commands import say
 from glow.nn import TwoTowers
 from glow.runtime import Model
-from glow.training import Place, QueryTexts, fill_towers, query_recipe, read_towers, run
+from glow.training import Place, QueryTexts, fill_towers, query_recipe, read_towers, run, vectors
 
 __all__ = ["try_layers"]
 
@@ -17,7 +18,7 @@ HELD_OUT = 2_000
 
 
 def try_layers(
-    model: Model, texts: Sequence[str], choices: Sequence[Sequence[int]], hours: float, out: Path, seed: int
+    model: Model, texts: Sequence[str], choices: Sequence[Sequence[int]], epochs: int, out: Path, seed: int
 ) -> list[dict[str, Any]]:
     """Trains a query tower from each choice of layers.
 
@@ -25,7 +26,7 @@ def try_layers(
         model: the whole encoder, imported.
         texts: the first 2,000 are held out.
         choices: layers of each run.
-        hours: of each run.
+        epochs: of each run, over the texts.
         out: folder for the encoder's vectors and the runs.
         seed: of every run.
 
@@ -42,9 +43,12 @@ def try_layers(
         towers = TwoTowers(shape, whole.schema)
         fill_towers(towers, whole, layers, range(depth))
         towers.words.weight.requires_grad_(False)
-        recipe = query_recipe(towers, preprocessor, made, seed, hours)
+        recipe = query_recipe(towers, preprocessor, made, seed, epochs=epochs)
         name = "-".join(str(layer) for layer in layers)
-        report = run(recipe, Place(out / name, None, "cpu"), lambda progress: None)
-        found.append({"layers": list(layers), **report})
+        report = run(recipe, Place(out / name, None, "cpu"))
+        held = [preprocessor.query(text) for text in made.held]
+        learned = vectors(towers.query, held, preprocessor.pieces.pad_id, "fp32")
+        cosine = float(np.einsum("ij,ij->i", learned, made.held_aims[:]).mean())
+        found.append({"layers": list(layers), "steps": report["steps"], "held_out_cosine": round(cosine, 4)})
         say(f"{name}: {found[-1]}")
     return found

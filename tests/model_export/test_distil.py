@@ -1,19 +1,24 @@
 """`glow distil`: documents read as before, queries by few layers that learn what the whole says; stopped calls go on."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
+from glow.artifact import file_sha256
 from glow.cli import app
 from glow.runtime import Model
 from glow.training import QueryTexts, read_towers
 from glow_model_export.imported import distil
-from tests.model_export.test_import_model import TEXTS, imported, save, trained_tokenizer, vectors
+from glow_model_export.imported.queries import QueriesAbout, write_queries_file
+from tests.model_export.test_import_model import TEXTS, imported, run, save, trained_tokenizer, vectors
 
 WORDS = "bees find their way home by the sun and dance honey fox jumps over lazy dog quick brown".split()
 
@@ -131,3 +136,48 @@ def test_a_folder_that_lacks_its_weights_is_named(corpus: Path, tmp_path: Path) 
     (tmp_path / "empty").mkdir()
     done = call(tmp_path / "empty", "--input", corpus, "--out", tmp_path / "fast")
     assert done.exit_code == 2 and "config.json" in done.output
+
+
+def test_a_model_is_made_again_of_its_query_tower_and_the_encoder(
+    encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "queries.safetensors"
+    more = ("--quantize", "int8", "--layers", "0,1", "--keep-queries", kept)
+    done = call(encoder, "--input", corpus, "--out", tmp_path / "fast", *more)
+    assert done.exit_code == 0, done.output
+    again = imported(encoder, tmp_path / "again", "--queries", kept, "--quantize", "int8")
+    fast = Model.open(tmp_path / "fast")
+    for tower in ("query", "document"):
+        assert np.array_equal(vectors(again, TEXTS, tower), vectors(fast, TEXTS, tower))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.write_bytes(b"no tower"), "holds no query tower"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "holds no query tower"),
+        (lambda path: path.unlink(), "holds no query tower"),
+        (lambda path: _about(path, encoder="0" * 64), "belongs to an encoder of SHA-256 000000000000…"),
+        (lambda path: _about(path, tokens=9), "give --query-tokens 9"),
+        (lambda path: _about(path, layers=[0]), "does not hold 1 layers"),
+        (lambda path: _about(path, layers=[0, 200]), "asks for layer 200"),
+    ],
+)
+def test_a_query_tower_that_does_not_belong_is_refused_in_one_line(
+    damage: Callable[[Path], object], said: str, encoder: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "queries.safetensors"
+    whole = read_towers(imported(encoder, tmp_path / "whole"))
+    digest = file_sha256(encoder / "model.safetensors")
+    write_queries_file(kept, whole.query, QueriesAbout(encoder=digest, layers=(0, 1), tokens=64))
+    damage(kept)
+    done = run(encoder, "--out", tmp_path / "again", "--queries", kept)
+    assert done.exit_code == 2 and said in done.output and len(done.output.splitlines()) == 1
+    assert not (tmp_path / "again").exists()
+
+
+def _about(path: Path, **changes: object) -> None:
+    with safe_open(str(path), "np") as opened:
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}
+        about = {**json.loads(opened.metadata()["about"]), **changes}
+    save_file(tensors, str(path), {"about": json.dumps(about)})

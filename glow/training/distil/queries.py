@@ -78,14 +78,14 @@ class QueryTexts:
 class TextBatches:
     """Numbers of texts, in an order that is drawn for each epoch; as `glow.training.run.Data`."""
 
-    def __init__(self, count: int, seed: int) -> None:
+    def __init__(self, count: int, seed: int, epochs: int) -> None:
         size = min(BATCH, count)
 
         def plan(random: np.random.Generator) -> list[tuple[int, NDArray[np.int64]]]:
             order = random.permutation(count)
             return [(0, order[start : start + size]) for start in range(0, count - size + 1, size)]
 
-        self._epochs = Epochs(count // size, EPOCHS, 0, seed, plan)
+        self._epochs = Epochs(count // size, epochs, 0, seed, plan)
         self.steps = self._epochs.steps
 
     def batch(self, step: int, process: int, processes: int) -> NDArray[np.int64]:
@@ -127,13 +127,18 @@ class QueryLoss(nn.Module):
 
 
 def query_recipe(
-    towers: TwoTowers, preprocessor: Preprocessor, made: QueryTexts, seed: int, hours: float
+    towers: TwoTowers,
+    preprocessor: Preprocessor,
+    made: QueryTexts,
+    seed: int,
+    hours: float = 0.0,
+    epochs: int = EPOCHS,
 ) -> Recipe[NDArray[np.int64]]:
-    """The run that draws the query tower of `towers`, of whose parameters some may be frozen, to the whole encoder."""
+    """The run that draws the query tower of `towers`, of whose parameters some may be frozen, to the whole encoder; 0 hours: all epochs."""
     loss = QueryLoss(towers.query, preprocessor, made)
     return Recipe(
         RunConfig(name="distil", seed=seed, optimizer=OPTIMIZER, watch=WATCH),
-        TextBatches(len(made.texts), seed),
+        TextBatches(len(made.texts), seed, epochs),
         towers.query,
         loss,
         lambda folder, report: None,
