@@ -2,6 +2,7 @@
 
 apt-get download $(python -m research questions packages)
 python -m research questions build --packages P --out OUT
+python -m research questions pairs --root UNPACKED --out OUT
 """
 
 import re
@@ -11,11 +12,12 @@ from typing import Annotated
 import typer
 
 from glow.commands import reporting, room_app, say
-from research.folders import given_folder, names_among
+from research.folders import given_folder, names_among, write_folder
 from research.questions.collection import make_documents
 from research.questions.faq import faq_questions
 from research.questions.halves import questions_of_late_interaction, write_collection
 from research.questions.howto import FOLDER, howto_questions
+from research.questions.pairs import link_pairs
 from research.questions.sources import COLLECTIONS, SOURCES, Collection, read_parts
 
 EARLIER = {"faq-r": ("r-doc-html",), "faq-debian": ("debian-faq",)}
@@ -58,7 +60,33 @@ def _build(each: Collection, packages: Path, out: Path) -> dict[str, int]:
     return write_collection(out, documents, questions)
 
 
-app = room_app({"packages": packages_command, "build": build_command}, "Test collections from documentation.")
+def pairs_command(
+    root: Annotated[list[Path], given_folder("holds usr/share/doc; may be given several times")],
+    out: Annotated[Path, typer.Option(help="folder to write, in BEIR's layout")],
+) -> None:
+    """Writes training pairs of link texts and the sections that they lead to."""
+    with reporting():
+        found = [each for folder in root for each in link_pairs(folder)]
+        ids = {
+            text: f"q{number}"
+            for number, text in enumerate(dict.fromkeys(text for each in found for text in each.queries))
+        }
+        judged: dict[str, list[str]] = {}
+        for each in found:
+            for text, sections in each.queries.items():
+                judged.setdefault(ids[text], []).extend(sections)
+        documents = [document for each in found for document in each.documents]
+        write_folder(
+            out, documents, ({"_id": key, "text": text} for text, key in ids.items()), {"train": judged}
+        )
+        anchors = sum(len(document["anchor"]) for document in documents)
+        say(f"{len(documents):,} documents with {anchors:,} anchors, {len(ids):,} queries")
+
+
+app = room_app(
+    {"packages": packages_command, "build": build_command, "pairs": pairs_command},
+    "Test collections and training pairs from documentation.",
+)
 
 if __name__ == "__main__":
     app()

@@ -61,6 +61,7 @@ class _Reader(HTMLParser):
         self._box_from = 0  # the same for a box
         self._around: list[Part | None] = []  # the part that each open list stands in
         self._current: Part | None = None
+        self._linking: Part | None = None  # the part whose last link is open
         self._above: dict[int, str] = {}
         self._ids: list[str] = []  # met since the last text or heading
         self._level = 0  # of the heading that is being read
@@ -126,6 +127,8 @@ class _Reader(HTMLParser):
             self._open_part("".join(self._heading))
         elif tag == "dl" and self._around:
             self._current = self._around.pop() or self._current
+        elif tag == "a":
+            self._linking = None
         elif tag in _BLOCKS:
             self._add(" ")
 
@@ -134,6 +137,8 @@ class _Reader(HTMLParser):
             self._heading.append(data)
         elif self._blocks and self._current is not None:
             self._current.text += data
+            if self._linking is self._current:
+                self._linking.link_texts[-1] += data
             if data.strip():
                 self._current.anchors += self._ids
                 self._ids = []
@@ -145,6 +150,8 @@ class _Reader(HTMLParser):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(self._page), unquote(address.path)))
         page = path.removesuffix(".html").removesuffix(".en") if address.path else self._page
         self._current.links.append((page, unquote(address.fragment)))
+        self._current.link_texts.append("")
+        self._linking = self._current
 
     def _open_part(self, text: str) -> None:
         level, self._level = self._level, 0

@@ -24,6 +24,7 @@ class Part:
         is_definition: whether it is a function, option or other term of a list of definitions.
         address: of its page on the web.
         document: id of the document that `make_documents` made of it; "" if it has too few words.
+        link_texts: what each link is written on, in HTML.
     """
 
     page: str
@@ -35,6 +36,7 @@ class Part:
     is_definition: bool = False
     address: str = ""
     document: str = ""
+    link_texts: list[str] = field(default_factory=list)
 
     @property
     def title(self) -> str:
