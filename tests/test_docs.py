@@ -269,6 +269,13 @@ def test_json_examples_in_the_docs_parse() -> None:
     assert not faults, "\n" + "\n".join(faults)
 
 
+@pytest.mark.parametrize(("name", "most"), [("README.md", 700), ("ARCHITECTURE.md", 1_500)])
+def test_the_first_pages_are_short(name: str, most: int) -> None:
+    """Words as `wc -w` counts them once cells of tables stand apart, code included."""
+    words = (ROOT / name).read_text(encoding="utf-8").replace("|", " ").split()
+    assert len(words) <= most, f"{name} has {len(words)} words"
+
+
 def test_the_readers_of_pages_tell_code_from_prose() -> None:
     page = "# A `b` C\n--prose `--span`\n\n    --indented=1\n\n```bash\ncurl 'http://x:80/a/{id}?q=1' \\\n  --block\n```\n"
     assert words_of(code_of(page)) == {"b", "--span", "--indented", "1", "curl", "/a/{id}", "\\", "--block"}

@@ -35,7 +35,7 @@ class Report:
     unseen: Unseen | None = None
 
     def as_json(self, *, per_query: bool) -> dict[str, Any]:
-        """The report as JSON values (ARCHITECTURE.md section 4), on wish with each query's values."""
+        """The report as JSON values (docs/evaluation.md), on wish with each query's values."""
         body = {**self.about, **_means(self.evaluation), "options": dict(self.options)}
         if self.unseen is not None:
             body["unseen"] = {"split": self.unseen.split, **_means(self.unseen.evaluation)}
