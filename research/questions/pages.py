@@ -144,7 +144,10 @@ class _Reader(HTMLParser):
                 self._ids = []
 
     def _link(self, href: str) -> None:
-        address = urlsplit(href)
+        try:
+            address = urlsplit(href)
+        except ValueError:  # an example such as http://[HOST]:PORT
+            return
         if self._current is None or self._level or address.scheme or address.netloc:
             return
         path = posixpath.normpath(posixpath.join(posixpath.dirname(self._page), unquote(address.path)))

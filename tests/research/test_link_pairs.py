@@ -51,7 +51,7 @@ def test_what_leads_to_many_sections_asks_for_none(tmp_path: Path) -> None:
 
 
 def test_a_part_knows_the_text_of_each_link() -> None:
-    parts = html_parts(STORM, "storm")
+    parts = html_parts(STORM.replace("https://x.example/#y", "http://[HOST]:PORT/"), "storm")
     for part in parts:
         assert len(part.links) == len(part.link_texts)
     assert " ".join(parts[0].link_texts[3].split()) == "pull the right rope"
