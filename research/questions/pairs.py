@@ -106,7 +106,7 @@ def _link_texts(found: Documents, parts: Sequence[Part]) -> dict[str, Counter[st
             target, words = found.addresses.get(link), collapsed(text).strip(" .,:;\u201c\u201d\"'")
             if target and target != part.document and link[1] and _asks(words):
                 texts[target][words] += 1
-        targets = found.targets(part.links)
+        targets = found.targets(part.links, whole_pages="$^")
         if is_question(part.heading) and len(targets) <= MAX_TARGETS:
             for target in targets:
                 texts[target][part.heading] += 1
