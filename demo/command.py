@@ -22,6 +22,13 @@ __all__ = ["DemoOptions", "demo_command"]
 EXAMPLE = "copy a directory tree"
 GROUP = "module:3"
 """Results of one module that a page of the demo shows at most (docs/results/ranking.md)."""
+QUESTIONS = (
+    EXAMPLE,
+    "how to read a csv file",
+    "sort a list by a key",
+    "how do I parse command line options",
+)
+"""What the page of the demo offers to begin with."""
 READY_TIMEOUT_S = 60.0
 STAMP = "input.sha256"
 
@@ -88,7 +95,7 @@ def _serve(index: Path, port: int, *, is_own: bool) -> int:
     _say("3/3  Starting the service …")
     command = [sys.executable, "-m", "glow", "serve", "--index-root", str(index), "--port", str(port)]
     if not is_own:
-        command += ["--page-group-by", GROUP]
+        command += ["--page-group-by", GROUP, "--page-examples", "|".join(QUESTIONS)]
     service = subprocess.Popen(command)  # noqa: S603 - our own command
     try:
         if _wait_until_ready(service, port):

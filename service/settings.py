@@ -258,6 +258,10 @@ class Settings(StrictModel):
     )
     keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=3_600)
     page: bool = _setting(True, "Serve the search page at /.")
+    page_live: bool = _setting(True, "Refresh the page's results while a query is typed.")
+    page_examples: str = _setting(
+        "", "Questions that the page begins with, separated by |; empty for some of the index."
+    )
     page_filters: str = _setting(
         "",
         "Metadata fields that the page offers as filters, separated by commas; empty for those that group documents.",

@@ -16,7 +16,10 @@ _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_SCRIPTS = "address app docs dom explanation feedback filters keys marks problem reading request results server".split()
+_SCRIPTS = (
+    "address app docs dom examples explanation feedback filters keys marks problem reading request results server "
+    "stop-words typing"
+).split()
 _STYLES = ("docs", "style", "results", "explanation", "filters")
 _STATIC = (*(f"{name}.js" for name in _SCRIPTS), *(f"{name}.css" for name in _STYLES), "icon.svg")
 PAGE_FILES = {

@@ -2,6 +2,9 @@
 // /?q=bees&page=2&retriever=hybrid&f.lang=en&f.lang=de&f.year=2000..2010
 
 const FILTER = "f.";
+// Kinds of a change of the query: on the way, and done.
+export const TYPING = "typing";
+export const TYPED = "typed";
 
 export function emptyState() {
   return { query: "", page: 1, retriever: "", typos: "", rerank: "", filters: new Map() };
@@ -36,7 +39,10 @@ export function addressOf({ query, page, retriever, typos, rerank, filters }) {
   return "/?" + parts.map((pair) => pair.map(encodeURIComponent).join("=")).join("&");
 }
 
-export function pushAddress(state) {
+// A query has one place in the history, however often it was searched while it was typed.
+export function pushAddress(state, kind = "") {
   const address = addressOf(state);
-  if (address !== location.pathname + location.search) history.pushState(null, "", address);
+  const wasTyping = history.state === TYPING && kind !== "";
+  if (!wasTyping && address === location.pathname + location.search) return;
+  history[wasTyping ? "replaceState" : "pushState"](kind === TYPING ? TYPING : null, "", address);
 }

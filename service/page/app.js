@@ -1,25 +1,29 @@
 // The search page: its state stands in the address, and every change of it is a search.
 
-import { addressOf, emptyState, pushAddress, readAddress } from "./address.js";
-import { at, clear, first, make } from "./dom.js";
+import { addressOf, emptyState, pushAddress, readAddress, TYPED, TYPING } from "./address.js";
+import { at } from "./dom.js";
+import { showExamples } from "./examples.js";
 import { showAttended, showExplanation, showFault, showWaiting } from "./explanation.js";
 import { showFilters } from "./filters.js";
 import "./keys.js";
 import { hideProblem, showProblem, stopCountdown } from "./problem.js";
 import { showTerms, showTimings } from "./reading.js";
-import { abilitiesOf, explainBody, lastPage, NO_INDEX, samplesBody, searchBody } from "./request.js";
-import { RETRIEVER_NAMES, showResults } from "./results.js";
+import { abilitiesOf, explainBody, lastPage, NO_INDEX, searchBody } from "./request.js";
+import { RETRIEVER_NAMES, showResults, showVerdict } from "./results.js";
 import { ask, canBeKey, NO_KEY, useKey } from "./server.js";
+import { settle, stopTyping, watchTyping } from "./typing.js";
 
-const EXAMPLES = 4;
-const LONGEST_EXAMPLE = 60;
 const input = at("query");
 const keyInput = at("key");
 const wide = matchMedia("(min-width: 60rem)");
 let state = emptyState();
+let shown = state;
 let able = NO_INDEX;
 let described = null;
 let running = new AbortController();
+// What typing brought last, {address, result}; and whether the service refused a search, so that only Enter sends one.
+let typed = null;
+let isRefused = false;
 
 // ---- what the index can do
 
@@ -52,21 +56,31 @@ function showRetrievers() {
 
 // ---- searching
 
-async function search({ movesFocus = false } = {}) {
+async function search({ movesFocus = false, kind = "" } = {}) {
   running.abort();
   running = new AbortController();
   const { signal } = running;
-  document.body.setAttribute("aria-busy", "true");
-  at("status").textContent = "Searching";
+  const isTyping = kind === TYPING;
+  if (!isTyping) {
+    document.body.setAttribute("aria-busy", "true");
+    at("status").textContent = "Searching";
+  }
   try {
     await knowIndex();
     if (signal.aborted) return;
     state.page = Math.min(state.page, lastPage(able));
     const result = await ask("/search", { body: searchBody(state, able), signal });
+    if (isTyping && at("hits").contains(document.activeElement)) {
+      state = shown; // somebody has gone on to the results
+      pushAddress(state, TYPING);
+      return;
+    }
     hideProblem();
-    show(result, movesFocus);
+    show(result, movesFocus, isTyping);
   } catch (problem) {
     if (signal.aborted) return; // a newer search has taken over
+    isRefused = !problem.isFinal; // what is wrong with this query is not with the next
+    if (isTyping) return;
     showProblem(problem, search);
     if (problem.needsKey) keyInput.focus();
   } finally {
@@ -74,14 +88,21 @@ async function search({ movesFocus = false } = {}) {
   }
 }
 
-function show(result, movesFocus) {
+function show(result, movesFocus, isTyping) {
+  isRefused = false;
+  shown = state;
+  typed = isTyping ? { address: addressOf(state), result } : null;
+  for (const id of ["welcome", "examples"]) at(id).hidden = true;
   showRetrievers();
   showTerms(result.query);
   showFilters(result, state, able, choose);
   showResults(result, state, able, explain);
   showTimings(result.timings_ms);
+  at("doubt").hidden = true;
+  if (isTyping) settle(() => showVerdict(result, state, able));
+  else showVerdict(result, state, able);
   if (!movesFocus) return;
-  at("found-title").focus({ preventScroll: true });
+  at("how").firstElementChild.focus({ preventScroll: true });
   scrollTo({ top: 0 });
 }
 
@@ -106,8 +127,8 @@ async function explain(hit, item, panel) {
 
 function go(options) {
   stopCountdown();
-  at("welcome").hidden = state.query !== "";
-  at("examples").hidden = state.query !== "" || !at("examples").childNodes.length;
+  stopTyping();
+  typed = null;
   document.title = state.query ? `${state.query} · GLOW` : "GLOW search";
   if (state.query) {
     search(options);
@@ -117,13 +138,20 @@ function go(options) {
   document.body.removeAttribute("aria-busy");
   document.body.classList.remove("has-filters");
   at("status").textContent = "";
-  for (const id of ["problem", "reading", "found", "filters"]) at(id).hidden = true;
+  for (const id of ["problem", "found", "filters"]) at(id).hidden = true;
+  at("welcome").hidden = false;
+  at("examples").hidden = !at("examples").childNodes.length;
 }
 
 function change(part, options) {
   state = { ...state, page: 1, ...part };
-  pushAddress(state);
+  pushAddress(state, options?.kind);
   go(options);
+}
+
+function refresh() {
+  const query = input.value.trim();
+  if (able.canSearchTyping && !isRefused && query !== state.query) change({ query, typos: "" }, { kind: TYPING });
 }
 
 function choose(field, texts) {
@@ -142,8 +170,16 @@ function fromAddress() {
 
 at("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  change({ query: input.value.trim(), typos: "" });
+  const query = input.value.trim();
+  if (typed?.address !== addressOf({ ...state, query, page: 1, typos: "" })) {
+    change({ query, typos: "" }, { kind: TYPED });
+    return;
+  }
+  pushAddress(state, TYPED); // what Enter asks for is there
+  stopTyping();
+  showVerdict(typed.result, state, able);
 });
+watchTyping(input, refresh);
 
 at("retrievers").addEventListener("change", ({ target }) => {
   change({ retriever: target.value === able.retrievers[0] ? "" : target.value, query: input.value.trim() });
@@ -184,26 +220,12 @@ const fold = () => (at("filters").open = wide.matches);
 wide.addEventListener("change", fold);
 fold();
 
-// Titles of some documents as questions to begin with, spread over the index.
-async function showExamples() {
-  if (!Object.keys(able.columns).length) return;
-  const { hits } = await ask("/search", { body: samplesBody() });
-  const titles = [...new Set(hits.map((hit) => first(hit.fields.title)).filter((title) => title && title.length <= LONGEST_EXAMPLE))];
-  const step = Math.max(Math.floor(titles.length / EXAMPLES), 1);
-  const chosen = titles.filter((_, place) => place % step === 0).slice(0, EXAMPLES);
-  const links = chosen.map((title) => {
-    const link = make("a", "example", title);
-    link.href = addressOf({ ...emptyState(), query: title });
-    return link;
-  });
-  clear(at("examples")).append(...(links.length ? ["Try ", ...links.flatMap((link, place) => (place ? [" · ", link] : [link]))] : []));
-  at("examples").hidden = links.length === 0 || state.query !== "";
-}
-
 async function start() {
   try {
     await knowIndex();
-    if (!state.query) await showExamples();
+    if (state.query) return;
+    await showExamples(able);
+    at("examples").hidden = state.query !== "" || !at("examples").childNodes.length;
   } catch (problem) {
     at("about").textContent = "";
     if (!problem.needsKey || state.query) return; // a search will tell

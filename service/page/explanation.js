@@ -13,16 +13,16 @@ export function showExplanation(panel, hit, query) {
   const scores = Object.entries(hit.scores ?? {});
   const parts = [make("p", "scores", ...scores.map(([part, value]) => make("span", "", `${partName(part)} `, make("b", "", number(value)))))];
   parts.push(table("Your words", queryColumns(words), words));
-  if (words.some((word) => word.delta !== undefined)) parts.push(make("p", "quiet", "“Without it”: how the score by meaning changes when that word is left out of the query."));
+  if (words.some((word) => word.delta !== undefined)) parts.push(make("p", "quiet", "“Score change”: how the score by meaning changes without that word in the query."));
   const terms = [...(hit.explanation?.terms ?? [])].sort((one, other) => other.attention - one.attention);
   if (terms.length) parts.push(...documentTable(terms));
   const reread = hit.explanation?.rerank ?? [];
-  if (reread.length) parts.push(table("What mattered when it was read again", [["Word", "word"], ["Field", "field"], ["Attention", "attention"]], reread.slice(0, FIRST_ROWS)));
+  if (reread.length) parts.push(table("What the re-ranker looked at", [["Word", "word"], ["Field", "field"], ["Attention", "attention"]], reread.slice(0, FIRST_ROWS)));
   clear(panel).append(...parts);
 }
 
 export function showWaiting(panel) {
-  clear(panel).append(make("p", "quiet", "Asking for reasons …"));
+  clear(panel).append(make("p", "quiet", "Loading explanation …"));
   panel.setAttribute("aria-busy", "true");
 }
 
@@ -35,7 +35,7 @@ export function showFault(panel, problem, again) {
   clear(panel).append(text, button);
 }
 
-// The answer with reasons also marks what the encoder looked at.
+// The explained response also marks what the encoder looked at.
 export function showAttended(item, hit, query) {
   if (hit.highlights) item.querySelector(".snippet")?.replaceChildren(...snippetOf(hit, query.terms));
 }
@@ -56,7 +56,7 @@ function wordsOf(query, hit) {
 }
 
 function queryColumns(words) {
-  const columns = [["Word", "word"], ["Without it", "delta"], ["In its words", "impact"], ["In words like it", "learned"], ["Because it says", "because"], ["Answered by", "answer"], ["How alike", "similarity"], ["Attention", "attention"]];
+  const columns = [["Word", "word"], ["Score change", "delta"], ["BM25", "impact"], ["Learned", "learned"], ["Matched through", "because"], ["Answered by", "answer"], ["How alike", "similarity"], ["Attention", "attention"]];
   return columns.filter(([, name]) => words.some((word) => word[name] !== undefined));
 }
 

@@ -1,10 +1,13 @@
 // Marked words in texts: those that the service marked, and where it marks none, those of the query.
 
 import { make, values, withShare } from "./dom.js";
+import { STOP_WORDS } from "./stop-words.js";
 
 const SNIPPET_CHARS = 280;
 // Where the words of a document are looked for, in this order; what an index has beside them comes after.
 const BODY_FIELDS = ["text", "body", "anchor", "clicked_queries"];
+const SAME_WORTH = 1e-6;
+const SENTENCE_END = /(?<=[.!?])\s+|\n{2,}/;
 const TAG = /(<em>|<em class="attended">|<\/em>)/;
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#34": '"', "#39": "'", "#x27": "'" };
 
@@ -16,7 +19,8 @@ export function sharesOf(terms) {
   return new Map(terms.map((term) => [term.word, term.idf / rarest]));
 }
 
-export const isWord = ({ word }) => /[\p{L}\p{N}]/u.test(word);
+// What is looked for and marked: no punctuation, and no words that hold sentences together.
+export const isWord = ({ word }) => /[\p{L}\p{N}]/u.test(word) && !STOP_WORDS.has(word);
 
 // Snippets are escaped HTML with two kinds of <em>; any other tag is text of the document.
 export function fromHighlight(html, shares) {
@@ -24,7 +28,7 @@ export function fromHighlight(html, shares) {
   let kind = "";
   for (const piece of html.split(TAG)) {
     if (TAG.test(piece)) kind = piece === "</em>" ? "" : piece;
-    else if (piece) parts.push(kind ? mark(unescaped(piece), shares, kind !== "<em>") : unescaped(piece));
+    else if (piece) parts.push(kind && !STOP_WORDS.has(piece.toLowerCase()) ? mark(unescaped(piece), shares, kind !== "<em>") : unescaped(piece));
   }
   return parts;
 }
@@ -36,24 +40,45 @@ function mark(text, shares, isAttended = false) {
 
 export const plainOf = (html) => unescaped(html.split(TAG).filter((piece) => !TAG.test(piece)).join(""));
 
-// The snippet of a hit: the service's, else the stretch of its text that holds the rarest word.
+// The snippet of a hit: the service's from the sentence that matches best, else the stretch of its text that holds the rarest word.
 export function snippetOf(hit, terms) {
   const words = terms.filter(isWord);
   const shares = sharesOf(words);
   const highlights = hit.highlights ?? {};
   const snippets = namesOf(highlights).map((name) => values(highlights[name])).filter((found) => found.length);
   const best = snippets.find((found) => found.some((html) => html.includes("<em"))) ?? snippets[0];
-  if (best) return fromHighlight(joined(best), shares);
+  if (best) return fromHighlight(joined(fromBestSentence(best, shares)), shares);
   const text = hit.passage?.text ?? namesOf(hit.fields).map((name) => values(hit.fields[name]).join(" · ")).find((found) => found.trim()) ?? "";
   return marked(excerpt(text, words), words, shares);
 }
+
+// Leaves out what stands before the sentence whose different marked words are worth most.
+function fromBestSentence(snippets, shares) {
+  const worths = new Map([...shares].map(([word, share]) => [headOf(word), share]));
+  const all = snippets.flatMap((html, snippet) => html.split(SENTENCE_END).map((sentence, place) => ({ snippet, place, worth: worthOf(sentence, worths) })));
+  const best = all.reduce((one, other) => (other.worth > one.worth + SAME_WORTH ? other : one));
+  const [html, ...later] = snippets.slice(best.snippet);
+  const rest = html.split(SENTENCE_END).slice(best.place).join(" ");
+  return [best.place || best.snippet ? `… ${rest.replace(/^[ …]+/, "")}` : rest, ...later];
+}
+
+function worthOf(sentence, worths) {
+  const words = Array.from(sentence.matchAll(/<em>(.*?)<\/em>/g), ([, word]) => word.toLowerCase());
+  const heads = new Set(words.filter((word) => !STOP_WORDS.has(word)).map(headOf));
+  return [...heads].reduce((sum, head) => sum + (worths.get(head) ?? 1), 0);
+}
+
+// Forms of a word begin alike: copy, copies, copied.
+const headOf = (word) => word.slice(0, 3);
 
 // Snippets say with … where they were cut; one between two of them is enough.
 const joined = (snippets) => snippets.reduce((all, next) => `${all.replace(/[ …]+$/, "")} … ${next.replace(/^[ …]+/, "")}`);
 
 export function titleOf(hit, title, terms) {
+  const words = terms.filter(isWord);
+  const shares = sharesOf(words);
   const [html, ...others] = values(hit.highlights?.title);
-  return html && !others.length && plainOf(html) === title ? fromHighlight(html, sharesOf(terms.filter(isWord))) : [title];
+  return html && !others.length && plainOf(html) === title ? fromHighlight(html, shares) : marked(title, words, shares);
 }
 
 const namesOf = (fields) => [...BODY_FIELDS, ...Object.keys(fields).filter((name) => name !== "url" && name !== "title" && !BODY_FIELDS.includes(name))];

@@ -8,10 +8,10 @@ let tries = 0;
 
 export function showProblem(problem, again) {
   stopCountdown();
-  for (const id of ["reading", "found", "filters"]) at(id).hidden = true;
+  for (const id of ["found", "filters", "welcome", "examples"]) at(id).hidden = true;
   at("status").textContent = "";
   const hasCountdown = problem.waitS > 0 && tries < MOST_TRIES;
-  at("problem-title").textContent = problem.title ?? "This page has a fault";
+  at("problem-title").textContent = problem.title ?? "Something went wrong";
   at("problem-detail").textContent = problem.detail ?? String(problem);
   at("problem-advice").textContent = problem.waitS > 0 && !hasCountdown ? "Wait a while, then try again." : problem.advice ?? "Reload it.";
   at("retry").hidden = problem.isFinal === true || problem.needsKey === true;

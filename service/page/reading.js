@@ -5,21 +5,20 @@ import { sharesOf } from "./marks.js";
 
 // In the order of the work; each has a colour of its own, and a stage that a newer service invents has the last one.
 const STAGES = ["queue", "preprocess", "encode", "filter", "search", "late", "rerank", "facets", "fetch", "highlight", "explain", "cache"];
+const COLOURS = 11;
 
 export function showTerms(query) {
   const shares = sharesOf(query.terms);
   clear(at("terms")).append(
     ...query.terms.map((term) => {
-      const item = make("li");
-      item.title = `idf ${term.idf.toFixed(2)}`;
+      const item = make("li", term.known === false ? "unknown" : "");
       const column = make("span", "column", withShare(make("span", "bar"), shares.get(term.word)));
-      item.append(column, make("span", "word", term.word), make("span", "rarity", term.idf.toFixed(1)));
+      item.append(column, make("span", "word", term.word), make("span", "rarity", term.known === false ? "unknown" : term.idf.toFixed(1)));
       return item;
     }),
   );
   at("cut").hidden = !query.truncated;
   at("cut").textContent = `Only the first ${query.tokens} tokens were read; the rest of the query was cut.`;
-  at("reading").hidden = query.terms.length === 0;
 }
 
 export function showTimings(timings) {
@@ -28,12 +27,14 @@ export function showTimings(timings) {
   track.setAttribute("aria-hidden", "true");
   const list = make("dl");
   for (const name of names) {
-    const known = STAGES.indexOf(name);
-    const stage = `stage-${known < 0 ? STAGES.length : known + 1}`;
-    const part = make("span", stage);
+    const place = STAGES.indexOf(name);
+    const colour = `var(--stage-${place < 0 ? COLOURS : Math.min(place + 1, COLOURS)})`;
+    const part = make("span");
     part.style.flexGrow = 1000 * timings[name]; // factors that sum to less than 1 would leave a gap
     track.append(part);
-    list.append(make("div", stage, make("dt", "", name), make("dd", "", ms(timings[name]))));
+    const item = make("div", "", make("dt", "", name), make("dd", "", ms(timings[name])));
+    for (const each of [part, item]) each.style.setProperty("--stage", colour);
+    list.append(item);
   }
   clear(at("timings")).append(track, list);
 }

@@ -11,9 +11,10 @@ const MOST_FACETS = 8;
 // Fields with more values than this say more about each document than about a group of them.
 const MOST_DISTINCT = 200;
 const FEW_DISTINCT = 12;
-const MOST_SHARE = 0.5;
+const MOST_SHARE_OF_FEW = 0.5;
+const MOST_SHARE = 0.05;
 
-export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, canTell: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
+export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, canTell: false, canSearchTyping: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
 // What an index can do, from /info; a service that names no parts is older than all of this.
 export function abilitiesOf(info) {
@@ -24,7 +25,7 @@ export function abilitiesOf(info) {
   const most = settings.max_top_k ?? PAGE_SIZE + 1;
   return {
     columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }])),
-    offered: listed.length ? listed : Object.keys(columns),
+    offered: listed.length ? listed : Object.keys(columns).sort(byUse(columns)),
     retrievers: parts.includes("impacts") ? ["hybrid", "dense", "lexical", ...(parts.includes("learned") ? ["learned"] : [])] : ["dense"],
     canHighlight: index.parts !== undefined,
     canExplain: parts.includes("explain"),
@@ -34,9 +35,16 @@ export function abilitiesOf(info) {
     most,
     candidates: settings.default_candidates ?? 100,
     timeoutMs: Math.min(TIMEOUT_MS, settings.max_timeout_ms ?? TIMEOUT_MS),
+    canSearchTyping: settings.page_live !== false,
+    examples: (settings.page_examples ?? "").split("|").map((question) => question.trim()).filter(Boolean),
+    dimensions: index.dimensions,
+    fields: (info.fields ?? []).map(({ name }) => name),
     groupBy: groupOf(settings.page_group_by ?? "", columns),
   };
 }
+
+// Fields that more documents have come first, and of those the ones with fewer values.
+const byUse = (columns) => (one, other) => columns[other].documents - columns[one].documents || columns[one].distinct - columns[other].distinct;
 
 // "module:3": at most three results of a module, if documents say theirs.
 function groupOf(setting, columns) {
@@ -50,11 +58,16 @@ export function isFaceted(column) {
   const { distinct = 0, documents = 0, isListed = false } = column;
   if (isListed) return !isRange(column);
   if (isRange(column) || distinct > MOST_DISTINCT) return false;
-  return distinct <= FEW_DISTINCT || distinct <= MOST_SHARE * documents;
+  return distinct <= (distinct <= FEW_DISTINCT ? MOST_SHARE_OF_FEW : MOST_SHARE) * documents;
 }
 
-// A few documents, for something to ask where nobody has asked yet: a filter that all pass, and no query.
-export const samplesBody = () => ({ filter: { and: [] }, top_k: SAMPLES, fields: ["title"] });
+// A few documents drawn at random: the nearest ones to a direction that nobody chose.
+export const samplesBody = ({ dimensions, most, fields }) => ({
+  vector: Array.from({ length: dimensions }, () => Math.round(200 * Math.random()) - 100 || 1),
+  retriever: "dense",
+  top_k: Math.min(SAMPLES, most),
+  fields: fields.filter((name) => name === "title" || name === "clicked_queries"),
+});
 
 export const lastPage = ({ candidates, pageSize }) => Math.max(Math.floor(candidates / pageSize), 1);
 

@@ -1,12 +1,13 @@
 // The list of hits, and the way to the pages beside this one.
 
 import { addressOf } from "./address.js";
-import { at, clear, first, make, ms, number, own, safeLink, values } from "./dom.js";
+import { at, clear, first, make, number, own, safeLink, values } from "./dom.js";
 import { tellClicks } from "./feedback.js";
 import { snippetOf, titleOf } from "./marks.js";
 
 export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", learned: "Synonyms" };
-const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", late: "word by word", fused: "together", rerank: "read again" };
+const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", late: "word by word", fused: "together", rerank: "re-ranked" };
+const DOUBTS = { low: "These may not answer your question.", none: "Probably nothing here answers this." };
 const MOST_FACTS = 4;
 
 export const partName = (part) => PART_NAMES[part] ?? part;
@@ -16,16 +17,19 @@ export function showResults(result, state, able, explain) {
   const hits = result.hits.slice(0, able.pageSize);
   clear(at("hits")).append(...hits.map((hit) => showHit(hit, result, able, explain)));
   at("hits").start = hits[0]?.rank ?? 1;
-  const sentence = sentenceOf(hits, state.page);
-  at("found-title").textContent = `${sentence} in ${ms(result.took_ms)}`;
-  at("status").textContent = sentence;
+  at("found-title").textContent = `${sentenceOf(hits, state.page)} in ${Math.ceil(result.took_ms)} ms`;
   showCorrected(result.query, state);
-  showDoubt(result);
   showNothing(hits, state, able);
   showPages(result, state, able);
   at("degraded").hidden = result.degraded.length === 0;
   at("degraded").textContent = `This answer is not complete: ${result.degraded.join(", ")}.`;
   at("found").hidden = false;
+}
+
+// What is said once nobody types any more: how many there are, and how far they can be trusted.
+export function showVerdict(result, state, able) {
+  at("status").textContent = sentenceOf(result.hits.slice(0, able.pageSize), state.page);
+  showDoubt(result);
 }
 
 function sentenceOf(hits, page) {
@@ -47,7 +51,7 @@ function showCorrected({ text, corrected }, state) {
 function showDoubt({ hits, confidence, query }) {
   const unknown = query.unknown ?? [];
   const words = unknown.length ? `No document holds ${unknown.map((word) => `“${word}”`).join(", ")}.` : "";
-  const doubt = confidence === "none" && hits.length ? "Probably nothing here answers this; these are the nearest." : "";
+  const doubt = hits.length ? own(DOUBTS, confidence) : "";
   at("doubt").hidden = !(words || doubt);
   at("doubt").textContent = [doubt, words].filter(Boolean).join(" ");
 }
@@ -95,6 +99,7 @@ function showHit(hit, { request_id, query, confidence }, able, explain) {
   else if (able.canTell) tellClicks(heading.querySelector("a"), request_id, hit);
   item.append(heading, showScore(hit, confidence !== undefined));
   if (url) item.append(make("span", "address", url));
+  item.append(make("span", "parts", Object.entries(hit.scores ?? {}).map(([part, value]) => `${partName(part)} ${number(value)}`).join(" · ")));
   const snippet = make("p", "snippet", ...snippetOf(hit, terms));
   if (snippet.textContent) item.append(snippet);
   const foot = make("div", "foot", ...facts(hit.metadata ?? {}, able.columns));
@@ -105,9 +110,7 @@ function showHit(hit, { request_id, query, confidence }, able, explain) {
 
 function showScore(hit, isProbability) {
   const score = make("span", "score", isProbability ? `${Math.round(100 * hit.score)} %` : number(hit.score));
-  const parts = Object.entries(hit.scores ?? {});
   score.title = isProbability ? "how likely this answers the query" : "score of this result";
-  if (parts.length > 1) score.append(make("span", "parts", parts.map(([part, value]) => `${partName(part)} ${number(value)}`).join(" · ")));
   return score;
 }
 

@@ -71,6 +71,11 @@ class SearchPage:
         self.page.locator("body:not([aria-busy]) #hits > li").first.wait_for()
         return self.page.locator("#hits h3").all_inner_texts()
 
+    def unfold(self, selector: str) -> None:
+        """Opens what is folded, if it is."""
+        if not self.page.locator(selector).evaluate("one => one.open"):
+            self.page.locator(f"{selector} summary").click()
+
     def stand_still(self) -> None:
         """Waits until nothing moves or fades any more."""
         self.page.wait_for_function("document.getAnimations().every(each => each.playState !== 'running')")

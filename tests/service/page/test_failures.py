@@ -85,7 +85,7 @@ def test_too_many_searches_count_down_and_then_go_on_by_themselves(
             assert "Too many requests" in alert.inner_text()
             alert.get_by_text(re.compile(r"Trying again in \d+ s")).wait_for()
             assert tab.page.get_by_role("button", name="Try again").is_visible()
-            tab.page.locator("#terms .word", has_text="honey").wait_for()
+            tab.page.locator("#terms .word", has_text="honey").wait_for(state="attached")
             assert not alert.is_visible()
 
 

@@ -7,12 +7,6 @@ from pathlib import Path
 from typing import Any
 
 
-def unfold(tab: Any) -> None:
-    """Opens the filters where they are folded."""
-    if not tab.page.locator("#filters").evaluate("one => one.open"):
-        tab.page.locator("#filters summary").click()
-
-
 def facts(tab: Any, name: str) -> set[str]:
     """Values of a metadata field among the results."""
     tab.titles()
@@ -35,14 +29,14 @@ def test_a_ticked_value_filters_stays_in_the_address_and_can_be_taken_off(full_t
     full_tab.open("how do bees find home")
     full_tab.titles()
     assert facts(full_tab, "lang") == {"en", "de", "fr"}
-    unfold(full_tab)
+    full_tab.unfold("#filters")
     page.locator(".tick", has_text="de").click()
     page.wait_for_url("**&f.lang=de")
     page.locator(".chip", has_text="lang: de").wait_for()
     assert facts(full_tab, "lang") == {"de"}
     page.reload()
     assert facts(full_tab, "lang") == {"de"}
-    unfold(full_tab)
+    full_tab.unfold("#filters")
     assert page.locator(".tick", has_text="de").locator("input").is_checked()
     page.get_by_role("button", name="Take off the filter lang: de").click()
     page.wait_for_function("!location.search.includes('f.lang')")
@@ -68,7 +62,7 @@ def test_values_of_a_field_add_up_and_fields_narrow_each_other(full_tab: Any) ->
 def test_a_range_is_entered_in_numbers(full_tab: Any) -> None:
     full_tab.open("water")
     full_tab.titles()
-    unfold(full_tab)
+    full_tab.unfold("#filters")
     full_tab.page.get_by_label("year from").fill("2022")
     full_tab.page.keyboard.press("Tab")
     full_tab.page.wait_for_url("**&f.year=2022..")
@@ -79,7 +73,7 @@ def test_a_range_is_entered_in_numbers(full_tab: Any) -> None:
 def test_a_range_of_days_is_entered_as_dates(full_tab: Any) -> None:
     full_tab.open("water")
     full_tab.titles()
-    unfold(full_tab)
+    full_tab.unfold("#filters")
     full_tab.page.get_by_label("day from").fill("2024-10-15")
     full_tab.page.wait_for_url("**&f.day=2024-10-15..")
     full_tab.page.locator(".chip", has_text="day").wait_for()
@@ -89,7 +83,7 @@ def test_a_range_of_days_is_entered_as_dates(full_tab: Any) -> None:
 def test_counts_are_those_of_the_documents(full_tab: Any) -> None:
     full_tab.open("water")
     full_tab.titles()
-    unfold(full_tab)
+    full_tab.unfold("#filters")
     counts = full_tab.page.locator(".tick .count").all_inner_texts()
     assert sorted(int(count.removeprefix("≥ ")) for count in counts) == [16, 17, 17, 25, 25]
 
@@ -108,6 +102,37 @@ def test_a_field_that_the_index_lacks_is_refused_with_the_known_ones(full_tab: A
     text = full_tab.alert().inner_text()
     assert "nope" in text
     assert "lang" in text
+
+
+def offered(tab: Any, columns: dict[str, Any]) -> list[str]:
+    """Fields that the page asks the values of if the index has these columns."""
+
+    def answer(route: Any) -> None:
+        info = route.fetch().json()
+        info["index"]["columns"] = columns
+        route.fulfill(status=200, content_type="application/json", body=json.dumps(info))
+
+    tab.page.route("**/info", answer)
+    tab.page.route("**/search", lambda route: route.fulfill(status=503, json={"title": "Stopped here"}))
+    with tab.page.expect_request("**/search") as asked:
+        tab.open("water")
+    tab.expected.append("503")
+    return [facet["field"] for facet in json.loads(asked.value.post_data).get("facets", [])]
+
+
+def test_fields_in_use_come_first_and_nearly_unique_ones_never(full_tab: Any) -> None:
+    def column(documents: int, distinct: int) -> dict[str, Any]:
+        return {"type": "string", "types": ["string"], "documents": documents, "distinct": distinct}
+
+    columns = {
+        "author": column(1_000, 51),
+        "rare": column(200, 3),
+        "lang": column(1_000, 3),
+        "section": column(1_000, 50),
+        "name": column(20, 11),
+        "id": column(1_000, 1_000),
+    }
+    assert offered(full_tab, columns) == ["lang", "section", "rare"]
 
 
 def test_a_page_may_show_few_results_of_one_value(
@@ -137,8 +162,10 @@ def test_how_to_search_can_be_chosen_and_stays_in_the_address(full_tab: Any) -> 
         ["dense", False],
         ["lexical", False],
     ]
-    assert "meaning" in page.locator("#hits .score").first.inner_text()
-    assert "words" in page.locator("#hits .score").first.inner_text()
+    parts = page.locator("#hits .parts").first
+    assert not parts.is_visible()
+    full_tab.unfold("#how")
+    assert "meaning" in parts.inner_text() and "words" in parts.inner_text()
     with page.expect_request("**/search") as asked:
         page.locator(".retrievers label", has_text="Words").click()
     assert json.loads(asked.value.post_data)["retriever"] == "lexical"

@@ -51,7 +51,7 @@ def test_a_service_that_needs_a_key_asks_for_it_and_then_searches(guarded: Any) 
     assert not alert.is_visible()
     guarded.page.locator("#about", has_text="50 documents").wait_for()
     guarded.search("honey")
-    guarded.page.locator("#terms .word", has_text="honey").wait_for()
+    guarded.page.locator("#terms .word", has_text="honey").wait_for(state="attached")
 
 
 def test_the_key_is_asked_for_before_the_first_search_and_can_hold_a_slash(guarded: Any) -> None:

@@ -69,14 +69,26 @@ def test_a_filter_ticked_by_key_keeps_the_focus(full_tab: Any) -> None:
     page = full_tab.page
     full_tab.open("water")
     full_tab.titles()
-    if page.viewport_size["width"] < 600:
-        page.locator("#filters summary").click()
+    full_tab.unfold("#filters")
     page.locator(".tick", has_text="en").locator("input").focus()
     page.keyboard.press("Space")
     page.locator(".chip", has_text="lang: en").wait_for()
     full_tab.titles()
     assert page.evaluate("document.activeElement.dataset.choice") == "lang en"
     assert page.get_by_role("status").inner_text() == "10 results"
+
+
+def test_the_line_above_the_results_unfolds_by_key(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open("water")
+    titles = full_tab.titles()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.parentElement.id") == "how"
+    page.keyboard.press("Enter")
+    assert page.locator("#terms").is_visible()
+    page.keyboard.press("Tab")
+    assert full_tab.step() == titles[0]
 
 
 def findings(tab: Any) -> list[str]:
@@ -97,14 +109,17 @@ def test_axe_finds_nothing_wrong_in_any_state(full_tab: Any, scheme: str) -> Non
     page.emulate_media(color_scheme=scheme)
     full_tab.expected.append("422")
     full_tab.open()
-    page.locator("#about", has_text="documents").wait_for()
+    page.locator("#examples a").first.wait_for()
+    assert findings(full_tab) == []
+    page.keyboard.type("zzyzx honey bees")
+    page.locator("#doubt", has_text="zzyzx").wait_for()
     assert findings(full_tab) == []
     full_tab.open("how do bees find the way home", "&f.short=true")
     full_tab.titles()
-    if page.viewport_size["width"] < 600:
-        page.locator("#filters summary").click()
+    full_tab.unfold("#filters")
+    full_tab.unfold("#how")
     page.get_by_role("button", name="Why this result").first.click()
-    page.get_by_role("columnheader", name="Without it").wait_for()
+    page.get_by_role("columnheader", name="Score change").wait_for()
     assert findings(full_tab) == []
     full_tab.search("x" * 2_001)
     full_tab.alert()

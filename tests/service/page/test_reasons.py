@@ -22,6 +22,8 @@ def test_words_of_the_query_are_marked_in_text_and_title(full_tab: Any) -> None:
     marks = {word.lower() for word in first.locator(".snippet mark").all_inner_texts()}
     assert {"bees", "home"} <= marks
     assert "hive" not in marks
+    assert not {"how", "do", "the"} & marks
+    assert first.locator("h3 mark").all_inner_texts() == ["Bees"]
     assert first.locator(".snippet mark.attended").count() == 0
 
 
@@ -53,9 +55,9 @@ def test_an_explanation_says_what_each_word_did_and_where_the_encoder_looked(ful
     page.get_by_role("button", name="Why this result").first.click()
     page.locator(".explanation table").first.wait_for()
     heads = page.locator(".explanation:visible .table", has_text="Your words").locator("thead th")
-    assert heads.all_inner_texts()[:2] == ["Word", "Without it"]
+    assert heads.all_inner_texts()[:2] == ["Word", "Score change"]
     assert "Weight" not in page.locator(".explanation:visible").first.inner_text()
-    deltas = dict(cells(full_tab, "Your words", "Without it"))
+    deltas = dict(cells(full_tab, "Your words", "Score change"))
     assert any(value not in ("–", "0.000") for value in deltas.values())
     assert "bees" in deltas
     answered = dict(cells(full_tab, "Your words", "Answered by"))
@@ -80,7 +82,7 @@ def test_bars_of_a_table_are_as_long_as_their_numbers(full_tab: Any) -> None:
     full_tab.titles()
     full_tab.page.get_by_role("button", name="Why this result").first.click()
     full_tab.page.locator(".explanation table").first.wait_for()
-    effects = [value.replace("−", "-") for _, value in cells(full_tab, "Your words", "Without it")]
+    effects = [value.replace("−", "-") for _, value in cells(full_tab, "Your words", "Score change")]
     numbers = [abs(float(value)) for value in effects if value != "–"]
     shares = full_tab.shares(".explanation .table:first-of-type tbody td.measure:nth-child(2)")[
         : len(numbers)
