@@ -1,12 +1,15 @@
 """LlamaIndex: a retriever over a GLOW service, and writing nodes to it (extra `llama-index`)."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilters
 
 from glow.adapters.store import GlowStore
+from glow.errors import ConfigError
 
 __all__ = ["GlowLlamaRetriever", "add_nodes", "delete_nodes"]
 
@@ -16,13 +19,22 @@ class GlowLlamaRetriever(BaseRetriever):
 
     Args:
         store: where they are.
-        k: how many.
-        wanted: a filter, as the service has it.
+        similarity_top_k: how many.
+        filters: LlamaIndex's, or as `GlowStore.search` takes them.
+
+    Raises:
+        ConfigError: if the service has no such filter.
     """
 
-    def __init__(self, store: GlowStore, k: int = 10, wanted: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        store: GlowStore,
+        similarity_top_k: int = 10,
+        filters: MetadataFilters | dict[str, Any] | None = None,
+    ) -> None:
         super().__init__()
-        self._store, self._k, self._wanted = store, k, wanted
+        self._store, self._k = store, similarity_top_k
+        self._wanted = _wanted(filters) if isinstance(filters, MetadataFilters) else filters
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = self._store.search(query_bundle.query_str, self._k, self._wanted)
@@ -32,6 +44,9 @@ class GlowLlamaRetriever(BaseRetriever):
             )
             for each in found
         ]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
 
 
 def add_nodes(store: GlowStore, nodes: Sequence[BaseNode]) -> list[str]:
@@ -46,3 +61,32 @@ def add_nodes(store: GlowStore, nodes: Sequence[BaseNode]) -> list[str]:
 def delete_nodes(store: GlowStore, ids: Sequence[str]) -> None:
     """Deletes nodes by id."""
     store.delete(ids)
+
+
+_CONDITIONS = {
+    FilterOperator.EQ: "eq",
+    FilterOperator.IN: "in",
+    FilterOperator.GT: "gt",
+    FilterOperator.GTE: "gte",
+    FilterOperator.LT: "lt",
+    FilterOperator.LTE: "lte",
+}
+_NEGATED = {FilterOperator.NE: "eq", FilterOperator.NIN: "in"}
+
+
+def _wanted(filters: MetadataFilters) -> dict[str, Any]:
+    if filters.condition not in (FilterCondition.AND, FilterCondition.OR):
+        raise ConfigError(f"filters are joined by `and` or `or`, not by {filters.condition}")
+    parts: list[dict[str, Any]] = []
+    for each in filters.filters:
+        if isinstance(each, MetadataFilters):
+            parts.append(_wanted(each))
+        elif each.operator in _CONDITIONS:
+            parts.append({"field": each.key, _CONDITIONS[each.operator]: each.value})
+        elif each.operator in _NEGATED:
+            parts.append({"not": {"field": each.key, _NEGATED[each.operator]: each.value}})
+        else:
+            raise ConfigError(
+                f"the service has no filter {each.operator.value}; use ==, !=, >, >=, <, <=, in or nin"
+            )
+    return {filters.condition.value: parts}

@@ -12,6 +12,8 @@ __all__ = ["FoundText", "GlowStore"]
 
 NAMESPACE = "namespace"
 PAGE = 100
+_SERVICE_KEYS = frozenset(("field", "and", "or", "not"))
+"""A filter with one of these keys is in the service's language."""
 Retriever = Literal["auto", "dense", "lexical", "learned", "hybrid"]
 
 
@@ -123,7 +125,7 @@ class GlowStore:
         Args:
             query: what to search for.
             k: how many at most.
-            wanted: a filter, as the service has it.
+            wanted: a filter as the service has it, or values by field, such as `{"lang": "de", "year": [2020, 2021]}`.
         """
         result = self._client.search(query, top_k=k, filter=self._filter(wanted), **self._options)
         return [self._of_hit(hit) for hit in result.hits]
@@ -145,7 +147,7 @@ class GlowStore:
 
     def _filter(self, wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
         own = {"field": NAMESPACE, "eq": self._namespace} if self._namespace else None
-        parts = [part for part in (own, wanted) if part]
+        parts = [part for part in (own, _plain(wanted)) if part]
         if not parts:
             return None
         return cast(
@@ -167,3 +169,15 @@ class GlowStore:
                 metadata[name] = values[0] if len(values) == 1 else list(values)
         text = "\n".join(document.fields.get(self._body, ()))
         return FoundText(identifier, text or str(metadata.get("title", "")), metadata)
+
+
+def _plain(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A filter of the service, also from values by field; a list means any of its values."""
+    if not wanted or not _SERVICE_KEYS.isdisjoint(wanted):
+        return wanted
+    return {
+        "and": [
+            {"field": field, "in" if isinstance(value, list) else "eq": value}
+            for field, value in wanted.items()
+        ]
+    }

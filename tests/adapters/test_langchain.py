@@ -52,6 +52,18 @@ def test_what_is_found_has_its_fields(documents: GlowStore) -> None:
     assert [each.metadata["lang"] for each in german] == ["de"]
 
 
+def test_a_filter_may_be_values_by_field(documents: GlowStore) -> None:
+    def found(wanted: dict[str, Any]) -> list[str | None]:
+        return [
+            each.metadata["title"]
+            for each in GlowRetriever(store=documents, k=9, filter=wanted).invoke("bees")
+        ]
+
+    assert found({"lang": "de"}) == ["Dampfloks"]
+    assert len(found({"lang": ["de", "en"]})) == 3
+    assert found({"lang": "en", "namespace": "nobody's"}) == []
+
+
 def test_a_store_from_texts(service: str) -> None:
     store = GlowVectorStore.from_texts(
         ["a lynx in the snow", "a ship at sea"],

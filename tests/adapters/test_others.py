@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.types import MetadataFilters
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
@@ -28,12 +29,28 @@ def test_llama_index_writes_and_finds(new_store: Callable[[], GlowStore]) -> Non
         for number, text in enumerate(("a lynx in the snow", "a ship at sea"))
     ]
     assert add_nodes(store, nodes) == ["n0", "n1"]
-    found = GlowLlamaRetriever(store, k=1).retrieve("lynx")
+    found = GlowLlamaRetriever(store, similarity_top_k=1).retrieve("lynx")
     assert [(each.node.node_id, each.node.metadata, each.node.get_content()) for each in found] == [
         ("n0", {"n": 0}, "a lynx in the snow")
     ]
     delete_nodes(store, ["n0"])
-    assert [each.node.node_id for each in GlowLlamaRetriever(store, k=5).retrieve("lynx")] == ["n1"]
+    assert [each.node.node_id for each in GlowLlamaRetriever(store, similarity_top_k=5).retrieve("lynx")] == [
+        "n1"
+    ]
+
+
+def test_llama_index_filters_and_waits(documents: GlowStore) -> None:
+    def found(operator: str, value: Any, condition: str = "and") -> list[str]:
+        wanted = MetadataFilters.from_dicts(
+            [{"key": "lang", "operator": operator, "value": value}], condition=condition
+        )
+        nodes = asyncio.run(GlowLlamaRetriever(documents, filters=wanted).aretrieve("bees"))
+        return sorted(each.node.metadata["title"] for each in nodes)
+
+    assert found("==", "de") == found("!=", "en") == found("nin", ["en"], "or") == ["Dampfloks"]
+    assert found("in", ["en"]) == found(">", "de") == ["How bees find home", "Owls"]
+    with pytest.raises(ConfigError, match="no filter text_match"):
+        found("text_match", "d")
 
 
 def test_stores_are_apart_and_cannot_write_without_a_key(
