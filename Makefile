@@ -82,7 +82,7 @@ bench: $(VENV)/.dev ## list the benchmarks and how to run them
 site: $(VENV)/.dev ## build the documentation into build/site, every link checked
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/site . build/site
 
-wheel: $(VENV)/.dev ## build the wheel into dist/
+wheel: $(VENV)/.serve ## build the wheel into dist/ (no torch)
 	rm -rf build
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
