@@ -33,7 +33,9 @@ STUDIES = {
     "debian": Study("docs/data.md", "training texts from packages of Debian"),
     "distil": Study("docs/models.md", "texts and layers of fast query towers"),
     "grid": Study("docs/results/quality.md", "variants × seeds of a model under one budget"),
-    "late": Study("docs/results/late-interaction.md", "collections of late interaction, and directions of its tokens"),
+    "late": Study(
+        "docs/results/late-interaction.md", "collections of late interaction, and directions of its tokens"
+    ),
     "ndrm": Study("docs/results/learned.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
     "pretraining": Study("docs/results/pretraining.md", "pre-training objectives at equal text"),
     "questions": Study("docs/results/questions.md", "judged questions from documentation"),
