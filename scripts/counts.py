@@ -16,9 +16,9 @@ READERS = (
 """What components are read through."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 64_200,
+    "lines of the product": 64_300,
     "files of the product": 560,
-    "lines of tests": 57_400,
+    "lines of tests": 57_500,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,

@@ -7,7 +7,9 @@ from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.utils.filters import document_matches_filter
 
+from glow.adapters.filters import comparison
 from glow.adapters.store import FoundText, GlowStore
+from glow.errors import ConfigError
 
 __all__ = ["GlowDocumentStore", "GlowHaystackRetriever"]
 
@@ -85,7 +87,10 @@ class GlowHaystackRetriever:
     Args:
         document_store: where they are.
         top_k: how many.
-        filters: as the service has it.
+        filters: Haystack's, or as `GlowStore.search` takes them.
+
+    Raises:
+        ConfigError: if the service has no such filter.
     """
 
     def __init__(
@@ -93,13 +98,47 @@ class GlowHaystackRetriever:
     ) -> None:
         self.document_store, self.top_k, self.filters = document_store, top_k, filters
 
+    def to_dict(self) -> dict[str, Any]:
+        """As Haystack saves it."""
+        store = self.document_store.to_dict()
+        return default_to_dict(self, document_store=store, top_k=self.top_k, filters=self.filters)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "GlowHaystackRetriever":
+        """As Haystack loads it."""
+        given = data["init_parameters"]
+        store = GlowDocumentStore.from_dict(given["document_store"])
+        made: GlowHaystackRetriever = default_from_dict(
+            cls, {**data, "init_parameters": {**given, "document_store": store}}
+        )
+        return made
+
     @component.output_types(documents=list[Document])
     def run(
         self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
     ) -> dict[str, list[Document]]:
         """Searches."""
-        found = self.document_store.store.search(query, top_k or self.top_k, filters or self.filters)
+        wanted = _wanted(filters or self.filters)
+        found = self.document_store.store.search(query, top_k or self.top_k, wanted)
         return {"documents": [_document(each) for each in found]}
+
+
+def _wanted(filters: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Haystack's filter in the service's language; other filters as they are."""
+    if not filters or "operator" not in filters:
+        return filters
+    if "conditions" not in filters:
+        field = str(filters.get("field", "")).removeprefix("meta.")
+        return comparison(field, filters["operator"], filters.get("value"))
+    parts = [_wanted(each) for each in filters["conditions"]]
+    joined: dict[str, dict[str, Any]] = {
+        "AND": {"and": parts},
+        "OR": {"or": parts},
+        "NOT": {"not": {"and": parts}},
+    }
+    if filters["operator"] not in joined:
+        raise ConfigError(f"filters are joined by AND, OR or NOT, not by {filters['operator']!r:.40}")
+    return joined[filters["operator"]]
 
 
 def _document(found: FoundText) -> Document:

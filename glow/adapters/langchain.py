@@ -4,7 +4,7 @@ Vectors are the service's own: the store takes an `embedding` where LangChain's 
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -15,6 +15,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict
 
 from glow.adapters.store import FoundText, GlowStore
+from glow.errors import ConfigError
 
 __all__ = ["GlowRetriever", "GlowVectorStore"]
 
@@ -96,6 +97,18 @@ class GlowVectorStore(VectorStore):
         return [
             (_document(found), found.score) for found in self._store.search(query, k, kwargs.get("filter"))
         ]
+
+    def _select_relevance_score_fn(self) -> Callable[[float], float]:
+        """Relevance in [0, 1]: hybrid scores are probabilities, dense ones cosines.
+
+        Raises:
+            ConfigError: if the store searches by terms alone, whose scores have no bound.
+        """
+        if self._store.retriever in ("lexical", "learned"):
+            raise ConfigError(
+                f"scores of the retriever {self._store.retriever} have no bound, so they are no relevance; search with hybrid or dense"
+            )
+        return lambda score: min(max(score, 0.0), 1.0)
 
     @classmethod
     def from_texts(

@@ -6,8 +6,9 @@ from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilters
+from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
 
+from glow.adapters.filters import comparison
 from glow.adapters.store import GlowStore
 from glow.errors import ConfigError
 
@@ -63,17 +64,6 @@ def delete_nodes(store: GlowStore, ids: Sequence[str]) -> None:
     store.delete(ids)
 
 
-_CONDITIONS = {
-    FilterOperator.EQ: "eq",
-    FilterOperator.IN: "in",
-    FilterOperator.GT: "gt",
-    FilterOperator.GTE: "gte",
-    FilterOperator.LT: "lt",
-    FilterOperator.LTE: "lte",
-}
-_NEGATED = {FilterOperator.NE: "eq", FilterOperator.NIN: "in"}
-
-
 def _wanted(filters: MetadataFilters) -> dict[str, Any]:
     if filters.condition not in (FilterCondition.AND, FilterCondition.OR):
         raise ConfigError(f"filters are joined by `and` or `or`, not by {filters.condition}")
@@ -81,12 +71,6 @@ def _wanted(filters: MetadataFilters) -> dict[str, Any]:
     for each in filters.filters:
         if isinstance(each, MetadataFilters):
             parts.append(_wanted(each))
-        elif each.operator in _CONDITIONS:
-            parts.append({"field": each.key, _CONDITIONS[each.operator]: each.value})
-        elif each.operator in _NEGATED:
-            parts.append({"not": {"field": each.key, _NEGATED[each.operator]: each.value}})
         else:
-            raise ConfigError(
-                f"the service has no filter {each.operator.value}; use ==, !=, >, >=, <, <=, in or nin"
-            )
+            parts.append(comparison(each.key, each.operator.value, each.value))
     return {filters.condition.value: parts}

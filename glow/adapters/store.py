@@ -64,6 +64,7 @@ class GlowStore:
             None if write_key is None else GlowClient(url, api_key=write_key, timeout_s=wait_s + 10.0)
         )
         self._namespace, self._body, self._wait_s = namespace, body, wait_s
+        self.retriever = retriever
         self._options: dict[str, Any] = {} if retriever == "auto" else {"retriever": retriever}
 
     @property

@@ -9,6 +9,7 @@ from haystack.document_stores.types import DocumentStore, DuplicatePolicy
 from haystack.testing.document_store import CountDocumentsTest, DeleteDocumentsTest, WriteDocumentsTest
 
 from glow.adapters.haystack import GlowDocumentStore, GlowHaystackRetriever
+from glow.errors import ConfigError
 from tests.adapters.conftest import KEY
 
 # ruff: noqa: D101, D102 - what their classes ask for
@@ -41,6 +42,53 @@ def test_a_pipeline_finds(service: str) -> None:
     pipeline.add_component("retriever", GlowHaystackRetriever(store, top_k=1))
     found = pipeline.run({"retriever": {"query": "how do bees find home"}})["retriever"]["documents"]
     assert found[0].meta["title"] == "How bees find home" and found[0].score > 0
+    loaded = Pipeline.loads(pipeline.dumps(), allowed_modules=["glow.adapters.haystack"])
+    again = loaded.run({"retriever": {"query": "how do bees find home"}})
+    assert again["retriever"]["documents"] == found
     saved = GlowDocumentStore(url=service, api_key="secret", namespace="docs").to_dict()
     assert "secret" not in str(saved)
     assert GlowDocumentStore.from_dict(saved).count_documents() == 3
+
+
+@pytest.mark.parametrize(
+    ("filters", "titles"),
+    [
+        ({"field": "meta.lang", "operator": "==", "value": "de"}, {"Dampfloks"}),
+        ({"field": "meta.lang", "operator": "not in", "value": ["de"]}, {"How bees find home", "Owls"}),
+        ({"field": "meta.lang", "operator": "==", "value": None}, set()),
+        ({"field": "meta.lang", "operator": "!=", "value": "en"}, {"Dampfloks"}),
+        ({"lang": "de"}, {"Dampfloks"}),
+        ({"field": "lang", "eq": "de"}, {"Dampfloks"}),
+        (
+            {
+                "operator": "OR",
+                "conditions": [
+                    {"field": "meta.lang", "operator": "==", "value": "de"},
+                    {
+                        "operator": "NOT",
+                        "conditions": [{"field": "meta.lang", "operator": "in", "value": ["de", "en"]}],
+                    },
+                ],
+            },
+            {"Dampfloks"},
+        ),
+    ],
+)
+def test_a_retriever_takes_haystacks_filters(filters: dict[str, Any], titles: set[str], service: str) -> None:
+    retriever = GlowHaystackRetriever(GlowDocumentStore(url=service, namespace="docs"), filters=filters)
+    found = {each.meta["title"] for each in retriever.run("bees and steam")["documents"]}
+    assert found == titles
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"field": "meta.lang", "operator": "like", "value": "d"},
+        {"field": "meta.n", "operator": ">", "value": None},
+        {"operator": "XOR", "conditions": []},
+    ],
+)
+def test_a_filter_that_the_service_lacks_is_told(filters: dict[str, Any], service: str) -> None:
+    retriever = GlowHaystackRetriever(GlowDocumentStore(url=service, namespace="docs"))
+    with pytest.raises(ConfigError):
+        retriever.run("bees", filters=filters)

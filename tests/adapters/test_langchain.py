@@ -10,6 +10,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests, Vector
 from glow.adapters import GlowStore
 from glow.adapters.langchain import GlowRetriever, GlowVectorStore
 from glow.client import GlowClient
+from glow.errors import ConfigError
 from tests.adapters.conftest import KEY
 
 # ruff: noqa: D101, D102 - what their classes ask for
@@ -78,3 +79,22 @@ def test_a_store_from_texts(service: str) -> None:
     assert (found.id, found.metadata) == ("a", {"n": 1}) and score > 0
     with GlowClient(service) as client:
         assert client.document("texts/a").metadata["namespace"] == "texts"
+
+
+def test_relevance_is_bounded_and_has_a_threshold(documents: GlowStore, service: str) -> None:
+    store = GlowVectorStore(documents)
+    found = store.similarity_search_with_relevance_scores("how do bees find home", k=3)
+    assert len(found) == 3 and all(0.0 <= score <= 1.0 for _, score in found)
+    best = found[0][1]
+    more = {"k": 3, "score_threshold": best}
+    kept = store.as_retriever(search_type="similarity_score_threshold", search_kwargs=more)
+    assert [each.metadata["title"] for each in kept.invoke("how do bees find home")] == ["How bees find home"]
+    terms = GlowVectorStore(GlowStore(service, retriever="lexical"))
+    with pytest.raises(ConfigError, match="no bound"):
+        terms.similarity_search_with_relevance_scores("bees")
+
+
+async def test_what_waits_is_the_same(documents: GlowStore) -> None:
+    retriever, store = GlowRetriever(store=documents, k=2), GlowVectorStore(documents)
+    assert await retriever.ainvoke("bees") == retriever.invoke("bees")
+    assert await store.asimilarity_search("bees", k=2) == store.similarity_search("bees", k=2)

@@ -1,0 +1,32 @@
+"""Filters of frameworks in the service's language."""
+
+from typing import Any
+
+from glow.errors import ConfigError
+
+__all__ = ["comparison"]
+
+_CONDITIONS = {"==": "eq", "in": "in", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+_NEGATED = {"!=": "==", "nin": "in", "not in": "in"}
+
+
+def comparison(field: str, operator: str, value: Any) -> dict[str, Any]:
+    """A comparison of a metadata field.
+
+    Args:
+        field: its name in the index.
+        operator: `==`, `!=`, `>`, `>=`, `<`, `<=`, `in`, and `nin` or `not in`.
+        value: None is compared by `==` and `!=` alone: whether the document has a value.
+
+    Raises:
+        ConfigError: if the service has no such comparison.
+    """
+    if operator in _NEGATED:
+        return {"not": comparison(field, _NEGATED[operator], value)}
+    if operator not in _CONDITIONS or (value is None and operator != "=="):
+        raise ConfigError(
+            f"the service has no filter {operator} {value!r:.40}; use ==, !=, >, >=, <, <=, in or not in"
+        )
+    if value is None:
+        return {"field": field, "exists": False}
+    return {"field": field, _CONDITIONS[operator]: value}

@@ -1,0 +1,18 @@
+"""The programs of docs/adapters.md run as they stand there, against a service."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("place", range(3), ids=["langchain", "llama_index", "haystack"])
+def test_a_program_of_the_page_finds(place: int, service: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(BLOCKS) == 3
+    program = BLOCKS[place].replace("http://127.0.0.1:8080", service)
+    assert program != BLOCKS[place]
+    exec(program, {})  # noqa: S102 - our own page
+    assert capsys.readouterr().out.startswith("['How bees find home'")
