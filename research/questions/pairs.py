@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from research.debian.pair import collapsed
 from research.folders import Record
 from research.questions.collection import Documents, make_documents
 from research.questions.faq import MAX_TARGETS, is_question
 from research.questions.pages import html_parts
-from research.questions.part import Part
+from research.questions.part import Part, plain_heading
 
 __all__ = ["LinkPairs", "link_pairs"]
 
@@ -33,6 +32,9 @@ _NO_QUERY = re.compile(
     r"(?i)^(see|next|prev(ious)?|up|back|home|top|table|chapter|section|figure|appendix|example|part|page|click|read|this|that|these|the "
     r"(above|following|previous|next|section)|here|more|further|full|all|old|new|download|edit|view|source)\b|https?:|[_{}<>=\\|]|::|\(\)"
 )
+
+
+_OTHER_LANGUAGE = re.compile(r"^(?!en)[a-z]{2}([-_@][A-Za-z]+)?$")
 
 
 class LinkPairs(NamedTuple):
@@ -63,11 +65,12 @@ def link_pairs(root: Path) -> Iterator[LinkPairs]:
 
 def _pages(folder: Path) -> Iterator[list[Part]]:
     for directory, names, files in os.walk(folder):
-        names.sort()
+        names[:] = sorted(name for name in names if not _OTHER_LANGUAGE.match(name))
         for file in sorted(files):
             path = Path(directory, file)
             page = path.relative_to(folder).with_suffix("").as_posix()
             readable = path.suffix in (".html", ".htm") and not _OUT.search(page) and path.is_file()
+            readable = readable and not _OTHER_LANGUAGE.match(Path(page).suffix.removeprefix("."))
             if readable and path.stat().st_size <= MAX_PAGE_BYTES:
                 yield html_parts(path.read_text(encoding="utf-8", errors="replace"), page)
 
@@ -103,7 +106,7 @@ def _link_texts(found: Documents, parts: Sequence[Part]) -> dict[str, Counter[st
     texts: dict[str, Counter[str]] = defaultdict(Counter)
     for part in parts:
         for link, text in zip(part.links, part.link_texts, strict=True):
-            target, words = found.addresses.get(link), collapsed(text).strip(" .,:;\u201c\u201d\"'")
+            target, words = found.addresses.get(link), plain_heading(text).strip(" .,:;\u201c\u201d\"'")
             if target and target != part.document and link[1] and _asks(words):
                 texts[target][words] += 1
         targets = found.targets(part.links, whole_pages="$^")

@@ -7,7 +7,7 @@ from research.questions.pairs import link_pairs
 
 TEXT = "<p>Words that say enough about this matter to make a section.</p>"
 SAILS = f"<h1>Sails</h1>{TEXT}<h2 id='reefing'>Reefing</h2>{TEXT[:-4]} See more.</p><h2 id='sheet'>The sheet</h2>{TEXT[:-4]} Again.</p>"
-STORM = f"""<h1>Storms</h1><p>In a storm, <a href='sails.html#reefing'>make the sail smaller</a>, says the
+STORM = f"""<h1>Storms</h1><p>In a storm, <a href='sails.html#reefing'>1.2 make the sail smaller</a>, says the
 <a href='sails.html#reefing'>next chapter</a>, <a href='sails.html#reefing'>reef</a>,
 <a href='sails.html#sheet'>pull the <b>right</b> rope</a>, <a href='https://x.example/#y'>another site far away</a>.</p>
 <h2 id='q'>How do I slow down?</h2>{TEXT[:-4]} By <a href='sails.html#sheet'>easing it</a>.</p>
@@ -19,6 +19,11 @@ def package(root: Path, name: str = "boat") -> Path:
     folder.mkdir(parents=True)
     (folder / "sails.html").write_text(SAILS)
     (folder / "storm.html").write_text(STORM)
+    (folder / "storm.de.html").write_text(STORM.replace("smaller", "kleiner"))
+    (folder / "es").mkdir()
+    (folder / "es" / "storm.html").write_text(
+        STORM.replace("sails.html", "../sails.html").replace("smaller", "menor")
+    )
     (folder / "genindex.html").write_text(STORM.replace("smaller", "tiny"))
     return root
 
