@@ -16,6 +16,7 @@ from glow.schema import FieldSpec
 from glow.text.analyzer import Analyzer
 from glow.text.answering import ReadText, answering_words, from_its_sentence
 from glow.text.found_words import FoundWords, WantedWords
+from glow.text.lexical import STOP_WORDS
 from glow.text.preprocessor import Preprocessor
 from glow.text.spans import WordSpans
 from glow.text.windows import Window, best_windows, trim
@@ -85,11 +86,13 @@ class Highlighter:
         self._specs = {spec.name: spec for spec in preprocessor.schema.fields}
 
     def query_terms(self, query: str) -> dict[str, float]:
-        """Terms of the query's words that are marked, with idf: no punctuation, and nothing far commoner than the rest."""
+        """Terms of the query's words that are marked, with idf: no punctuation, no stop words beside others, and nothing far commoner than the rest."""
         if self._last[0] == query:
             return self._last[1]
         words = dict.fromkeys(self._preprocessor.pieces.whole_words(query))
-        idf = {word: self._preprocessor.weigher.idf(word) for word in words if not is_punctuation(word)}
+        spelled = [word for word in words if not is_punctuation(word)]
+        kept = [word for word in spelled if word not in STOP_WORDS] or spelled  # "to be or not to be" is all stop words
+        idf = {word: self._preprocessor.weigher.idf(word) for word in kept}
         least = LEAST_SHARE * max(idf.values(), default=0.0)
         terms: dict[str, float] = {}
         for word, value in idf.items():

@@ -47,6 +47,9 @@ def snippets(
         ("be\u200bes", "bees", "<em>be\u200bes</em>"),
         ("  padded bees \n", "bees", "padded <em>bees</em>"),
         ("nothing of it", "bees", "nothing of it"),
+        # "how" is rarer than "find" here: manuals ask nothing. It still says nothing of the matter.
+        ("how bees find home", "how do bees find the way", "how <em>bees</em> <em>find</em> home"),
+        ("to be or not", "to be or not to be", "<em>to</em> <em>be</em> <em>or</em> <em>not</em>"),
     ],
 )
 def test_words_are_found_as_preprocessing_sees_them(
