@@ -132,7 +132,7 @@ class LateTokens:
                 f"model {each.model[:12]}, size {each.size}, budget {each.budget}" for each in (mine, other)
             ]
             raise MismatchError(
-                f"token vectors of {told[0]} and of {told[1]} cannot be one store; build the index again"
+                f"{LATE_HEADER}: token vectors of {told[0]} and of {told[1]} cannot be one store; build the index again"
             )
 
     @classmethod
