@@ -44,7 +44,7 @@ def join(wheels: Path, out: Path) -> None:
                 opened.extractall(Path(scratch, "out"))
         except zipfile.BadZipFile as error:
             raise ValueError(
-                f"the {len(parts)} parts of {wheels} are no zip file ({error}); a part may be missing"
+                f"the {len(parts)} parts of {wheels} do not form a zip file ({error}); a part may be missing"
             ) from error
         (folder,) = Path(scratch, "out").iterdir()
         folder.rename(out)

@@ -106,7 +106,7 @@ class GlowVectorStore(VectorStore):
         """
         if self._store.retriever in ("lexical", "learned"):
             raise ConfigError(
-                f"scores of the retriever {self._store.retriever} have no bound, so they are no relevance; search with hybrid or dense"
+                f"scores of the retriever {self._store.retriever} have no bound, so they cannot be relevance scores; search with hybrid or dense"
             )
         return lambda score: min(max(score, 0.0), 1.0)
 

@@ -91,10 +91,9 @@ class Highlighter:
             return self._last[1]
         words = dict.fromkeys(self._preprocessor.pieces.whole_words(query))
         spelled = [word for word in words if not is_punctuation(word)]
-        kept = [
-            word for word in spelled if word not in STOP_WORDS
-        ] or spelled  # "to be or not to be" is all stop words
-        idf = {word: self._preprocessor.weigher.idf(word) for word in kept}
+        telling = [word for word in spelled if word not in STOP_WORDS]
+        # "to be or not to be" is all stop words.
+        idf = {word: self._preprocessor.weigher.idf(word) for word in telling or spelled}
         least = LEAST_SHARE * max(idf.values(), default=0.0)
         terms: dict[str, float] = {}
         for word, value in idf.items():

@@ -16,7 +16,7 @@ from glow.training.config import TrainConfig
 from glow.training.from_model import read_towers
 from glow.training.run import kind_of
 
-__all__ = ["fill_towers", "initial_towers"]
+__all__ = ["fill_towers", "initial_towers", "with_few_layers"]
 
 _LAYER = re.compile(r"^(query|document)\.layers\.(\d+)\.(.*)$")
 
@@ -62,6 +62,15 @@ def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTow
         )
     towers = TwoTowers(found.config.model_copy(update=config.towers.changes), schema)
     towers.load_state_dict(found.state_dict(), strict=False)
+    return towers
+
+
+def with_few_layers(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
+    """Towers whose documents are read by the whole of an imported encoder, and queries by some of its layers."""
+    depth = whole.config.layers
+    shape = whole.config.model_copy(update={"layers": len(layers), "document_layers": depth})
+    towers = TwoTowers(shape, whole.schema)
+    fill_towers(towers, whole, layers, range(depth))
     return towers
 
 

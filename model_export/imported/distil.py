@@ -33,11 +33,11 @@ from glow.training import (
     QueryTexts,
     SynthesisOptions,
     TrainingDevice,
-    fill_towers,
     query_recipe,
     run,
     synthesise,
     vectors,
+    with_few_layers,
 )
 from glow.training import Source as Encoders
 from glow_model_export.imported.command import ImportModelOptions, read_source, require_finite
@@ -158,11 +158,8 @@ def _layers(asked: str, depth: int) -> tuple[int, ...]:
 
 
 def _student(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
-    """Towers whose documents are read by the whole encoder, which does not learn, and queries by some of its layers."""
-    depth = whole.config.layers
-    config = whole.config.model_copy(update={"layers": len(layers), "document_layers": depth})
-    towers = TwoTowers(config, whole.schema)
-    fill_towers(towers, whole, layers, range(depth))
+    """Towers with few layers for queries, which alone learn."""
+    towers = with_few_layers(whole, layers)
     towers.document.requires_grad_(False)
     towers.words.weight.requires_grad_(False)
     return towers

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from glow.errors import ConfigError
 from glow.nn import Tower, TwoTowers
 from glow.options import StrictModel
-from glow.training import fill_towers
+from glow.training import with_few_layers
 from glow_model_export.quantize import quantize_columns
 
 __all__ = ["QueriesAbout", "read_queries_file", "write_queries_file"]
@@ -92,9 +92,7 @@ def read_queries_file(path: Path, whole: TwoTowers, encoder: str) -> TwoTowers:
         )
     if max(about.layers) >= depth:
         raise ConfigError(f"{path.name} asks for layer {max(about.layers)}, the encoder has {depth}")
-    config = whole.config.model_copy(update={"layers": len(about.layers), "document_layers": depth})
-    towers = TwoTowers(config, whole.schema)
-    fill_towers(towers, whole, about.layers, range(depth))
+    towers = with_few_layers(whole, about.layers)
     with safe_open(str(path), framework="np") as opened:
         found = {name: torch.from_numpy(opened.get_tensor(name)) for name in opened.keys()}
     for name in [each for each in found if each.endswith(CODES)]:

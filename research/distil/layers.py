@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from glow.commands import say
-from glow.nn import TwoTowers
 from glow.runtime import Model
-from glow.training import Place, QueryTexts, fill_towers, query_recipe, read_towers, run, vectors
+from glow.training import Place, QueryTexts, query_recipe, read_towers, run, vectors, with_few_layers
 
 __all__ = ["try_layers"]
 
@@ -38,10 +37,7 @@ def try_layers(
     found = []
     for layers in choices:
         torch.manual_seed(seed)
-        depth = whole.config.layers
-        shape = whole.config.model_copy(update={"layers": len(layers), "document_layers": depth})
-        towers = TwoTowers(shape, whole.schema)
-        fill_towers(towers, whole, layers, range(depth))
+        towers = with_few_layers(whole, layers)
         towers.words.weight.requires_grad_(False)
         recipe = query_recipe(towers, preprocessor, made, seed, epochs=epochs)
         name = "-".join(str(layer) for layer in layers)

@@ -31,7 +31,7 @@ def test_the_parts_become_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "said"), [(1, "holds the parts"), (2, "holds the parts"), (3, "no zip file")]
+    ("lost", "said"), [(1, "holds the parts"), (2, "holds the parts"), (3, "do not form a zip file")]
 )
 def test_a_missing_part_is_told_and_nothing_is_written(lost: int, said: str, tmp_path: Path) -> None:
     (wheels(tmp_path) / f"part_{lost}-0-py3-none-any.whl").unlink()
