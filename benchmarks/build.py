@@ -131,7 +131,7 @@ def _build(source: Path, root: Path, options: list[str], kill_after: list[float]
     """Runs a build, once for each time after which it is killed, and once to its end."""
     built = Built()
     report = root.with_suffix(".json")
-    command = [sys.executable, "-m", "glow", "build", "--input", str(source), "--output", str(root)]
+    command = [sys.executable, "-m", "glow", "build", "--input", str(source), "--index-root", str(root)]
     for limit in [*kill_after, float("inf")]:
         start = time.perf_counter()
         process = subprocess.Popen(

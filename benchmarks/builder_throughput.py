@@ -69,7 +69,7 @@ def _build(folder: Path, sample: Path, number: int) -> float:
     command = [sys.executable, "-m", "glow", "build", "--model", str(folder / "model")]
     start = time.perf_counter()
     subprocess.run(
-        [*command, "--input", str(sample), "--output", str(folder / f"index{number}")],
+        [*command, "--input", str(sample), "--index-root", str(folder / f"index{number}")],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -69,7 +69,7 @@ def main(
         (copy.path / "CURRENT").write_text(IndexRoot(root).current() + "\n")
         chosen = _choose(copy, upserts, deletes, queries, seed)
         _write(chosen, folder)
-        common = ["--output", str(copy.path), "--max-delta-share", "1"]
+        common = ["--index-root", str(copy.path), "--max-delta-ratio", "1"]
         encode = ["--model", str(model or default_model()), "--threads", str(threads)]
         with _service(copy.path, folder) as client:
             report: dict[str, Any] = {
@@ -91,7 +91,7 @@ def main(
             fresh = _rebuilt(copy, index, model or default_model(), threads, folder / "rebuilt")
             report["agrees_with_rebuild"] = _agreement(answers, _answers(fresh, index, chosen["queries"]))
         report["compact"] = _timed(
-            ["compact", "--output", str(copy.path), "--threads", str(threads)], folder, lambda: True
+            ["compact", "--index-root", str(copy.path), "--threads", str(threads)], folder, lambda: True
         )
         after = _answers(_parts(_opened(copy)), index, chosen["queries"])
         report["agrees_with_compacted"] = _agreement(answers, after)

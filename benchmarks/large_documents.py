@@ -45,7 +45,7 @@ def build(folder: Path) -> Path:
         for number in range(SHORT):
             line = {"_id": f"short{number}", "title": "A directory", "lang": "en", "year": number}
             lines.write(json.dumps({**line, "text": f"How to remove a directory {number}."}) + "\n")
-    command = [sys.executable, "-m", "glow", "build", "--input", str(source), "--output", str(root)]
+    command = [sys.executable, "-m", "glow", "build", "--input", str(source), "--index-root", str(root)]
     subprocess.run(command, check=True, capture_output=True)
     return root
 

@@ -39,12 +39,15 @@ def main() -> None:
     (options.work / "old.jsonl").write_text("\n".join(lines[options.documents :]) + "\n", encoding="utf-8")
     root = str(options.work / "index")
     glow = [sys.executable, "-m", "glow"]
-    build = [*glow, "build", "--input", str(options.work / "old.jsonl"), "--output", root]
+    build = [*glow, "build", "--input", str(options.work / "old.jsonl"), "--index-root", root]
     subprocess.run(build, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     environment = {**os.environ, "GLOW_WRITE_KEY": hashlib.sha256(KEY.encode()).hexdigest()}
     url = f"http://127.0.0.1:{PORT}"
     with ExitStack() as stack:
-        for command in (["serve", "--index-root", root, "--port", str(PORT)], ["ingest", "--output", root]):
+        for command in (
+            ["serve", "--index-root", root, "--port", str(PORT)],
+            ["ingest", "--index-root", root],
+        ):
             process = subprocess.Popen(
                 [*glow, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )

@@ -78,7 +78,7 @@ def _index(documents: Path, index: Path) -> int:
         _say("2/3  The index is there already.")
         return 0
     _say("2/3  Building the index (a minute or two) …")
-    if code := _run("glow", "build", "--input", documents, "--output", index):
+    if code := _run("glow", "build", "--input", documents, "--index-root", index):
         return code
     stamp.write_text(fingerprint, encoding="utf-8")
     return 0

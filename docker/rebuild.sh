@@ -8,8 +8,8 @@
 set -u
 
 status=0
-python -m glow build --output "$INDEX_ROOT" \
+python -m glow build --index-root "$INDEX_ROOT" \
     ${BUILD_THREADS:+--threads "$BUILD_THREADS"} "$@" || status=$?
 case $status in 0 | 6) ;; *) exit "$status" ;; esac
-python -m glow gc --output "$INDEX_ROOT" --keep "${KEEP_VERSIONS:-3}" || exit $((status ? status : $?))
+python -m glow gc --index-root "$INDEX_ROOT" --keep "${KEEP_VERSIONS:-3}" || exit $((status ? status : $?))
 exit "$status"

@@ -8,5 +8,5 @@ if [ -e "$INDEX_ROOT/CURRENT" ]; then
     exit 0
 fi
 python -m glow_demo.python_docs --out /tmp/python-docs.jsonl
-exec python -m glow build --input /tmp/python-docs.jsonl --output "$INDEX_ROOT" \
+exec python -m glow build --input /tmp/python-docs.jsonl --index-root "$INDEX_ROOT" \
     ${BUILD_THREADS:+--threads "$BUILD_THREADS"} "$@"

@@ -80,6 +80,7 @@ def option(
     flag: str = "",
     unit: str = "",
     metavar: str = "",
+    env: str = "",
     is_argument: bool = False,
     **limits: Any,
 ) -> Any:
@@ -91,10 +92,17 @@ def option(
         flag: where it differs from the field's name.
         unit: of the value.
         metavar: what stands for the value in the help.
+        env: environment variable that gives the value if no flag does.
         is_argument: given by its place instead of a flag.
         **limits: as for pydantic's `Field`: `ge`, `le` and their like.
     """
-    extra: dict[str, Any] = {"flag": flag, "unit": unit, "metavar": metavar, "is_argument": is_argument}
+    extra: dict[str, Any] = {
+        "flag": flag,
+        "unit": unit,
+        "metavar": metavar,
+        "env": env,
+        "is_argument": is_argument,
+    }
     return Field(default, description=description, json_schema_extra=extra, **limits)
 
 

@@ -37,7 +37,7 @@ _ORDER = (
 
 
 def rename_of(value: Any) -> Any:
-    """`--map` as a shell gives it: pairs; from a program, a mapping."""
+    """`--rename-field` as a shell gives it: pairs; from a program, a mapping."""
     return parse_rename(value) if isinstance(value, list | tuple) else value
 
 
@@ -50,14 +50,18 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
     device: Device = option("cpu", "Where to encode and build.")
     threads: int | None = option(None, "Threads that encode and that FAISS uses; default: all cores.", ge=1)
     rename: Mapping[str, str] = option(
-        {}, "FOUND=WANTED renames a key; may be repeated.", flag="--map", metavar="FOUND=WANTED"
+        {}, "FOUND=WANTED renames a key; may be repeated.", flag="--rename-field", metavar="FOUND=WANTED"
     )
     term_stats: TermStats = option("corpus", "Documents that idf comes from.")
     max_words: int = option(2_000_000, "Most words in the term table.", ge=1)
     max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line that is read, without its end.", ge=1)
-    max_reject_share: float = option(0.2, "Share of bad lines that fails the build.", ge=0.0, le=1.0)
+    max_reject_share: float = option(
+        0.2, "Share of bad lines that fails the build.", ge=0.0, le=1.0, flag="--max-reject-ratio"
+    )
     explain: bool = option(True, "Copy what explanations of hits need from the model.")
-    shard_documents: int = option(256, "Documents that are encoded, and kept, as one piece.", ge=1)
+    shard_documents: int = option(
+        256, "Documents that are encoded, and kept, as one piece.", ge=1, flag="--encode-batch-documents"
+    )
     workers: int = option(1, "Processes that encode; 1: this one.", ge=1)
     runner: Literal["local", "ray"] = option("local", "Where they run.")
     ray_address: str | None = option(None, "Ray cluster; default: Ray is started here.")
@@ -100,7 +104,7 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
         for source_key, wanted in self.rename.items():
             if wanted not in known:
                 raise ConfigError(
-                    f"--map {source_key}={wanted}: the model reads {', '.join(known)}, not {wanted!r}"
+                    f"--rename-field {source_key}={wanted}: the model reads {', '.join(known)}, not {wanted!r}"
                 )
 
     def parameters(self) -> dict[str, Any]:
@@ -152,8 +156,10 @@ def parse_rename(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         source_key, sign, wanted = pair.partition("=")
         if not (source_key and sign and wanted):
-            raise ConfigError(f"--map takes FOUND=WANTED, for example headline=title; found {pair!r}")
+            raise ConfigError(
+                f"--rename-field takes FOUND=WANTED, for example headline=title; found {pair!r}"
+            )
         if source_key in rename or wanted in rename.values():
-            raise ConfigError(f"--map {pair}: {source_key!r} or {wanted!r} is mapped twice")
+            raise ConfigError(f"--rename-field {pair}: {source_key!r} or {wanted!r} is mapped twice")
         rename[source_key] = wanted
     return rename

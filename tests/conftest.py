@@ -96,8 +96,18 @@ def learned_model(tmp_path_factory: pytest.TempPathFactory, toy_model: Path) -> 
 def learned_index(tmp_path_factory: pytest.TempPathFactory, learned_model: Path, toy_corpus: Path) -> Path:
     """As `toy_index`, with learned impacts."""
     root = tmp_path_factory.mktemp("index") / "learned"
-    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--learned", "--learned-budget", "30"]
-    files = ["--model", str(learned_model), "--input", str(toy_corpus), "--output", str(root)]
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "build",
+        "--threads",
+        "1",
+        "--learned",
+        "--expansion-terms",
+        "30",
+    ]
+    files = ["--model", str(learned_model), "--input", str(toy_corpus), "--index-root", str(root)]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return root
@@ -114,7 +124,7 @@ def toy_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_cor
     """An index root with one published version, built by the command that users run; never change it."""
     root = tmp_path_factory.mktemp("index") / "toy"
     command = [sys.executable, "-m", "glow", "build", "--threads", "1"]
-    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--output", str(root)]
+    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--index-root", str(root)]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return root
@@ -127,7 +137,7 @@ def rerank_index(
     """As `toy_index`, with term representations of the toy re-ranker."""
     root = tmp_path_factory.mktemp("index") / "rerank"
     command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--rerank", str(toy_reranker)]
-    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--output", str(root)]
+    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--index-root", str(root)]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return root

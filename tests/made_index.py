@@ -55,6 +55,6 @@ def write(path: Path, records: list[dict[str, Any]]) -> Path:
 
 def made(model: Path, source: Path, output: Path, **options: Any) -> IndexRoot:
     """Builds and publishes an index."""
-    given = BuildOptions(model=model, source=str(source), output=output, threads=1, **options)
+    given = BuildOptions(model=model, source=str(source), index_root=output, threads=1, **options)
     build(given, Stages(io.StringIO()))
     return IndexRoot(output)

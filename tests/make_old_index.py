@@ -77,14 +77,14 @@ def main() -> None:
             folder / "first.jsonl",
             "--model",
             model,
-            "--output",
+            "--index-root",
             root,
             "--threads",
             1,
             "--passages",
         )
-        run("upsert", "--input", folder / "changed.jsonl", "--model", model, "--output", root)
-        run("delete", "--input", folder / "gone.txt", "--output", root)
+        run("upsert", "--input", folder / "changed.jsonl", "--model", model, "--index-root", root)
+        run("delete", "--input", folder / "gone.txt", "--index-root", root)
         live = IndexRoot(root).current()
         target = DATA / f"index-format-{FORMAT_VERSION}"
         shutil.rmtree(target, ignore_errors=True)

@@ -141,7 +141,7 @@ def test_an_empty_environment_indexes_serves_and_searches(
     installed: Path, toy_corpus: Path, tmp_path: Path
 ) -> None:
     assert not list(installed.glob("lib/python*/site-packages/service*"))
-    built = glow(installed, "build", "--input", toy_corpus.resolve(), "--output", "index", cwd=tmp_path)
+    built = glow(installed, "build", "--input", toy_corpus.resolve(), "--index-root", "index", cwd=tmp_path)
     assert built.returncode == 0, built.stderr
     assert "50 documents" in built.stdout
     found = glow(installed, "search", QUERY, "--index-root", "index", "--json", cwd=tmp_path)

@@ -95,7 +95,7 @@ def main(
     vars(steps)["make_runner"] = lambda _options, job, _kills: MadeVectors(job, real.documents, wanted, noise)
     options = BuildOptions(
         source=str(source),
-        output=work / "index",
+        index_root=work / "index",
         index=kind,
         shard_documents=BLOCK_VECTORS,
         threads=threads,

@@ -92,7 +92,7 @@ def _build_ours(site: Site, model: Path) -> None:
         target.writelines(islice(source, site.documents or None))
     shutil.rmtree(site.folder / "glow", ignore_errors=True)
     command = [sys.executable, "-m", "glow", "build", "--model", str(model.resolve())]
-    files = ["--input", str(corpus.resolve()), "--output", str((site.folder / "glow").resolve())]
+    files = ["--input", str(corpus.resolve()), "--index-root", str((site.folder / "glow").resolve())]
     subprocess.run([*command, *files], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 

@@ -75,8 +75,10 @@ def load(name: str) -> Any:
 
 
 def _single(function: Callable[..., None]) -> typer.Typer:
+    from glow.commands import Command  # not to list the commands
+
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command()(function)
+    single.command(cls=Command)(function)
     return single
 
 

@@ -20,9 +20,10 @@ from glow.commands.outcome import (
     write_report,
     write_text,
 )
+from glow.commands.renamed import RENAMED_FLAGS, Command
 
 __all__ = [
-    "Advance", "IndexRootOptions", "JsonOptions", "OptionRow", "Show", "all_cores", "command",
+    "RENAMED_FLAGS", "Advance", "Command", "IndexRootOptions", "JsonOptions", "OptionRow", "Show", "all_cores", "command",
     "describe_faults", "fail", "option", "plain", "progress", "read_options", "reporting", "room_app",
     "rows_of", "say", "say_error", "shown_progress", "with_parameters", "write_line", "write_report",
     "write_text",

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from glow.commands.options import option, read_options, rows_of, with_parameters
 from glow.commands.outcome import reporting
+from glow.commands.renamed import Command
 from glow.options import StrictModel
 
 __all__ = ["IndexRootOptions", "JsonOptions", "command", "room_app"]
@@ -27,7 +28,9 @@ class JsonOptions(StrictModel):
 class IndexRootOptions(StrictModel):
     """For commands on the versions of one index."""
 
-    output: Path = option(..., "Index root: the folder of all versions.", metavar="DIR")
+    index_root: Path = option(
+        ..., "Directory of all versions of an index.", metavar="DIR", env="GLOW_INDEX_ROOT"
+    )
 
 
 def command(model: type[O]) -> Callable[[Callable[[O], None]], Callable[..., None]]:
@@ -64,5 +67,5 @@ def room_app(commands: dict[str, Callable[..., None]], text: str) -> typer.Typer
         pretty_exceptions_enable=False,
     )
     for name, function in commands.items():
-        application.command(name)(function)
+        application.command(name, cls=Command)(function)
     return application

@@ -86,7 +86,7 @@ def _row(name: str, field: FieldInfo, env_prefix: str) -> OptionRow:
     return OptionRow(
         name=name,
         flag=flag,
-        env=env_prefix + name.upper() if env_prefix else "",
+        env=env_prefix + name.upper() if env_prefix else more.get("env", ""),
         default=None if field.is_required() else field.get_default(call_default_factory=True),
         unit=more.get("unit", ""),
         help=str(field.description),

@@ -82,7 +82,7 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
     model = Model.open(options.model_folder)
     options.check_rename(model.preprocessor.schema.names)
     set_threads(options.thread_count)
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     target = VersionWriter(root)
     building = _Build(options, model, stages)
     folders: list[WorkFolder] = []
@@ -221,7 +221,7 @@ def _resumable(options: CommonOptions, stages: Stages, folders: list[WorkFolder]
         return RESUME_HINT if any(folder.is_kept for folder in folders) else ""
 
     try:
-        with disk_errors(options.output):
+        with disk_errors(options.index_root):
             yield
     except KeyboardInterrupt:
         if hint():

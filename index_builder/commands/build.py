@@ -35,13 +35,13 @@ def build_command(options: BuildOptions) -> None:
         write_report(options.json_file, result.report.values())
     except InputError as error:
         raise BuildError(f"version {result.version} is built, but not its report: {error}") from error
-    say(_summary(result, options.output))
+    say(_summary(result, options.index_root))
 
 
 @command(VerifyOptions)
 def verify_command(options: VerifyOptions) -> None:
     """Checks every file of a version (default: the live one) and opens it."""
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     version = options.version or root.current()
     index = Index.open(root.folder(version))
     write_report(options.json_file, {"status": "sound", "version": version, "counts": index.manifest.counts})
@@ -79,5 +79,5 @@ def _summary(result: BuildResult, output: Path) -> str:
     if report["published"]:
         lines.append(f"published {result.version} in {output}")
     else:
-        lines.append(f"built {result.version}; publish it: glow publish --output {output}")
+        lines.append(f"built {result.version}; publish it: glow publish --index-root {output}")
     return "\n".join(lines)

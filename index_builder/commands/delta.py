@@ -43,7 +43,7 @@ def compact_command(options: CompactOptions) -> None:
     counts, index = report["counts"], report["index"]
     say(
         f"{counts['documents']} documents, {index['kind']} index, {report['seconds']['total']:.1f} s\n"
-        f"published {report['version']} in {options.output}"
+        f"published {report['version']} in {options.index_root}"
     )
 
 

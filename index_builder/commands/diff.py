@@ -32,7 +32,7 @@ def diff_command(options: DiffOptions) -> None:
     """Says how two versions differ: documents, hits, weights of words, model and options."""
     if options.queries and options.query_log:
         raise ConfigError("--queries and --query-log are two sources of the same thing; give one")
-    root, threads = IndexRoot(options.output), options.threads or all_cores()
+    root, threads = IndexRoot(options.index_root), options.threads or all_cores()
     before, after = (Index.open(root.folder(name), threads=threads) for name in (options.old, options.new))
     skipped = SkippedLines()
     queries = _queries(options.queries, options.query_log, skipped)

@@ -28,7 +28,7 @@ class GateCommandOptions(GateOptions, JsonOptions, IndexRootOptions):
 @command(PublishOptions)
 def publish_command(options: PublishOptions) -> None:
     """Makes a version the live one (default: the newest), after verifying it whole."""
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     version = options.version or newest(root)
     publish_judged(root, version, force=options.force)
     say(f"published {version}")
@@ -37,7 +37,7 @@ def publish_command(options: PublishOptions) -> None:
 @command(GateCommandOptions)
 def gate_command(options: GateCommandOptions) -> None:
     """Compares a version (default: the newest) with the live one, and may publish it."""
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     version = options.version or newest(root)
     record = judge(root, version, options, publish=options.publish)
     write_report(

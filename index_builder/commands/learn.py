@@ -45,26 +45,41 @@ class LearnOptions(JsonOptions, IndexRootOptions):
         _LIMITS.least_users,
         "Different people who clicked a document for a query, within one salt period.",
         ge=1,
+        flag="--min-users",
     )
     least_rate: float = option(
-        _LIMITS.least_rate, "Share of those who looked at it who clicked it.", ge=0.0, le=1.0
+        _LIMITS.least_rate,
+        "Share of those who looked at it who clicked it.",
+        ge=0.0,
+        le=1.0,
+        flag="--min-ctr",
     )
     least_share: float = option(
-        _LIMITS.least_share, "That share against the query's best document's.", ge=0.0, le=1.0
+        _LIMITS.least_share,
+        "That share against the query's best document's.",
+        ge=0.0,
+        le=1.0,
+        flag="--min-relative-ctr",
     )
     most_clicks: int = option(
-        _CLICKS.most_a_day, "Clicks of one mark on a day; one with more is taken for a program.", ge=1
+        _CLICKS.most_a_day,
+        "Clicks of one mark on a day; one with more is taken for a program.",
+        ge=1,
+        flag="--max-clicks-per-day",
     )
     most_clicks_in_all: int = option(
-        _CLICKS.most, "Clicks of one mark in its salt period; one with more is a program, too.", ge=1
+        _CLICKS.most,
+        "Clicks of one mark in its salt period; one with more is a program, too.",
+        ge=1,
+        flag="--max-clicks-total",
     )
     least_dwell_s: float = option(
         _CLICKS.least_dwell_s,
         "Seconds; who came back sooner did not find it there.",
-        flag="--least-dwell",
+        flag="--min-dwell-s",
         ge=0.0,
     )
-    most_rank: int = option(10, "Deepest rank that counts.", ge=2, le=100)
+    most_rank: int = option(10, "Deepest rank that counts.", ge=2, le=100, flag="--max-rank")
     dev_share: float = option(0.1, "Share of the queries that go to the split dev.", ge=0.0, le=0.9)
     seed: int = option(0, "Seed of that choice.", ge=0)
 
@@ -72,7 +87,7 @@ class LearnOptions(JsonOptions, IndexRootOptions):
 @command(LearnOptions)
 def learn_command(options: LearnOptions) -> None:
     """Learns from clicks: clicked queries for documents, and pairs for training."""
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     folder = root.folder(root.current())
     specs = {spec.name: spec for spec in FieldSchema.load(folder / MODEL_FOLDER / "schema.json").fields}
     if FIELD not in specs:

@@ -54,7 +54,7 @@ class ImportOptions(JsonOptions, IndexRootOptions):
 @command(ExportOptions)
 def export_command(options: ExportOptions) -> None:
     """Writes a version (default: the live one) as one archive."""
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     version = options.version or root.current()
     root.manifest(version)
     with _target(options.to) as target:
@@ -70,7 +70,7 @@ def export_command(options: ExportOptions) -> None:
 @command(ImportOptions)
 def import_command(options: ImportOptions) -> None:
     """Adds the version of an archive to an index root."""
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     with _source(options.source) as archive:
         imported = import_version(root, archive)
     version = imported.manifest.name

@@ -40,7 +40,7 @@ class GcOptions(ReportedOptions):
 @command(ReportedOptions)
 def versions_command(options: ReportedOptions) -> None:
     """Lists the versions: which is live, which were, which are pinned, and what the gate found."""
-    rows = list_versions(IndexRoot(options.output))
+    rows = list_versions(IndexRoot(options.index_root))
     write_report(options.json_file, {"status": "listed", "versions": [row.values() for row in rows]})
     say(table(rows))
 
@@ -48,7 +48,7 @@ def versions_command(options: ReportedOptions) -> None:
 @command(RollbackOptions)
 def rollback_command(options: RollbackOptions) -> None:
     """Makes the version live that was so before the live one, or an earlier one, after verifying it whole."""
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     root.current()  # a root that is not there is not made by taking its lock
     with root.locked():
         before, version = root.current(), root.rollback(options.version).name
@@ -59,16 +59,16 @@ def rollback_command(options: RollbackOptions) -> None:
 @command(PinOptions)
 def pin_command(options: PinOptions) -> None:
     """Keeps a version from being removed by `gc`."""
-    IndexRoot(options.output).pin(options.version)
+    IndexRoot(options.index_root).pin(options.version)
     say(f"pinned {options.version}")
 
 
 @command(PinOptions)
 def unpin_command(options: PinOptions) -> None:
     """Lets `gc` remove a version again."""
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     if not root.path.is_dir():
-        raise ArtifactNotFoundError(f"no index root at {root.path}; see --output")
+        raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
     was_pinned = root.unpin(options.version)
     say(f"unpinned {options.version}" if was_pinned else f"{options.version} was not pinned")
 
@@ -76,7 +76,9 @@ def unpin_command(options: PinOptions) -> None:
 @command(GcOptions)
 def gc_command(options: GcOptions) -> None:
     """Removes old versions, and what killed commands left behind."""
-    collected = collect(IndexRoot(options.output), options.keep, dry_run=options.dry_run, work=options.work)
+    collected = collect(
+        IndexRoot(options.index_root), options.keep, dry_run=options.dry_run, work=options.work
+    )
     write_report(options.json_file, collected.report())
     say(_summary(collected))
 

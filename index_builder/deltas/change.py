@@ -110,15 +110,15 @@ class _Change:
         """Reads the input first, which may take its time, and only then keeps others out."""
         options = self.options
         sources = open_sources(options.source)
-        self.root = IndexRoot(options.output)
+        self.root = IndexRoot(options.index_root)
         self.root.current()
         with self.root.locked(options.wait_s):  # a root that cannot be written is found out at once
             first = OpenVersion.open(self.root)
         # Found out before the input is read, and before others wait.
         model = self._model(first) if self.read is read_upserts else None
         version = self.root.new_version()
-        rejects_file = options.output / f"rejects-{version}.jsonl"
-        with disk_errors(options.output):
+        rejects_file = options.index_root / f"rejects-{version}.jsonl"
+        with disk_errors(options.index_root):
             with RejectLog(rejects_file) as rejects:
                 changes = self._read(sources, first, rejects, rejects_file)
             with self.root.locked(options.wait_s):
@@ -136,9 +136,9 @@ class _Change:
 
     def apply(self, changes: Changes) -> DeltaResult:
         """As `run`, with what is at hand."""
-        self.root = IndexRoot(self.options.output)
+        self.root = IndexRoot(self.options.index_root)
         self.root.current()
-        with disk_errors(self.options.output), self.root.locked(self.options.wait_s):
+        with disk_errors(self.options.index_root), self.root.locked(self.options.wait_s):
             live = OpenVersion.open(self.root)
             model = self._model(live) if changes.upserts else None
             result = self._change(live, changes, model, self.root.new_version())

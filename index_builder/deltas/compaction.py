@@ -52,10 +52,10 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
         BuildError: if no document is left, or the disk; the live version is unchanged.
         BusyError, ReadOnlyError: if the root is being changed, or cannot be written.
     """
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     root.current()
     set_threads(options.thread_count)
-    with disk_errors(options.output), root.locked(options.wait_s):
+    with disk_errors(options.index_root), root.locked(options.wait_s):
         live = OpenVersion.open(root)
         if live.delta is None:
             return {

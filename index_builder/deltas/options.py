@@ -24,9 +24,11 @@ class ChangeOptions(WaitOptions):
 
     source: str = option(..., "FILE.jsonl, a folder, or - for standard input.", flag="--input")
     max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line that is read.", ge=1)
-    max_reject_share: float = option(0.2, "Share of bad lines that is refused.", ge=0.0, le=1.0)
+    max_reject_share: float = option(
+        0.2, "Share of bad lines that is refused.", ge=0.0, le=1.0, flag="--max-reject-ratio"
+    )
     max_share: float = option(
-        0.1, "Largest delta as a share of the base, from 1,000 changes on.", flag="--max-delta-share", ge=0.0
+        0.1, "Largest delta as a share of the base, from 1,000 changes on.", flag="--max-delta-ratio", ge=0.0
     )
     max_documents: int = option(
         20_000, "Largest delta in documents and tombstones together.", flag="--max-delta-documents", ge=1
@@ -41,7 +43,10 @@ class UpsertOptions(ChangeOptions):
     )
     threads: int | None = option(None, "Threads that encode; default: all cores.", ge=1)
     rename: Mapping[str, str] = option(
-        {}, "FOUND=WANTED; default: as the index was built with.", flag="--map", metavar="FOUND=WANTED"
+        {},
+        "FOUND=WANTED; default: as the index was built with.",
+        flag="--rename-field",
+        metavar="FOUND=WANTED",
     )
 
     _read_rename = field_validator("rename", mode="before")(rename_of)

@@ -110,7 +110,7 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
     if plan.is_change and plan.changes > most:
         raise InputError(
             f"the delta would have {plan.changes} documents and tombstones on a base of {base} documents, at "
-            f"most {most} are allowed (--max-delta-share, --max-delta-documents); run `glow compact` "
+            f"most {most} are allowed (--max-delta-ratio, --max-delta-documents); run `glow compact` "
             "first, and the command again"
         )
     return plan

@@ -130,7 +130,7 @@ class _Search:
         if failed:
             raise BuildError(
                 f"documents {failed[0].shard.start} to {failed[0].shard.stop - 1} cannot be encoded together, though "
-                f"each can: {failed[0].fault}; build with a smaller --shard-documents or fewer --workers"
+                f"each can: {failed[0].fault}; build with a smaller --encode-batch-documents or fewer --workers"
             )
 
     def _run(self, shards: list[Shard], *, careful: bool) -> list[Outcome]:

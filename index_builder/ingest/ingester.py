@@ -81,7 +81,7 @@ class Ingester:
         self._options = options
         self._stages = stages
         self._tell = tell
-        self._root = IndexRoot(options.output)
+        self._root = IndexRoot(options.index_root)
         self._folder = options.folder
         self._collected = 0.0
         self._delta_share = 0.0
@@ -234,7 +234,7 @@ class Ingester:
 
     def _apply_changes(self, changes: Changes, parameters: dict[str, Any], most: int | None) -> DeltaResult:
         options = UpsertOptions(
-            output=self._options.output,
+            index_root=self._options.index_root,
             source="-",
             model=self._options.model,
             threads=self._options.threads,
@@ -270,7 +270,7 @@ class Ingester:
     def _compact(self) -> bool:
         """Folds the delta in; returns whether there was one. The compacted version inherits the positions."""
         options = CompactOptions(
-            output=self._options.output, threads=self._options.threads, wait_s=self._options.wait_s
+            index_root=self._options.index_root, threads=self._options.threads, wait_s=self._options.wait_s
         )
         report = compact(options, self._stages)
         if report["status"] == "unchanged":

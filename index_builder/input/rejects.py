@@ -25,7 +25,7 @@ _DETAILS = re.compile(r"(: |, found|, expected|; ).*", re.DOTALL)
 _FIGURES = re.compile(r"-?\d[\d.e+-]*")
 
 _HINTS = {
-    "'_id' is missing": "Each document needs an id; --map KEY=_id names the key that holds it",
+    "'_id' is missing": "Each document needs an id; --rename-field KEY=_id names the key that holds it",
     "not JSON": "Taken are JSON Lines (one object a line), CSV and TSV by their names' endings, and Parquet",
 }
 """What to do where a fault is the commonest."""
@@ -113,7 +113,7 @@ class RejectLog:
             raise BuildError("the input holds no document: every line is empty; the live index is unchanged")
         self._file.flush()
         self.path.replace(keep_as)
-        limit = f"more than the {max_share:.0%} that --max-reject-share allows"
+        limit = f"more than the {max_share:.0%} that --max-reject-ratio allows"
         faults = ", ".join(f"{count} x {fault}" for fault, count in self.faults.most_common(5))
         (fault, _), *_ = self.faults.most_common(1)
         hint = next((f". {hint}" for start, hint in _HINTS.items() if fault.startswith(start)), "")

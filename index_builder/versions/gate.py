@@ -160,7 +160,7 @@ def _refusal(root: Path, verdict: Verdict, failed: Sequence[Check]) -> str:
     return (
         f"version {verdict.version} is whole and stays unpublished, {live}: "
         f"{'; '.join(check.words() for check in failed)}; to publish it all the same: "
-        f"glow publish --output {root} {verdict.version} --force"
+        f"glow publish --index-root {root} {verdict.version} --force"
     )
 
 

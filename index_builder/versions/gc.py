@@ -92,7 +92,7 @@ def collect(
         StoreError: if the server that holds the vectors of such a version does not answer.
     """
     if not root.path.is_dir():
-        raise ArtifactNotFoundError(f"no index root at {root.path}; see --output")
+        raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
     moment = time.time() if now is None else now
     if dry_run:
         return _look(root, keep, work, moment)

@@ -49,7 +49,7 @@ def list_versions(root: IndexRoot) -> list[VersionRow]:
         ArtifactError: if CURRENT or PINNED cannot be read.
     """
     if not root.path.is_dir():
-        raise ArtifactNotFoundError(f"no index root at {root.path}; see --output")
+        raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
     live = [each for each in (root.live(),) if each]
     before, pinned = root.history(), root.pinned()
     states = {**dict.fromkeys(before, "before"), **dict.fromkeys(live, "live")}

@@ -89,7 +89,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
         BusyError: if another version was published meanwhile, or the root is being changed.
         BuildError: if the disk is full or cannot be written.
     """
-    root = IndexRoot(options.output)
+    root = IndexRoot(options.index_root)
     source = options.version or root.current()
     index = Index.open(root.folder(source))
     task = find_tasks(options.data, [options.split])[0]

@@ -70,9 +70,9 @@ async def post_rollback(request: Request) -> Response:
     body = RollbackBody.model_validate(await _body(request, RollbackBody))
     root, version = IndexRoot(service.settings.index_root), body.version
     if version is None:
-        await _change(root, root.rollback, "rollback --output INDEX_ROOT")
+        await _change(root, root.rollback, "rollback --index-root INDEX_ROOT")
     else:
-        await _change(root, lambda: root.publish(version), f"publish --output INDEX_ROOT {version}")
+        await _change(root, lambda: root.publish(version), f"publish --index-root INDEX_ROOT {version}")
     return await _follow(service, request, before)
 
 

@@ -71,7 +71,7 @@ class Finding:
 class DoctorOptions(JsonOptions):
     """What to look at beside this installation."""
 
-    index_root: Path | None = option(None, "Index root to look at.")
+    index_root: Path | None = option(None, "Index root to look at.", env="GLOW_INDEX_ROOT")
     redis_url: str = option(
         os.environ.get("GLOW_REDIS_URL", ""), "Redis to ask, such as redis://host:6379/0."
     )

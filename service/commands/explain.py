@@ -27,7 +27,7 @@ CANDIDATES = 200
 class ExplainOptions(StrictModel):
     """What to explain, and how much to show."""
 
-    index_root: Path = option(..., "Index root; its live version is asked.")
+    index_root: Path = option(..., "Index root; its live version is asked.", env="GLOW_INDEX_ROOT")
     query: str = option(..., "The query.")
     ids: tuple[str, ...] = option(
         (), "Document to explain in place of the hits; may be repeated.", flag="--id", metavar="ID"

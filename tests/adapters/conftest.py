@@ -29,7 +29,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     source.write_text("".join(json.dumps(line) + "\n" for line in FIRST))
     root = made(default_model(), source, folder / "index", index="flat")
     flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--workers", "1", "--watch-s", "0.05")
-    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--every", "0.05"]
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "ingest",
+        "--index-root",
+        str(root.path),
+        "--poll-interval-s",
+        "0.05",
+    ]
     with (
         serving(root.path, *flags) as running,
         subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ingest,

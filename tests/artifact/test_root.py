@@ -213,7 +213,7 @@ def test_a_full_disk_is_one_message_and_changes_nothing(root: IndexRoot, change:
         root.publish(version)
     before = (root.path / "CURRENT").read_bytes()
     arguments = [] if change == "rollback" else [root.versions()[0]]
-    command = [sys.executable, "-m", "glow", change, *arguments, "--output", str(root.path)]
+    command = [sys.executable, "-m", "glow", change, *arguments, "--index-root", str(root.path)]
     done = subprocess.run(
         command,
         capture_output=True,

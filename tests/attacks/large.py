@@ -24,7 +24,7 @@ def large_index(beside: Path) -> Path:
         for number in range(DOCUMENTS):
             text = (f"Bees of hive {number} find home. " * (CHARS // 30))[:CHARS]
             lines.write(json.dumps({"_id": f"bee{number}", "title": f"Hive {number}", "text": text}) + "\n")
-    command = [sys.executable, "-m", "glow", "build", "--input", str(source), "--output", str(root)]
+    command = [sys.executable, "-m", "glow", "build", "--input", str(source), "--index-root", str(root)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     source.unlink()
     return root

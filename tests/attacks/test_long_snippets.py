@@ -30,7 +30,7 @@ def index_root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     ]
     source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     command = ["-m", "index_builder", "build", "--threads", "1", "--model", str(toy_model)]
-    files = ["--input", str(source), "--output", str(root)]
+    files = ["--input", str(source), "--index-root", str(root)]
     subprocess.run([sys.executable, *command, *files], cwd=ROOT, check=True, capture_output=True)
     return root
 

@@ -212,7 +212,7 @@ def test_from_a_service_to_documents_and_training(
     root, folder = service
     logs = ("--query-log", folder / "queries.jsonl", "--feedback-log", folder / "feedback.jsonl")
     done = run(
-        "learn", "--output", root, *logs, "--out", tmp_path / "out", "--json", tmp_path / "report.json"
+        "learn", "--index-root", root, *logs, "--out", tmp_path / "out", "--json", tmp_path / "report.json"
     )
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "report.json").read_text())
@@ -230,12 +230,20 @@ def test_from_a_service_to_documents_and_training(
     assert len(corpus) == 60 and not any("clicked_queries" in line for line in corpus)
     before = place_of(root, learned)
     tuned = run(
-        "tune", "--output", root, "--data", training, "--split", "train", "--json", tmp_path / "tuned.json"
+        "tune",
+        "--index-root",
+        root,
+        "--data",
+        training,
+        "--split",
+        "train",
+        "--json",
+        tmp_path / "tuned.json",
     )
     assert tuned.exit_code == 0, tuned.output
     assert json.loads((tmp_path / "tuned.json").read_text())["nDCG@10"]["queries"] >= 2
     upsert = run(
-        "upsert", "--input", tmp_path / "out" / "documents.jsonl", "--output", root, "--model", toy_model
+        "upsert", "--input", tmp_path / "out" / "documents.jsonl", "--index-root", root, "--model", toy_model
     )
     assert upsert.exit_code == 0, upsert.output
     assert place_of(root, learned) < before
@@ -253,7 +261,7 @@ def test_what_cannot_be_learned_from_is_told(service: tuple[Path, Path], tmp_pat
     root, folder = service
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
-    given = ("learn", "--output", root, "--out", tmp_path / "out")
+    given = ("learn", "--index-root", root, "--out", tmp_path / "out")
     done = run(*given, "--query-log", empty, "--feedback-log", folder / "feedback.jsonl")
     assert done.exit_code == 2 and "no click belongs to a search of the query log (40 of other" in " ".join(
         done.output.split()
@@ -277,7 +285,7 @@ def test_damaged_lines_cost_themselves_alone(service: tuple[Path, Path], tmp_pat
             path.write_bytes(data)
         done = run(
             "learn",
-            "--output",
+            "--index-root",
             root,
             "--query-log",
             queries,

@@ -219,8 +219,9 @@ def test_a_version_that_was_built_before_goes_on_without_it(
         )
         assert "build it with" in index.refusals["shortest"]
         upsert(
-            UpsertOptions(output=root.path, source=source, model=toy_model, threads=1), Stages(io.StringIO())
+            UpsertOptions(index_root=root.path, source=source, model=toy_model, threads=1),
+            Stages(io.StringIO()),
         )
     assert index.delta is not None
-    compact(CompactOptions(output=root.path, threads=1), Stages(io.StringIO()))
+    compact(CompactOptions(index_root=root.path, threads=1), Stages(io.StringIO()))
     assert not Index.open(root.folder(root.current())).holds(LENGTHS)

@@ -59,14 +59,14 @@ class Versions:
         self.first = self._live()
         self._upsert(NEW[6:])
         (folder / "gone").write_text("d/20\nd/21\nd/5\nnew/41\n")
-        delete(DeleteOptions(output=root.path, source=str(folder / "gone")), Stages(io.StringIO()))
+        delete(DeleteOptions(index_root=root.path, source=str(folder / "gone")), Stages(io.StringIO()))
         self.last = self._live()
-        compact(CompactOptions(output=root.path, threads=1), Stages(io.StringIO()))
+        compact(CompactOptions(index_root=root.path, threads=1), Stages(io.StringIO()))
         self.compacted = self._live()
 
     def _upsert(self, records: list[dict[str, Any]]) -> None:
         source = str(write(self._folder / "new.jsonl", records))
-        given = {"output": self._root.path, "source": source, "model": self._model, "threads": 1}
+        given = {"index_root": self._root.path, "source": source, "model": self._model, "threads": 1}
         upsert(UpsertOptions(**given), Stages(io.StringIO()))
 
     def _live(self) -> Version:

@@ -101,7 +101,7 @@ class Maker:
 
     def base(self, held: Sequence[Document], folder: Path, **changed: Any) -> Segment:
         """Documents as a build makes them; options may be changed."""
-        options = BuildOptions(source="-", output=folder, **{**self.options, **changed})
+        options = BuildOptions(source="-", index_root=folder, **{**self.options, **changed})
         dimensions = self.model.encoder("document").dimensions
         rules = asked_rules(options, Asked(self.model, dimensions, "cpu", 1, "corpus", {}))
         counted, stems = self._counted(held)

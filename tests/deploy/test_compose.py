@@ -229,7 +229,7 @@ def test_replicas_and_ingest_share_the_log_of_writes() -> None:
         name, *given = [by_default(word) for word in command]
         found: Any = typer.main.get_command(app)
         options = found.commands[name].make_context(name, given).params
-        assert (str(options["output"]), str(options["ingest_folder"])) == ("/index", "/ingest")
+        assert (str(options["index_root"]), str(options["ingest_folder"])) == ("/index", "/ingest")
 
 
 def test_starts_are_ordered_by_health() -> None:

@@ -123,7 +123,7 @@ def test_a_pod_fetches_a_snapshot_and_refuses_one_that_was_cut_short(toy_index: 
         "-m",
         "glow",
         "export-index",
-        "--output",
+        "--index-root",
         str(toy_index),
         "--to",
         str(archive),

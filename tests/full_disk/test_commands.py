@@ -51,7 +51,7 @@ def test_a_build_goes_on_where_the_disk_ended_it(
     small = disk(64)
     small.fill(free_kb << 10)
     build = ["build", "--threads", 1, "--model", toy_model, "--input", toy_corpus]
-    build += ["--output", small.path / "index"]
+    build += ["--index-root", small.path / "index"]
     refused(*build)
     root = IndexRoot(small.path / "index")
     assert not (root.path / "CURRENT").exists()
@@ -68,7 +68,7 @@ def test_changes_and_publications_leave_what_is_live(disk: MakeDisk, toy_model: 
     )
     gone = tmp_path / "gone.txt"
     gone.write_text("d/2\n")
-    at, where = root.current(), ["--output", root.path]
+    at, where = root.current(), ["--index-root", root.path]
     commands: list[list[object]] = [
         ["upsert", *where, "--model", toy_model, "--threads", 1, "--input", changed],
         ["delete", *where, "--input", gone],
@@ -97,17 +97,17 @@ def test_snapshots_are_whole_or_not_there(disk: MakeDisk, toy_index: Path) -> No
     archive, target = small.path / "index.tar.gz", small.path / "copy"
     for free_kb in (0, 64):
         small.fill(free_kb << 10)
-        refused("export-index", "--output", toy_index, "--to", archive)
+        refused("export-index", "--index-root", toy_index, "--to", archive)
         assert sorted(path.name for path in small.path.iterdir()) == [".filler"]
     small.empty()
-    assert glow("export-index", "--output", toy_index, "--to", archive).returncode == 0
+    assert glow("export-index", "--index-root", toy_index, "--to", archive).returncode == 0
     for free_kb in (0, 64):
         small.fill(free_kb << 10)
-        refused("import-index", "--output", target, archive, "--publish")
+        refused("import-index", "--index-root", target, archive, "--publish")
         assert not (target / "CURRENT").exists()
         assert IndexRoot(target).versions() == []
     small.empty()
-    assert glow("import-index", "--output", target, archive, "--publish").returncode == 0
+    assert glow("import-index", "--index-root", target, archive, "--publish").returncode == 0
     assert len(ids(IndexRoot(target))) == 50
 
 
@@ -122,7 +122,7 @@ def test_glow_ingest_waits_for_room_and_forgets_nothing(
     accepted.append(log.append("delete_by_filter", filter={"field": "nowhere", "eq": 1}))
     log.close()
     small.fill(free_kb << 10)
-    ingest = ["ingest", "--output", root.path, "--model", toy_model, "--threads", 1, "--once"]
+    ingest = ["ingest", "--index-root", root.path, "--model", toy_model, "--threads", 1, "--once"]
     ingest += ["--ingest-folder", small.path / "log", "--batch-documents", 7]
     if free_kb < 12:
         refused(*ingest)
@@ -152,7 +152,7 @@ def test_glow_learn_writes_all_or_says_so(disk: MakeDisk, toy_index: Path, tmp_p
         path.write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")
     small = disk(1)
     small.fill()
-    learn = ["learn", "--output", toy_index, "--query-log", queries, "--feedback-log", clicks]
+    learn = ["learn", "--index-root", toy_index, "--query-log", queries, "--feedback-log", clicks]
     refused(*learn, "--out", small.path / "learned")
     small.empty()
     shutil.rmtree(small.path / "learned", ignore_errors=True)

@@ -69,7 +69,7 @@ def test_writes_are_on_disk_or_refused(disk: MakeDisk, toy_model: Path, tmp_path
             "-m",
             "glow",
             "ingest",
-            "--output",
+            "--index-root",
             str(root.path),
             "--model",
             str(toy_model),

@@ -91,7 +91,7 @@ CORPORA = {
                 "--passage-overlap",
                 "1",
                 "--learned",
-                "--learned-budget",
+                "--expansion-terms",
                 "30",
                 "--index",
                 "ivf-flat",

@@ -70,7 +70,7 @@ def _states(corpus: Corpus, model: Path, work: Path) -> Iterator[tuple[str, Json
 def _run(work: Path, *command: str) -> Json:
     """The report that a command writes."""
     ended = CliRunner().invoke(
-        app, [*command, "--output", str(work / "index"), "--json", str(work / "printed")]
+        app, [*command, "--index-root", str(work / "index"), "--json", str(work / "printed")]
     )
     assert ended.exit_code == 0, ended.output
     return json.loads((work / "printed").read_bytes())

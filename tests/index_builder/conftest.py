@@ -44,7 +44,7 @@ def build(run: Run, toy_model: Path, output: Path) -> Run:
     """Builds from an input with the toy model: `build(path, "--index", "flat")`."""
 
     def invoke(source: object, *options: object, stdin: bytes | None = None) -> click.testing.Result:
-        fixed = ("--model", toy_model, "--output", output, "--threads", 1)
+        fixed = ("--model", toy_model, "--index-root", output, "--threads", 1)
         return run("build", "--input", source, *fixed, *options, stdin=stdin)
 
     return invoke

@@ -28,11 +28,11 @@ SAMPLED = 2
 def run(command: str, root: Path, model: Path, folder: Path) -> None:
     stages = Stages(io.StringIO())
     if command == "upsert":
-        upsert(UpsertOptions(output=root, source=str(folder / "new.jsonl"), model=model), stages)
+        upsert(UpsertOptions(index_root=root, source=str(folder / "new.jsonl"), model=model), stages)
     elif command == "delete":
-        delete(DeleteOptions(output=root, source=str(folder / "ids")), stages)
+        delete(DeleteOptions(index_root=root, source=str(folder / "ids")), stages)
     else:
-        compact(CompactOptions(output=root), stages)
+        compact(CompactOptions(index_root=root), stages)
 
 
 def arm(deadly: int) -> list[str]:

@@ -182,7 +182,7 @@ def main() -> None:
         str(options.model),
         "--threads",
         "1",
-        "--output",
+        "--index-root",
         "{root}",
     ]
     for name, (suffix, pack, chunks) in (LONG if options.long else INPUTS).items():
@@ -201,7 +201,7 @@ def main() -> None:
     for name, (suffix, made) in ARCHIVES.items():
         file = scratch / f"archive{suffix}"
         PACK[suffix](file, made(members))
-        _given(scratch, name, file, ["import", "{file}", "--output", "{root}"])
+        _given(scratch, name, file, ["import", "{file}", "--index-root", "{root}"])
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def test_a_build_that_is_not_published_is_there_and_not_live(
     (version,) = IndexRoot(output).versions()
     assert names(output) == [version]
     assert f"built {version}; publish it" in done.stdout
-    assert run("publish", "--output", output).exit_code == 0
+    assert run("publish", "--index-root", output).exit_code == 0
     assert live().version == version
 
 
@@ -240,12 +240,12 @@ def test_the_default_model_is_the_one_that_models_default_names(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(model, "MODELS_PACKAGE", "of_no_installation")
-    done = run("build", "--input", toy_corpus.resolve(), "--output", output)
+    done = run("build", "--input", toy_corpus.resolve(), "--index-root", output)
     assert (done.exit_code, "no default model" in done.stderr) == (3, True)
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "DEFAULT").write_text("toy\n")
     (tmp_path / "models" / "toy").symlink_to(toy_model.resolve())
-    assert run("build", "--input", toy_corpus.resolve(), "--output", output).exit_code == 0
+    assert run("build", "--input", toy_corpus.resolve(), "--index-root", output).exit_code == 0
 
 
 def test_files_are_readable_by_others(toy_index: Path) -> None:

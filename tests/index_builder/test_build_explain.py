@@ -47,7 +47,7 @@ def test_a_model_without_explain_graphs_still_builds(
     manifest = read_manifest(older, "model")
     files = {name: record for name, record in manifest.files.items() if "explain" not in name}
     (older / "manifest.json").write_bytes(manifest.model_copy(update={"files": files}).to_bytes())
-    done = run("build", "--input", toy_corpus, "--model", older, "--output", output, "--threads", 1)
+    done = run("build", "--input", toy_corpus, "--model", older, "--index-root", output, "--threads", 1)
     assert done.exit_code == 0, done.stderr
     assert live().explainer is None
 

@@ -66,7 +66,7 @@ def test_a_damaged_or_missing_model_is_refused(
         file.seek(1000)
         file.write(b"\xff\xff")
     for folder, found in ((model, "model/document.onnx is damaged"), (tmp_path / "none", "no model at")):
-        done = run("build", "--model", folder, "--input", toy_corpus, "--output", output)
+        done = run("build", "--model", folder, "--input", toy_corpus, "--index-root", output)
         assert done.exit_code == 3
         assert found in done.stderr
         assert names(output) == []
@@ -76,7 +76,7 @@ def test_a_damaged_or_missing_model_is_refused(
 def test_an_interrupted_build_leaves_nothing_but_a_message(
     spawn: Spawn, output: Path, toy_model: Path, number: signal.Signals, wait_for: WaitFor
 ) -> None:
-    process = spawn("build", "--model", toy_model, "--input", "-", "--output", output)
+    process = spawn("build", "--model", toy_model, "--input", "-", "--index-root", output)
     process.stdin.write(b'{"_id": "1", "title": "bees"}\n')
     process.stdin.flush()
     wait_for(lambda: any(output.glob(".work/*/.read/*")))
@@ -98,7 +98,7 @@ def test_a_killed_build_is_never_taken_for_a_version(
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     version = live().version
-    process = spawn("build", "--model", toy_model, "--input", "-", "--output", output)
+    process = spawn("build", "--model", toy_model, "--input", "-", "--index-root", output)
     wait_for(lambda: any(output.glob(".work/*/.read/*")))
     process.kill()
     process.communicate(timeout=60)
@@ -132,7 +132,7 @@ def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
     before = names(output)
     file = lines_file([{"_id": str(number), "title": "bees"} for number in range(300)])
     with disk_of(size_bytes):
-        done = build(file, "--shard-documents", 300)
+        done = build(file, "--encode-batch-documents", 300)
     assert done.exit_code == 4, done.stderr
     *told, last = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in told] == STAGES[:stages]
@@ -141,7 +141,7 @@ def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
     assert ("run the same command again to go on" in last) is (stages > 0)
     assert names(output) == ([".work"] if stages else []) + before
     assert live()[STORED_FIELDS].count == 50
-    done = build(file, "--shard-documents", 300)
+    done = build(file, "--encode-batch-documents", 300)
     assert done.exit_code == 0, done.stderr
     *told, _ = done.stderr.splitlines()
     skipped = [line.partition(":")[0] for line in told if line.endswith("done before")]
@@ -154,7 +154,9 @@ def test_an_output_that_cannot_be_a_folder_fails_clearly(
     run: Run, toy_model: Path, toy_corpus: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("x")
-    done = run("build", "--model", toy_model, "--input", toy_corpus, "--output", tmp_path / "file" / "index")
+    done = run(
+        "build", "--model", toy_model, "--input", toy_corpus, "--index-root", tmp_path / "file" / "index"
+    )
     assert done.exit_code == 4
     assert "cannot write below" in done.stderr
 

@@ -50,7 +50,7 @@ def test_several_files_are_one_corpus_and_an_id_counts_across_them(
     folder.mkdir()
     (folder / "b.jsonl").write_text('{"_id": "2", "title": "owls"}\n{"_id": "1", "title": "again"}\n')
     (folder / "a.jsonl").write_text('{"_id": "1", "title": "bees"}\n')
-    assert build(folder, "--max-reject-share", 0.5).exit_code == 0
+    assert build(folder, "--max-reject-ratio", 0.5).exit_code == 0
     index = live()
     assert [document.id for document in index[STORED_FIELDS].scan()] == ["1", "2"]
     (reject,) = (output / index.version / "rejects.jsonl").read_text().splitlines()
@@ -70,7 +70,7 @@ def test_standard_input_is_built(build: Run, live: Live) -> None:
 
 def test_keys_are_mapped_to_fields(build: Run, lines_file: LinesFile, live: Live) -> None:
     file = lines_file([{"key": "1", "headline": "bees", "body": "home"}])
-    options = ("--map", "headline=title", "--map", "body=text", "--map", "key=_id")
+    options = ("--rename-field", "headline=title", "--rename-field", "body=text", "--rename-field", "key=_id")
     assert build(file, *options).exit_code == 0
     assert live()[STORED_FIELDS].get("1").fields == {"title": ("bees",), "text": ("home",)}
 
@@ -78,8 +78,8 @@ def test_keys_are_mapped_to_fields(build: Run, lines_file: LinesFile, live: Live
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (["headline"], "--map takes FOUND=WANTED"),
-        (["=title"], "--map takes FOUND=WANTED"),
+        (["headline"], "--rename-field takes FOUND=WANTED"),
+        (["=title"], "--rename-field takes FOUND=WANTED"),
         (["headline=titel"], "the model reads _id, title, anchor, clicked_queries, url, text, not 'titel'"),
         (["a=title", "b=title"], "mapped twice"),
         (["a=title", "a=text"], "mapped twice"),
@@ -88,7 +88,7 @@ def test_keys_are_mapped_to_fields(build: Run, lines_file: LinesFile, live: Live
 def test_a_map_that_cannot_be_meant_is_refused(
     build: Run, output: Path, toy_corpus: Path, pairs: list[str], message: str
 ) -> None:
-    done = build(toy_corpus, *(part for pair in pairs for part in ("--map", pair)))
+    done = build(toy_corpus, *(part for pair in pairs for part in ("--rename-field", pair)))
     assert done.exit_code == 2
     assert message in done.stderr
     assert names(output) == []
@@ -145,6 +145,6 @@ def test_too_many_rejects_fail_and_leave_the_live_version(
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"{}\n", b'{"_id": "a"}\n'])
 def test_input_without_a_document_fails(build: Run, output: Path, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "empty.jsonl").write_bytes(content)
-    done = build(tmp_path / "empty.jsonl", "--max-reject-share", 1.0)
+    done = build(tmp_path / "empty.jsonl", "--max-reject-ratio", 1.0)
     assert done.exit_code == 4
     assert not IndexRoot(output).versions()

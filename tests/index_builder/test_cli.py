@@ -21,18 +21,18 @@ def two_versions(build: Run, output: Path, toy_corpus: Path) -> IndexRoot:
 
 def test_publish_takes_the_newest_or_the_named_version(run: Run, two_versions: IndexRoot) -> None:
     old, new = two_versions.versions()
-    assert run("publish", "--output", two_versions.path).stdout == f"published {new}\n"
+    assert run("publish", "--index-root", two_versions.path).stdout == f"published {new}\n"
     assert two_versions.current() == new
-    assert run("publish", "--output", two_versions.path, old).stdout == f"published {old}\n"
+    assert run("publish", "--index-root", two_versions.path, old).stdout == f"published {old}\n"
     assert two_versions.current() == old
 
 
 def test_a_damaged_version_is_neither_sound_nor_published(run: Run, two_versions: IndexRoot) -> None:
     old, new = two_versions.versions()
-    run("publish", "--output", two_versions.path, old)
+    run("publish", "--index-root", two_versions.path, old)
     (two_versions.folder(new) / "terms" / "dfs.npy").write_bytes(b"")
     for command in ("publish", "verify"):
-        done = run(command, "--output", two_versions.path, new)
+        done = run(command, "--index-root", two_versions.path, new)
         assert done.exit_code == 3
         assert "terms/dfs.npy has 0 bytes" in done.stderr
     assert two_versions.current() == old
@@ -42,18 +42,18 @@ def test_verify_checks_the_live_version_or_the_named_one(
     run: Run, two_versions: IndexRoot, tmp_path: Path
 ) -> None:
     old, new = two_versions.versions()
-    done = run("verify", "--output", two_versions.path)
+    done = run("verify", "--index-root", two_versions.path)
     assert (done.exit_code, "no published index" in done.stderr) == (3, True)
-    assert f"{new} is sound" in run("verify", "--output", two_versions.path, new).stdout
-    run("publish", "--output", two_versions.path, old)
-    done = run("verify", "--output", two_versions.path, "--json", tmp_path / "v.json")
+    assert f"{new} is sound" in run("verify", "--index-root", two_versions.path, new).stdout
+    run("publish", "--index-root", two_versions.path, old)
+    done = run("verify", "--index-root", two_versions.path, "--json", tmp_path / "v.json")
     assert done.stdout.startswith(f"{old} is sound: 50 documents, flat, toy-model@sha256:")
     report = json.loads((tmp_path / "v.json").read_text())
     assert (report["status"], report["version"], report["counts"]["documents"]) == ("sound", old, 50)
 
 
 def test_an_empty_root_has_nothing_to_publish(run: Run, output: Path) -> None:
-    done = run("publish", "--output", output)
+    done = run("publish", "--index-root", output)
     assert (done.exit_code, "no version in" in done.stderr) == (3, True)
 
 
@@ -62,13 +62,13 @@ def test_an_empty_root_has_nothing_to_publish(run: Run, output: Path) -> None:
     [
         ("build",),
         ("build", "--input", "x.jsonl"),
-        ("build", "--input", "x.jsonl", "--output", "o", "--index", "lsh"),
-        ("build", "--input", "x.jsonl", "--output", "o", "--threads", "0"),
-        ("build", "--input", "x.jsonl", "--output", "o", "--workers", "0"),
-        ("build", "--input", "x.jsonl", "--output", "o", "--shard-documents", "0"),
-        ("build", "--input", "x.jsonl", "--output", "o", "--runner", "spark"),
-        ("build", "--input", "x.jsonl", "--output", "o", "--max-reject-share", "1.5"),
-        ("build", "--input", "x.jsonl", "--output", "o", "--max-line-bytes", "0"),
+        ("build", "--input", "x.jsonl", "--index-root", "o", "--index", "lsh"),
+        ("build", "--input", "x.jsonl", "--index-root", "o", "--threads", "0"),
+        ("build", "--input", "x.jsonl", "--index-root", "o", "--workers", "0"),
+        ("build", "--input", "x.jsonl", "--index-root", "o", "--encode-batch-documents", "0"),
+        ("build", "--input", "x.jsonl", "--index-root", "o", "--runner", "spark"),
+        ("build", "--input", "x.jsonl", "--index-root", "o", "--max-reject-ratio", "1.5"),
+        ("build", "--input", "x.jsonl", "--index-root", "o", "--max-line-bytes", "0"),
         ("rebuild",),
     ],
 )

@@ -34,7 +34,7 @@ def make(model: Path, folder: Path) -> IndexRoot:
     ]
     (folder / "base").write_text("".join(json.dumps(line) + "\n" for line in lines))
     build(
-        BuildOptions(model=model, source=str(folder / "base"), output=folder / "index", index="hnsw"),
+        BuildOptions(model=model, source=str(folder / "base"), index_root=folder / "index", index="hnsw"),
         stages(),
     )
     root = IndexRoot(folder / "index")
@@ -49,8 +49,8 @@ def make(model: Path, folder: Path) -> IndexRoot:
     )
     (folder / "new").write_text('{"_id": "d7", "text": "a zebra"}\n')
     (folder / "ids").write_text("d0\n")
-    upsert(UpsertOptions(output=root.path, source=str(folder / "new"), model=model), stages())
-    delete(DeleteOptions(output=root.path, source=str(folder / "ids")), stages())
+    upsert(UpsertOptions(index_root=root.path, source=str(folder / "new"), model=model), stages())
+    delete(DeleteOptions(index_root=root.path, source=str(folder / "ids")), stages())
     return root
 
 
@@ -64,7 +64,7 @@ def test_an_index_stays_of_its_kind_and_what_belongs_to_the_version_stays(
     root = make(toy_model, tmp_path)
     before = opened(root)
     assert before[VECTORS].kind == "hnsw" and before.delta is not None
-    report = compact(CompactOptions(output=root.path), stages())
+    report = compact(CompactOptions(index_root=root.path), stages())
     after = opened(root)
     assert report["index"]["kind"] == after[VECTORS].kind == "hnsw" and after.delta is None
     assert after.fusion == before.fusion == Fusion(method="rrf", k=7)
@@ -87,8 +87,10 @@ def test_an_index_stays_of_its_kind_and_what_belongs_to_the_version_stays(
 
 def test_an_index_without_documents_is_not_compacted(toy_model: Path, tmp_path: Path) -> None:
     (tmp_path / "base").write_text('{"_id": "d", "text": "bees"}\n')
-    build(BuildOptions(model=toy_model, source=str(tmp_path / "base"), output=tmp_path / "index"), stages())
+    build(
+        BuildOptions(model=toy_model, source=str(tmp_path / "base"), index_root=tmp_path / "index"), stages()
+    )
     (tmp_path / "ids").write_text("d\n")
-    delete(DeleteOptions(output=tmp_path / "index", source=str(tmp_path / "ids")), stages())
+    delete(DeleteOptions(index_root=tmp_path / "index", source=str(tmp_path / "ids")), stages())
     with pytest.raises(BuildError, match="no document is left"):
-        compact(CompactOptions(output=tmp_path / "index"), stages())
+        compact(CompactOptions(index_root=tmp_path / "index"), stages())

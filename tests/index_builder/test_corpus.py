@@ -31,7 +31,7 @@ def read(
     path = folder / "input.jsonl"
     with path.open("wb") as file:
         file.writelines(line + b"\n" for line in lines)
-    chosen = BuildOptions(model=model.folder, source=str(path), output=folder, **options)  # type: ignore[arg-type]
+    chosen = BuildOptions(model=model.folder, source=str(path), index_root=folder, **options)  # type: ignore[arg-type]
     with RejectLog(folder / "rejects.jsonl") as log:
         stats = read_corpus(
             [Source(path.name, path)],

@@ -36,7 +36,7 @@ def upsert(run: Run, root: IndexRoot, toy_model: Path, lines_file: LinesFile, tm
         fixed = (
             "--model",
             toy_model,
-            "--output",
+            "--index-root",
             root.path,
             "--threads",
             1,
@@ -53,7 +53,7 @@ def delete(run: Run, root: IndexRoot, tmp_path: Path) -> Run:
     """`delete(b"lines", options)`."""
 
     def invoke(lines: bytes, *options: object) -> click.testing.Result:
-        fixed = ("--output", root.path, "--json", tmp_path / "report.json")
+        fixed = ("--index-root", root.path, "--json", tmp_path / "report.json")
         return run("delete", "--input", "-", *fixed, *options, stdin=lines)
 
     return invoke
@@ -77,7 +77,7 @@ def test_an_upsert_adds_and_replaces_and_the_last_of_an_id_wins(
     held = live(root)[STORED_FIELDS].get("toy/1")
     same = {"_id": "toy/1", **{name: list(found) for name, found in held.fields.items()}, **held.metadata}
     done = upsert(
-        [first, {"_id": "toy/0", "text": "other"}, b"{not json", BEES, same], "--max-reject-share", 0.3
+        [first, {"_id": "toy/0", "text": "other"}, b"{not json", BEES, same], "--max-reject-ratio", 0.3
     )
     assert done.exit_code == 0, done.stderr
     assert "1 new, 1 replaced, 1 unchanged, 1 repeated, 1 rejects; 51 documents" in done.stdout
@@ -127,7 +127,7 @@ def test_a_delete_takes_ids_and_objects_and_counts_those_it_does_not_know(
 ) -> None:
     assert upsert([BEES]).exit_code == 0
     done = delete(
-        b'toy/3\n {"_id": "new/bees", "text": "?"}\nnobody\ntoy/3\n\xff\n', "--max-reject-share", 0.5
+        b'toy/3\n {"_id": "new/bees", "text": "?"}\nnobody\ntoy/3\n\xff\n', "--max-reject-ratio", 0.5
     )
     assert done.exit_code == 0, done.stderr
     counts = report()["counts"]
@@ -143,7 +143,7 @@ def test_a_delete_takes_ids_and_objects_and_counts_those_it_does_not_know(
 def test_what_changes_nothing_makes_no_version(upsert: Run, delete: Run, run: Run, root: IndexRoot) -> None:
     before = root.versions()
     assert "nothing to change" in delete(b"nobody\n").stdout
-    done = run("compact", "--output", root.path)
+    done = run("compact", "--index-root", root.path)
     assert done.exit_code == 0 and "has no delta: nothing to compact" in done.stdout
     assert upsert([BEES]).exit_code == 0
     assert "nothing to change" in upsert([BEES]).stdout
@@ -162,7 +162,7 @@ def test_a_delta_that_grows_too_large_is_told_and_refused(
     done = upsert([{**BEES, "_id": f"more/{number}"} for number in range(5)], "--max-delta-documents", 4)
     assert done.exit_code == 2 and "more than 4 different documents" in done.stderr
     assert root.current() == before
-    assert run("compact", "--output", root.path).exit_code == 0
+    assert run("compact", "--index-root", root.path).exit_code == 0
     assert delete(b"toy/1\ntoy/2\n", "--max-delta-documents", 4).exit_code == 0
     assert live(root)[STORED_FIELDS].count == 51
 
@@ -192,7 +192,7 @@ def test_a_root_without_a_live_version_is_refused(run: Run, tmp_path: Path, toy_
         ("delete", "--input", "-"),
         ("compact",),
     ):
-        done = run(*command, "--output", tmp_path / "none", stdin=b"")
+        done = run(*command, "--index-root", tmp_path / "none", stdin=b"")
         assert done.exit_code == 3 and "no published index" in done.stderr
     assert not (tmp_path / "none").exists()
 
@@ -202,7 +202,7 @@ def test_two_at_once_wait_for_each_other_or_are_refused(upsert: Run, run: Run, r
     with other.locked():
         done = upsert([BEES], "--wait", 0.1)
         assert done.exit_code == 4 and "is being changed by" in done.stderr
-        assert run("compact", "--output", root.path, "--wait", 0.1).exit_code == 4
+        assert run("compact", "--index-root", root.path, "--wait", 0.1).exit_code == 4
     held, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -230,7 +230,7 @@ def test_a_full_disk_leaves_the_live_version_and_the_command_can_be_run_again(
     size_bytes: int,
 ) -> None:
     some = [{**BEES, "_id": f"new/{number}", "text": f"bees {number} " * 300} for number in range(5)]
-    fixed = ("--model", toy_model, "--output", root.path, "--threads", 1)
+    fixed = ("--model", toy_model, "--index-root", root.path, "--threads", 1)
     command = ("upsert", "--input", lines_file(some), *fixed)
     base = root.current()
     with disk_of(size_bytes):
@@ -240,28 +240,28 @@ def test_a_full_disk_leaves_the_live_version_and_the_command_can_be_run_again(
     assert run(*command).exit_code == 0
     version = root.current()
     with disk_of(size_bytes):
-        done = run("compact", "--output", root.path)
+        done = run("compact", "--index-root", root.path)
     assert done.exit_code == 4 and "the live index is unchanged" in done.stderr, done.stderr
     assert root.current() == version
     left = {path.name for path in root.path.iterdir()}
     assert left == {".lock", "CURRENT", base, version}
-    assert run("compact", "--output", root.path).exit_code == 0 and live(root)[STORED_FIELDS].count == 55
+    assert run("compact", "--index-root", root.path).exit_code == 0 and live(root)[STORED_FIELDS].count == 55
 
 
 def test_verify_and_publish_see_a_damaged_delta(upsert: Run, run: Run, root: IndexRoot) -> None:
     base = root.current()
     assert upsert([BEES]).exit_code == 0
     version = root.current()
-    assert run("rollback", "--output", root.path).exit_code == 0 and root.current() == base
+    assert run("rollback", "--index-root", root.path).exit_code == 0 and root.current() == base
     for name in ("vectors.faiss", "documents.sqlite", "tombstones.npy"):
         path = root.folder(version) / "delta" / name
         whole = path.read_bytes()
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         for command in ("verify", "publish"):
-            done = run(command, version, "--output", root.path)
+            done = run(command, version, "--index-root", root.path)
             assert done.exit_code == 3 and f"delta/{name} is damaged" in done.stderr, command
         path.write_bytes(whole)
-    assert run("publish", version, "--output", root.path).exit_code == 0
+    assert run("publish", version, "--index-root", root.path).exit_code == 0
 
 
 def test_a_rebuilt_index_forgets_the_delta_and_tune_keeps_it(

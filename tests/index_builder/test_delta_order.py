@@ -46,10 +46,10 @@ def both(
     for name, documents in (("base", BASE), ("added", ADDED)):
         (tmp_path / name).write_text("".join(json.dumps(each) + "\n" for each in documents))
     assert build(tmp_path / "base").exit_code == 0
-    done = run("upsert", "--input", tmp_path / "added", "--output", output, "--model", toy_model)
+    done = run("upsert", "--input", tmp_path / "added", "--index-root", output, "--model", toy_model)
     assert done.exit_code == 0, done.stderr
     delta = live()
-    assert run("compact", "--output", output).exit_code == 0
+    assert run("compact", "--index-root", output).exit_code == 0
     return delta, live()
 
 

@@ -111,7 +111,7 @@ def root(corpus: Corpus, toy_model: Path, tmp_path: Path) -> IndexRoot:
     source.write_text("".join(json.dumps(line) + "\n" for line in corpus.held.values()))
     output = tmp_path / "index"
     build(
-        BuildOptions(model=toy_model, source=str(source), output=output, passages=True),
+        BuildOptions(model=toy_model, source=str(source), index_root=output, passages=True),
         stages(),
     )
     return IndexRoot(output)
@@ -122,10 +122,10 @@ def change(root: IndexRoot, corpus: Corpus, model: Path, folder: Path, step: int
     source = folder / f"changes-{step}.jsonl"
     if step % 2:
         source.write_text("".join(f"{identifier}\n" for identifier in corpus.deletes()))
-        delete(DeleteOptions(output=root.path, source=str(source)), stages())
+        delete(DeleteOptions(index_root=root.path, source=str(source)), stages())
     else:
         source.write_text("".join(json.dumps(line) + "\n" for line in corpus.upserts()))
-        upsert(UpsertOptions(output=root.path, source=str(source), model=model), stages())
+        upsert(UpsertOptions(index_root=root.path, source=str(source), model=model), stages())
 
 
 def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Path) -> Index:
@@ -220,7 +220,7 @@ def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
     require_same(index, expected)
     assert index.manifest.counts["passages"] == len(expected[PASSAGES]) > index[STORED_FIELDS].count
 
-    report = compact(CompactOptions(output=root.path), stages())
+    report = compact(CompactOptions(index_root=root.path), stages())
     compacted = opened(root)
     assert report["status"] == "compacted" and compacted.delta is None
     require_holds(compacted, corpus)
@@ -239,13 +239,15 @@ def test_an_index_may_lose_all_its_documents_and_get_others(
 ) -> None:
     ids = [json.loads(line)["_id"] for line in toy_corpus.read_bytes().splitlines()]
     (tmp_path / "ids").write_text("\n".join(ids))
-    delete(DeleteOptions(output=toy_index_copy.path, source=str(tmp_path / "ids")), stages())
+    delete(DeleteOptions(index_root=toy_index_copy.path, source=str(tmp_path / "ids")), stages())
     index = opened(toy_index_copy)
     assert index[STORED_FIELDS].count == 0
     for retriever in ("dense", "lexical", "hybrid"):
         assert SearchSession(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).run().hits == ()
     (tmp_path / "new").write_text('{"_id": "toy/1", "title": "Ants again"}\n')
-    upsert(UpsertOptions(output=toy_index_copy.path, source=str(tmp_path / "new"), model=toy_model), stages())
+    upsert(
+        UpsertOptions(index_root=toy_index_copy.path, source=str(tmp_path / "new"), model=toy_model), stages()
+    )
     for retriever in ("dense", "lexical", "hybrid"):
         found = SearchSession(
             opened(toy_index_copy), SearchCall("ants", 10, 0, 10, SearchParams(), retriever)

@@ -37,7 +37,7 @@ def versions(build: Run, output: Path, toy_corpus: Path, tmp_path: Path) -> tupl
 def test_known_changes_are_counted_and_named(
     run: Run, output: Path, versions: tuple[str, str], tmp_path: Path
 ) -> None:
-    done = run("diff", "--output", output, *versions, "--threads", 1, "--json", tmp_path / "d.json")
+    done = run("diff", "--index-root", output, *versions, "--threads", 1, "--json", tmp_path / "d.json")
     assert done.exit_code == 0, done.stderr
     found = json.loads((tmp_path / "d.json").read_text())
     documents = found["documents"]
@@ -70,16 +70,16 @@ def test_a_version_does_not_differ_from_itself(
     (tmp_path / "log.jsonl").write_text(json.dumps(logged.values()) + "\n")
     (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "honey bees"}\n')
     for source in (("--query-log", tmp_path / "log.jsonl"), ("--queries", tmp_path / "queries.jsonl")):
-        done = run("diff", "--output", output, old, old, *source, "--json", tmp_path / "d.json")
+        done = run("diff", "--index-root", output, old, old, *source, "--json", tmp_path / "d.json")
         assert done.exit_code == 0, done.stderr
         found = json.loads((tmp_path / "d.json").read_text())
         assert (found["documents"]["same"], found["queries"]) == (50, 1)
         assert found["overlap"] == {"dense": 1.0, "hybrid": 1.0}
         assert found["idf"] == {"words_added": 0, "words_removed": 0, "mean_change": 0.0, "largest": []}
         assert (found["options"], found["model"]) == ({}, {})
-    done = run("diff", "--output", output, old, old, "--queries", "a", "--query-log", "b")
+    done = run("diff", "--index-root", output, old, old, "--queries", "a", "--query-log", "b")
     assert done.exit_code == 2
-    assert run("diff", "--output", output, old, "v9").exit_code == 3
+    assert run("diff", "--index-root", output, old, "v9").exit_code == 3
 
 
 def test_drift_weighs_words_by_the_documents_that_hold_them() -> None:
@@ -106,12 +106,12 @@ def test_a_version_with_a_delta_is_compared_as_one_index(
     (tmp_path / "gone").write_text("toy/7\ntoy/31\n")
     changes = [{**lines[20], "title": "Tides"}, lines[5], {"_id": "new/1", "text": "Honey and more honey."}]
     (tmp_path / "new.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changes))
-    done = run("delete", "--output", output, "--input", tmp_path / "gone")
+    done = run("delete", "--index-root", output, "--input", tmp_path / "gone")
     assert done.exit_code == 0, done.stderr
-    done = run("upsert", "--output", output, "--model", toy_model, "--input", tmp_path / "new.jsonl")
+    done = run("upsert", "--index-root", output, "--model", toy_model, "--input", tmp_path / "new.jsonl")
     assert done.exit_code == 0, done.stderr
     first, *_, last = IndexRoot(output).versions()
-    done = run("diff", "--output", output, first, last, "--json", tmp_path / "d.json")
+    done = run("diff", "--index-root", output, first, last, "--json", tmp_path / "d.json")
     assert done.exit_code == 0, done.stderr
     found = json.loads((tmp_path / "d.json").read_text())
     assert found["documents"] == {

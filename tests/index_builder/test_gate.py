@@ -68,7 +68,7 @@ def shuffled(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_corpus: Path) -> Path:
     """A root with one version, live."""
     output = tmp_path_factory.mktemp("built") / "index"
-    arguments = ["build", "--input", toy_corpus, "--model", toy_model, "--output", output, "--threads", 1]
+    arguments = ["build", "--input", toy_corpus, "--model", toy_model, "--index-root", output, "--threads", 1]
     assert CliRunner().invoke(app, [str(each) for each in arguments]).exit_code == 0
     return output
 
@@ -121,13 +121,13 @@ def test_a_worse_version_is_refused_and_force_says_who(
     assert failed["version"] == new
     assert root.manifest(new).parameters["gate"]["status"] == "failed"
 
-    done = run("publish", "--output", root.path, new)
+    done = run("publish", "--index-root", root.path, new)
     assert (done.exit_code, "the gate refused version" in done.stderr, root.current()) == (6, True, before)
-    assert run("publish", "--output", root.path, new, "--force").exit_code == 0
+    assert run("publish", "--index-root", root.path, new, "--force").exit_code == 0
     gate = root.manifest(new).parameters["gate"]
     assert (root.current(), gate["status"], gate["override"]["user"]) == (new, "forced", getpass.getuser())
     assert gate["override"]["failed"] == [each["name"] for each in gate["checks"] if not each["passed"]]
-    assert run("publish", "--output", root.path, new).exit_code == 0  # what was forced once is known
+    assert run("publish", "--index-root", root.path, new).exit_code == 0  # what was forced once is known
 
 
 def test_force_publishes_in_one_go(build: Run, root: IndexRoot, shuffled: Path, judged: Path) -> None:
@@ -194,15 +194,15 @@ def test_a_version_that_is_there_can_be_judged_and_then_published(
     before = root.current()
     assert build(toy_corpus, "--no-publish").exit_code == 0
     new = root.versions()[-1]
-    done = run("gate", "--output", root.path, "--data", judged, "--threads", 1)
+    done = run("gate", "--index-root", root.path, "--data", judged, "--threads", 1)
     assert (done.exit_code, root.current()) == (0, before), done.stderr
     assert root.manifest(new).parameters["gate"]["status"] == "passed"
     done = run(
-        "gate", "--output", root.path, new, "--data", judged, "--publish", "--json", tmp_path / "r.json"
+        "gate", "--index-root", root.path, new, "--data", judged, "--publish", "--json", tmp_path / "r.json"
     )
     assert (done.exit_code, root.current(), report(tmp_path)["published"]) == (0, new, True)
     manifest = root.manifest(new)
-    assert run("gate", "--output", root.path, new, "--data", judged).exit_code == 0
+    assert run("gate", "--index-root", root.path, new, "--data", judged).exit_code == 0
     assert root.manifest(new) == manifest  # what was published never changes
 
 

@@ -95,8 +95,18 @@ def test_what_unpacks_to_much_takes_little_memory(
 ) -> None:
     path, (code, said) = made(tmp_path), CASES[made]
     assert path.stat().st_size < MB
-    build = ("build", "--input", path, "--model", toy_model, "--threads", 1, "--output", tmp_path / "index")
-    command = [sys.executable, "-c", PROGRAM, *map(str, build), "--max-reject-share", "0.97"]
+    build = (
+        "build",
+        "--input",
+        path,
+        "--model",
+        toy_model,
+        "--threads",
+        1,
+        "--index-root",
+        tmp_path / "index",
+    )
+    command = [sys.executable, "-c", PROGRAM, *map(str, build), "--max-reject-ratio", "0.97"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)

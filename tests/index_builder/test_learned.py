@@ -50,7 +50,7 @@ def make(tmp_path: Path, learned_model: Path) -> Make:
         if not source.exists():  # a build goes on only where its input is the same file
             source.write_text("".join(json.dumps(each) + "\n" for each in documents))
         values = {"model": learned_model, "learned": True, "shard_documents": 16, "threads": 1, **options}
-        build(BuildOptions(source=str(source), output=tmp_path / name, **values), stages())
+        build(BuildOptions(source=str(source), index_root=tmp_path / name, **values), stages())
         return IndexRoot(tmp_path / name)
 
     return made
@@ -231,17 +231,17 @@ def test_a_delta_and_its_compaction_have_the_impacts_of_each_document(
     root = make("one", made_up(40), passages=passages)
     before = impacts_of(opened(root), QUERY)
     new = [{**each, "_id": f"new-{each['_id']}"} for each in made_up(6)] + [{**made_up(40)[7], "_id": "d3"}]
-    given = {"output": root.path, "threads": 1}
+    given = {"index_root": root.path, "threads": 1}
     upsert(UpsertOptions(source=changed(tmp_path, new), model=learned_model, **given), stages())
     (tmp_path / "gone.txt").write_text("d5\n")
-    delete(DeleteOptions(source=str(tmp_path / "gone.txt"), output=root.path), stages())
+    delete(DeleteOptions(source=str(tmp_path / "gone.txt"), index_root=root.path), stages())
     expected = {name: impact for name, impact in before.items() if name != "d5"}
     expected |= {f"new-d{number}": before[f"d{number}"] for number in range(6)} | {"d3": before["d7"]}
     joined = opened(root)
     assert impacts_of(joined, QUERY) == expected
     assert joined.holds(LEARNED_SPARSE)
     hits = joined[LEARNED_SPARSE].search(QUERY, 50)
-    compact(CompactOptions(output=root.path, threads=1), stages())
+    compact(CompactOptions(index_root=root.path, threads=1), stages())
     packed = opened(root)
     assert packed.delta is None and packed.holds(LEARNED_SPARSE)
     assert impacts_of(packed, QUERY) == expected
@@ -257,7 +257,7 @@ def test_another_head_cannot_add_documents(
 ) -> None:
     root, other = make("one", made_up(20)), tmp_path / "other"
     shutil.copytree(toy_model, other)
-    options = {"source": changed(tmp_path, made_up(3, salt=1)), "output": root.path, "threads": 1}
+    options = {"source": changed(tmp_path, made_up(3, salt=1)), "index_root": root.path, "threads": 1}
     with pytest.raises(MismatchError, match="found none"):
         upsert(UpsertOptions(model=other, **options), stages())
     add_untrained_head(other, tmp_path / "checkpoint", seed=1)
@@ -292,7 +292,7 @@ def test_the_weight_is_fitted_to_judged_queries_and_kept(
 ) -> None:
     root = make("one", made_up(40))
     data = judged(tmp_path / "data", 30)
-    done = tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True))
+    done = tune_index(TuneOptions(index_root=root.path, data=data, split="dev", learned=True))
     report, after = done.report(published=True), opened(root)
     assert after.holds(LEARNED_SPARSE)
     assert after[LEARNED_SPARSE].weight == report["learned"]["weight"] in WEIGHTS
@@ -300,9 +300,9 @@ def test_the_weight_is_fitted_to_judged_queries_and_kept(
     assert values["fitted"] >= max(values["first"], values["present"]) - 1e-9
     assert values["queries"] == 30 and "BM25 alone" in done.summary(published=True)
     more = changed(tmp_path, [{"_id": "more", "text": "bees"}])
-    upsert(UpsertOptions(output=root.path, source=more, model=learned_model), stages())
+    upsert(UpsertOptions(index_root=root.path, source=more, model=learned_model), stages())
     assert weight_of(opened(root)) == after[LEARNED_SPARSE].weight
-    compact(CompactOptions(output=root.path), stages())
+    compact(CompactOptions(index_root=root.path), stages())
     assert weight_of(opened(root)) == after[LEARNED_SPARSE].weight
 
 
@@ -321,9 +321,9 @@ def test_a_weight_of_nothing_is_bm25(make: Make) -> None:
 def test_what_cannot_be_fitted_is_refused(make: Make, tmp_path: Path) -> None:
     root, data = make("one", made_up(20), learned=False), judged(tmp_path / "data", 20)
     with pytest.raises(MismatchError, match="holds no learned impacts"):
-        tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True))
+        tune_index(TuneOptions(index_root=root.path, data=data, split="dev", learned=True))
     with pytest.raises(ConfigError, match="one after the other"):
-        tune_index(TuneOptions(output=root.path, data=data, split="dev", learned=True, rerank=20))
+        tune_index(TuneOptions(index_root=root.path, data=data, split="dev", learned=True, rerank=20))
 
 
 def test_a_gate_measures_them_and_refuses_a_version_that_lost_them(make: Make, tmp_path: Path) -> None:

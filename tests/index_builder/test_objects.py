@@ -205,17 +205,19 @@ def test_a_web_server_that_sends_other_bytes_than_asked_is_refused(tmp_path: Pat
 def test_a_version_goes_there_and_comes_back(bucket: str, toy_model: Path, tmp_path: Path) -> None:
     put(f"{bucket}/build/corpus.jsonl", DATA)
     for name in ("first", "second"):  # one on its own machine each
-        done = glow("build", "--input", f"{bucket}/build", "--output", tmp_path / name, "--model", toy_model)
+        done = glow(
+            "build", "--input", f"{bucket}/build", "--index-root", tmp_path / name, "--model", toy_model
+        )
         assert done.returncode == 0, done.stderr
     root = IndexRoot(tmp_path / "first")
     to = f"{bucket}/versions/live.tar.gz"
-    assert glow("export-index", "--output", root.path, "--to", to).returncode == 0
-    done = glow("import-index", "--output", tmp_path / "there", to, "--publish")
+    assert glow("export-index", "--index-root", root.path, "--to", to).returncode == 0
+    done = glow("import-index", "--index-root", tmp_path / "there", to, "--publish")
     assert done.returncode == 0, done.stderr
     there = IndexRoot(tmp_path / "there")
     assert there.current() == root.current()
     assert Index.open(there.folder(there.current()))[STORED_FIELDS].count == 30
-    refused = glow("export-index", "--output", root.path, "--to", "https://example.org/x.tar")
+    refused = glow("export-index", "--index-root", root.path, "--to", "https://example.org/x.tar")
     assert refused.returncode == 2 and "can be read alone" in refused.stderr
 
 

@@ -130,7 +130,7 @@ def test_a_build_without_passages_has_none(toy_index: Path) -> None:
 
 def test_verify_counts_documents(build: Run, run: Run, output: Path, long_file: Path) -> None:
     assert build(long_file, "--passages").exit_code == 0
-    done = run("verify", "--output", output)
+    done = run("verify", "--index-root", output)
     assert done.exit_code == 0 and "is sound: 30 documents" in done.stdout
 
 

@@ -63,7 +63,7 @@ def make(tmp_path: Path, toy_model: Path, toy_reranker: Path) -> Callable[..., I
         if not source.exists():  # a build goes on only where its input is the same file
             source.write_text("".join(json.dumps(each) + "\n" for each in documents))
         values = {"model": toy_model, "rerank": toy_reranker, "shard_documents": 16, "threads": 1, **options}
-        build(BuildOptions(source=str(source), output=tmp_path / name, **values), stages())
+        build(BuildOptions(source=str(source), index_root=tmp_path / name, **values), stages())
         return IndexRoot(tmp_path / name)
 
     return made
@@ -148,8 +148,10 @@ def test_added_and_compacted_documents_are_stored_as_a_build_stores_them(
     changed = [*made_up(4, salt=7), *({**each, "_id": "new" + each["_id"]} for each in made_up(30, salt=3))]
     (tmp_path / "changed.jsonl").write_text("".join(json.dumps(each) + "\n" for each in changed))
     (tmp_path / "gone.txt").write_text("d20\nd21\n")
-    upsert(UpsertOptions(output=root.path, source=str(tmp_path / "changed.jsonl"), model=toy_model), stages())
-    delete(DeleteOptions(output=root.path, source=str(tmp_path / "gone.txt")), stages())
+    upsert(
+        UpsertOptions(index_root=root.path, source=str(tmp_path / "changed.jsonl"), model=toy_model), stages()
+    )
+    delete(DeleteOptions(index_root=root.path, source=str(tmp_path / "gone.txt")), stages())
     kept = [each for each in made_up(40)[4:] if each["_id"] not in ("d20", "d21")]
     expected = opened(make("rebuilt", [*kept, *changed], **options))
     for state in ("delta", "compacted"):
@@ -158,7 +160,7 @@ def test_added_and_compacted_documents_are_stored_as_a_build_stores_them(
         assert hits(index) == hits(expected), state
         if not passages:
             assert codes(index) == codes(expected), state
-        compact(CompactOptions(output=root.path), stages())
+        compact(CompactOptions(index_root=root.path), stages())
 
 
 def hits(index: Index) -> list[tuple[str, float]]:
@@ -253,7 +255,7 @@ def test_the_share_is_fitted_to_judged_queries_and_kept(
     root = make("one", made_up(40))
     before = opened(root)
     done = tune_index(
-        TuneOptions(output=root.path, data=judged(tmp_path / "data", 30), split="dev", rerank=20)
+        TuneOptions(index_root=root.path, data=judged(tmp_path / "data", 30), split="dev", rerank=20)
     )
     report = done.report(published=True)
     after = opened(root)
@@ -265,8 +267,8 @@ def test_the_share_is_fitted_to_judged_queries_and_kept(
     assert after.fusion == before.fusion
     changed = tmp_path / "changed.jsonl"
     changed.write_text('{"_id": "more", "text": "bees"}\n')
-    upsert(UpsertOptions(output=root.path, source=str(changed), model=TOY_MODEL), stages())
-    compact(CompactOptions(output=root.path), stages())
+    upsert(UpsertOptions(index_root=root.path, source=str(changed), model=TOY_MODEL), stages())
+    compact(CompactOptions(index_root=root.path), stages())
     assert opened(root).mixture == after.mixture
 
 
@@ -275,7 +277,9 @@ def test_an_index_without_a_re_ranker_has_no_share_to_fit(
 ) -> None:
     root = make("one", made_up(20), rerank=None)
     with pytest.raises(MismatchError, match="holds no re-ranker"):
-        tune_index(TuneOptions(output=root.path, data=judged(tmp_path / "data", 20), split="dev", rerank=20))
+        tune_index(
+            TuneOptions(index_root=root.path, data=judged(tmp_path / "data", 20), split="dev", rerank=20)
+        )
 
 
 def test_a_gate_measures_re_ranking_and_refuses_a_version_that_lost_it(
@@ -311,7 +315,7 @@ def test_a_version_that_shares_files_shares_what_was_opened(
     first = opened(root)
     changed = tmp_path / "changed.jsonl"
     changed.write_text('{"_id": "more", "text": "bees find the way home"}\n')
-    upsert(UpsertOptions(output=root.path, source=str(changed), model=toy_model), stages())
+    upsert(UpsertOptions(index_root=root.path, source=str(changed), model=toy_model), stages())
     second = Index.open(root.folder(root.current()), like=first)
     assert second.reranker is first.reranker
     assert hits(second) == hits(opened(root))

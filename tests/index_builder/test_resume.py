@@ -87,8 +87,8 @@ def test_a_killed_build_goes_on_and_ends_in_the_same_version(
     tmp_path: Path,
     wait_for: WaitFor,
 ) -> None:
-    options = ("--shard-documents", 4, "--index", "ivf-flat", "--threads", 1)
-    process = spawn("build", "--model", toy_model, "--input", many, "--output", output, *options)
+    options = ("--encode-batch-documents", 4, "--index", "ivf-flat", "--threads", 1)
+    process = spawn("build", "--model", toy_model, "--input", many, "--index-root", output, *options)
     wait_for(lambda: len(list(output.glob(".work/*/shards/*.json"))) > 10)
     process.kill()
     process.communicate(timeout=60)
@@ -120,7 +120,7 @@ def test_a_killed_build_goes_on_and_ends_in_the_same_version(
 def test_a_damaged_shard_and_a_damaged_step_are_done_again(
     build: Run, output: Path, many: Path, tmp_path: Path, end_early: Callable[..., None]
 ) -> None:
-    options = ("--shard-documents", 75)
+    options = ("--encode-batch-documents", 75)
     end_early(*options)
     (work,) = output.glob(".work/*")
     for name in ("shards/0000000075-0000000150.f32", "terms/terms/dfs.npy"):
@@ -147,14 +147,14 @@ def test_an_interrupted_build_says_that_it_can_go_on_and_does_not_where_it_shall
         return encode(self, shard)
 
     monkeypatch.setattr(ShardEncoder, "encode", interrupted)
-    done = build(many, "--shard-documents", 100)
+    done = build(many, "--encode-batch-documents", 100)
     assert done.exit_code == 130
     told, last = done.stderr.splitlines()[-2:]
     assert told == "what is done is kept: run the same command again to go on"
     assert last.startswith("glow: interrupted")
     assert [path.name for path in output.iterdir()] == [".work"]
     monkeypatch.undo()
-    options = ("--shard-documents", 100, "--no-resume", "--json", tmp_path / "r.json")
+    options = ("--encode-batch-documents", 100, "--no-resume", "--json", tmp_path / "r.json")
     assert build(many, *options).exit_code == 0
     assert report_of(tmp_path / "r.json")["shards"]["resumed"] == 0
 
@@ -173,7 +173,7 @@ def test_other_input_or_options_are_another_build(
 
 def test_workers_make_the_same_version_with_passages_too(build: Run, output: Path, many: Path) -> None:
     for workers in (1, 2):
-        done = build(many, "--passages", "--shard-documents", 50, "--workers", workers)
+        done = build(many, "--passages", "--encode-batch-documents", 50, "--workers", workers)
         assert done.exit_code == 0, done.stderr
     one, two = files_of(output)
     assert one == two
@@ -204,7 +204,7 @@ def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
     ]
     documents[41] = {"_id": "long", "title": "owls and whales " * 9, "text": "hunt at night. " * 30, "n": 41}
     monkeypatch.setattr(Encoder, "run_outputs", overflowing)
-    done = build(lines_file(documents), "--shard-documents", 16, *passages)
+    done = build(lines_file(documents), "--encode-batch-documents", 16, *passages)
     monkeypatch.undo()
     assert done.exit_code == 0, done.stderr
     index = live()

@@ -147,7 +147,7 @@ def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(
 
 def test_after_two_kills_shards_are_encoded_in_another_process(tmp_path: Path, learned_model: Path) -> None:
     options, job = (
-        BuildOptions(model=learned_model, source="-", output=tmp_path),
+        BuildOptions(model=learned_model, source="-", index_root=tmp_path),
         job_of(tmp_path / "here", learned_model, ["a"]),
     )
     chosen = [type(make_runner(options, job, kills)) for kills in (0, 1, 2)]
@@ -159,4 +159,4 @@ def test_a_runner_that_is_not_installed_is_refused_by_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DependencyError, match="extra `scale`"):
-        require_runner(BuildOptions(model=tmp_path, source="-", output=tmp_path, runner="ray"))
+        require_runner(BuildOptions(model=tmp_path, source="-", index_root=tmp_path, runner="ray"))

@@ -259,12 +259,12 @@ def test_the_commands_carry_a_version_from_root_to_root(
         pytest.importorskip("backports.zstd")
     file, target = tmp_path / f"v{suffix}", tmp_path / "target"
     for _ in range(2):
-        done = run("export", "--output", source.path, VERSION, "--to", file)
+        done = run("export", "--index-root", source.path, VERSION, "--to", file)
         assert done.exit_code == 0, done.stderr
     first = file.read_bytes()
-    run("export", "--output", source.path, VERSION, "--to", file)
+    run("export", "--index-root", source.path, VERSION, "--to", file)
     assert file.read_bytes() == first
-    done = run("import", "--output", target, file, "--publish", "--json", tmp_path / "r.json")
+    done = run("import", "--index-root", target, file, "--publish", "--json", tmp_path / "r.json")
     assert (done.exit_code, done.stdout) == (0, f"imported {VERSION}\npublished {VERSION}\n")
     assert json.loads((tmp_path / "r.json").read_text()) == {
         "status": "imported",
@@ -273,30 +273,30 @@ def test_the_commands_carry_a_version_from_root_to_root(
         "published": True,
     }
     assert IndexRoot(target).current() == VERSION
-    assert run("import", "--output", target, file).stdout == f"{VERSION} was there already\n"
+    assert run("import", "--index-root", target, file).stdout == f"{VERSION} was there already\n"
     for cut in (0, 1, 20, len(first) // 2, len(first) * 3 // 4):
         file.write_bytes(first[:cut])
-        done = run("import", "--output", tmp_path / "cut", file)
+        done = run("import", "--index-root", tmp_path / "cut", file)
         assert done.exit_code in (2, 3), (cut, done.stderr, done.stdout)
         assert not IndexRoot(tmp_path / "cut").versions()
     assert {path.name for path in tmp_path.iterdir()} - {"cut"} == {"r.json", "target", f"v{suffix}"}
 
 
 def test_standard_streams_will_do(run: Run, source: IndexRoot, archive: bytes, tmp_path: Path) -> None:
-    done = run("export", "--output", source.path, VERSION, "--to", "-")
+    done = run("export", "--index-root", source.path, VERSION, "--to", "-")
     assert done.stdout_bytes == archive
-    done = run("import", "--output", tmp_path / "target", "-", stdin=archive)
+    done = run("import", "--index-root", tmp_path / "target", "-", stdin=archive)
     assert (done.exit_code, IndexRoot(tmp_path / "target").versions()) == (0, [VERSION])
 
 
 def test_names_that_say_no_format_and_files_that_are_not_there_are_refused(
     run: Run, source: IndexRoot, tmp_path: Path
 ) -> None:
-    assert run("export", "--output", source.path, VERSION, "--to", tmp_path / "v.zip").exit_code == 2
-    assert run("export", "--output", source.path, "v9", "--to", tmp_path / "v.tar").exit_code == 3
-    done = run("export", "--output", source.path, VERSION, "--to", tmp_path / "no" / "v.tar")
+    assert run("export", "--index-root", source.path, VERSION, "--to", tmp_path / "v.zip").exit_code == 2
+    assert run("export", "--index-root", source.path, "v9", "--to", tmp_path / "v.tar").exit_code == 3
+    done = run("export", "--index-root", source.path, VERSION, "--to", tmp_path / "no" / "v.tar")
     assert (done.exit_code, "cannot write" in done.stderr) == (4, True)
-    assert run("import", "--output", tmp_path / "x", tmp_path / "v.tar").exit_code == 2
+    assert run("import", "--index-root", tmp_path / "x", tmp_path / "v.tar").exit_code == 2
     assert not list(tmp_path.iterdir())
 
 

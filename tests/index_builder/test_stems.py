@@ -38,7 +38,7 @@ def versions(toy_model: Path, kept: Path) -> dict[str, Index]:
     """The same documents as a base, as a delta over it, and compacted; never change them."""
 
     def after(*arguments: object, stdin: bytes | None = None) -> Index:
-        given = [str(each) for each in (*arguments, "--output", kept)]
+        given = [str(each) for each in (*arguments, "--index-root", kept)]
         done = CliRunner().invoke(app, given, input=stdin)
         assert done.exit_code == 0, done.stderr
         root = IndexRoot(kept)
@@ -117,7 +117,7 @@ def test_pieces_of_words_have_no_stems(
         (writer.folder / "manifest.json").unlink()
         path = writer.folder / "weighting.json"
         path.write_text(json.dumps({**json.loads(path.read_bytes()), "unit": "piece"}))
-    fixed = ("--model", tmp_path / "pieces", "--output", output, "--input", lines_file(BASE))
+    fixed = ("--model", tmp_path / "pieces", "--index-root", output, "--input", lines_file(BASE))
     done = run("build", *fixed, "--analyzer", "english")
     assert done.exit_code == 2 and "have no stems; give --analyzer plain" in done.stderr
     assert run("build", *fixed, "--no-lexical").exit_code == 0  # it has no use for an analyzer

@@ -81,7 +81,7 @@ def test_a_bad_cell_costs_its_row(tmp_path: Path, row: bytes, fault: str) -> Non
 def test_a_row_of_another_length_is_a_reject_and_the_rest_is_built(build: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("_id,text\nd1,bees\nd2,bees,and more\nd3,ants\n", encoding="utf-8")
-    done = build(path, "--max-reject-share", 0.5)
+    done = build(path, "--max-reject-ratio", 0.5)
     assert done.exit_code == 0, done.stderr
     assert "1 lines rejected" in done.stdout or "1 line" in done.stdout
 
@@ -89,7 +89,7 @@ def test_a_row_of_another_length_is_a_reject_and_the_rest_is_built(build: Run, t
 @pytest.mark.parametrize(
     ("name", "content", "hint"),
     [
-        ("a.jsonl", '{"key": "d1", "text": "bees"}\n', "--map KEY=_id"),
+        ("a.jsonl", '{"key": "d1", "text": "bees"}\n', "--rename-field KEY=_id"),
         ("a.txt", "bees\nants\n", "CSV and TSV"),
     ],
 )

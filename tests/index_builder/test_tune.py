@@ -44,7 +44,7 @@ def test_a_tuned_version_shares_its_files_and_is_published(
     root = IndexRoot(output)
     source = root.current()
     report_file = tmp_path / "tuned.json"
-    done = run("tune", "--output", output, "--data", judged, "--split", "dev", "--json", report_file)
+    done = run("tune", "--index-root", output, "--data", judged, "--split", "dev", "--json", report_file)
     assert done.exit_code == 0, done.output
     version = root.current()
     assert version != source
@@ -79,7 +79,7 @@ def test_enough_queries_calibrate_the_fusion_that_they_chose(
     (judged / "queries.jsonl").write_text("\n".join(asked))
     (judged / "qrels" / "dev.tsv").write_text("\n".join(rows))
     report_file = tmp_path / "tuned.json"
-    done = run("tune", "--output", output, "--data", judged, "--split", "dev", "--json", report_file)
+    done = run("tune", "--index-root", output, "--data", judged, "--split", "dev", "--json", report_file)
     assert done.exit_code == 0, done.output
     root, report = IndexRoot(output), json.loads(report_file.read_bytes())
     index = Index.open(root.folder(root.current()))
@@ -116,7 +116,7 @@ def test_what_is_published_while_a_fusion_is_fitted_stays_live(
 
     tune = glow_index_builder.versions.tune.tune  # type: ignore[attr-defined]  # the part itself, behind its view
     monkeypatch.setattr(glow_index_builder.versions.tune, "tune", fit)
-    done = run("tune", "--output", output, "--data", judged, "--split", "dev")
+    done = run("tune", "--index-root", output, "--data", judged, "--split", "dev")
     assert done.exit_code == 4, done.output
     assert "tune again" in done.output
     assert len(root.versions()) == 2
@@ -128,7 +128,7 @@ def test_tuning_again_leaves_the_older_fusion_as_it_was(
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     root = IndexRoot(output)
-    tune = ("tune", "--output", output, "--data", judged, "--split", "dev")
+    tune = ("tune", "--index-root", output, "--data", judged, "--split", "dev")
     assert run(*tune).exit_code == 0
     first = root.current()
     before = (root.folder(first) / "fusion.json").read_bytes()
@@ -160,7 +160,7 @@ def test_what_cannot_be_tuned_is_refused(
 ) -> None:
     (judged / "qrels" / "few.tsv").write_text("query-id\tcorpus-id\tscore\nq-bees\ttoy/0\t1\n")
     assert build(toy_corpus).exit_code == 0
-    done = run("tune", "--output", output, "--data", judged, "--split", "dev", *options)
+    done = run("tune", "--index-root", output, "--data", judged, "--split", "dev", *options)
     assert done.exit_code == exit_code
     assert message in done.output
     assert len(IndexRoot(output).versions()) == 1
@@ -170,6 +170,6 @@ def test_an_index_without_words_cannot_be_tuned(
     build: Invoke, run: Invoke, output: Path, toy_corpus: Path, judged: Path
 ) -> None:
     assert build(toy_corpus, "--no-lexical").exit_code == 0
-    done = run("tune", "--output", output, "--data", judged, "--split", "dev")
+    done = run("tune", "--index-root", output, "--data", judged, "--split", "dev")
     assert done.exit_code == 3
     assert "build it with --lexical" in done.output

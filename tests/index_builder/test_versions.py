@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> IndexRoot:
 def test_versions_are_listed_the_live_one_first(run: Any, root: IndexRoot, tmp_path: Path) -> None:
     root.pin("v1")
     (root.folder("v4") / "manifest.json").write_text("{")
-    done = run("versions", "--output", root.path, "--json", tmp_path / "v.json")
+    done = run("versions", "--index-root", root.path, "--json", tmp_path / "v.json")
     assert done.exit_code == 0, done.stderr
     rows = json.loads((tmp_path / "v.json").read_text())["versions"]
     assert [(row["version"], row["state"], row["pinned"]) for row in rows] == [
@@ -51,25 +51,25 @@ def test_a_rollback_goes_back_until_there_is_nothing_before(
     run: Any, root: IndexRoot, tmp_path: Path
 ) -> None:
     for left, to in (("v3", "v2"), ("v2", "v1")):
-        done = run("rollback", "--output", root.path, "--json", tmp_path / "r.json")
+        done = run("rollback", "--index-root", root.path, "--json", tmp_path / "r.json")
         assert (done.exit_code, done.stdout) == (0, f"rolled back to {to}; {left} is still there\n")
         assert json.loads((tmp_path / "r.json").read_text())["version"] == to
         assert root.current() == to
-    done = run("rollback", "--output", root.path)
+    done = run("rollback", "--index-root", root.path)
     assert (done.exit_code, "no version was live before" in done.stderr, root.current()) == (3, True, "v1")
 
 
 def test_pins_are_set_and_taken_off(run: Any, root: IndexRoot) -> None:
-    assert run("pin", "--output", root.path, "v4").stdout == "pinned v4\n"
-    assert run("gc", "--output", root.path, "--keep", 1).exit_code == 0
+    assert run("pin", "--index-root", root.path, "v4").stdout == "pinned v4\n"
+    assert run("gc", "--index-root", root.path, "--keep", 1).exit_code == 0
     assert root.versions() == ["v3", "v4"]
-    assert run("unpin", "--output", root.path, "v4").stdout == "unpinned v4\n"
-    assert run("unpin", "--output", root.path, "v4").stdout == "v4 was not pinned\n"
-    assert run("pin", "--output", root.path, "v9").exit_code == 3
+    assert run("unpin", "--index-root", root.path, "v4").stdout == "unpinned v4\n"
+    assert run("unpin", "--index-root", root.path, "v4").stdout == "v4 was not pinned\n"
+    assert run("pin", "--index-root", root.path, "v9").exit_code == 3
 
 
 def test_gc_says_what_it_removes(run: Any, root: IndexRoot, tmp_path: Path) -> None:
-    done = run("gc", "--output", root.path, "--keep", 2, "--dry-run")
+    done = run("gc", "--index-root", root.path, "--keep", 2, "--dry-run")
     assert done.stdout.splitlines()[:4] == [
         "keeps v2 (rollback)",
         "keeps v3 (live)",
@@ -77,11 +77,11 @@ def test_gc_says_what_it_removes(run: Any, root: IndexRoot, tmp_path: Path) -> N
         "would remove v1",
     ]
     assert len(root.versions()) == 4
-    assert run("gc", "--output", root.path, "--keep", 2, "--json", tmp_path / "g.json").exit_code == 0
+    assert run("gc", "--index-root", root.path, "--keep", 2, "--json", tmp_path / "g.json").exit_code == 0
     found = json.loads((tmp_path / "g.json").read_text())
     assert (found["removed"], found["dry_run"], found["status"]) == (["v1"], False, "collected")
-    assert run("gc", "--output", root.path, "--keep", 0).exit_code == 2
-    assert run("gc", "--output", root.path).exit_code == 2
+    assert run("gc", "--index-root", root.path, "--keep", 0).exit_code == 2
+    assert run("gc", "--index-root", root.path).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_gc_says_what_it_removes(run: Any, root: IndexRoot, tmp_path: Path) -> N
 def test_a_root_that_is_not_there_is_told_and_not_made(
     run: Any, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    done = run(command[0], "--output", tmp_path / "nowhere", *command[1:])
+    done = run(command[0], "--index-root", tmp_path / "nowhere", *command[1:])
     assert (done.exit_code, "artifact_not_found" in done.stderr) == (3, True)
     assert not list(tmp_path.iterdir())
 

@@ -28,14 +28,14 @@ def root(toy_model: Path, tmp_path: Path) -> IndexRoot:
     """Twelve documents, d/0 to d/11."""
     source = write(tmp_path / "first.jsonl", documents(12))
     options = BuildOptions(
-        model=toy_model, source=str(source), output=tmp_path / "index", threads=1, index="flat"
+        model=toy_model, source=str(source), index_root=tmp_path / "index", threads=1, index="flat"
     )
     build(options, Stages(io.StringIO()))
     return IndexRoot(tmp_path / "index")
 
 
 def ingester(root: IndexRoot, model: Path, **options: Any) -> Ingester:
-    given = IngestOptions(output=root.path, model=model, threads=1, **options)
+    given = IngestOptions(index_root=root.path, model=model, threads=1, **options)
     return Ingester(given, Stages(io.StringIO()))
 
 
@@ -51,7 +51,7 @@ def held(root: IndexRoot) -> dict[str, str]:
 
 def check(root: IndexRoot) -> int:
     """Exit status of `glow ingest --check`."""
-    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--check"]
+    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path), "--check"]
     return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
 
 
@@ -120,7 +120,7 @@ def test_a_deletion_by_filter_is_one_step_that_one_rollback_takes_back(
         collect(root, 1, now=time.time() + 3_700)
     assert len(held(root)) == 244
     done = subprocess.run(
-        [sys.executable, "-m", "glow", "rollback", "--output", str(root.path), found.before], check=False
+        [sys.executable, "-m", "glow", "rollback", "--index-root", str(root.path), found.before], check=False
     )
     assert (done.returncode, root.current(), len(held(root))) == (0, whole, 2_400)
     assert worker.apply_waiting() == 0  # what was rolled back is not applied again
@@ -195,7 +195,7 @@ def test_a_delta_that_grows_is_folded_in(toy_model: Path, tmp_path: Path) -> Non
             "upsert", documents=[text(f"n/{start + each}", f"a note, number {each}") for each in range(300)]
         )
     said: list[str] = []
-    given = IngestOptions(output=root.path, model=toy_model, threads=2, batch_documents=300, keep=2)
+    given = IngestOptions(index_root=root.path, model=toy_model, threads=2, batch_documents=300, keep=2)
     Ingester(given, Stages(io.StringIO()), said.append).apply_waiting()
     assert len(held(root)) == 1_560
     assert sum("compacted" in line for line in said) >= 2
@@ -260,9 +260,18 @@ def test_one_process_applies_at_a_time(root: IndexRoot, toy_model: Path) -> None
 
 
 def test_the_command_goes_on_until_it_is_ended(root: IndexRoot, toy_model: Path) -> None:
-    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "ingest",
+        "--index-root",
+        str(root.path),
+        "--model",
+        str(toy_model),
+    ]
     with subprocess.Popen(
-        [*command, "--every", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [*command, "--poll-interval-s", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         for number in range(2):
             log_of(root).append("upsert", documents=[text(f"n{number}", "words")])

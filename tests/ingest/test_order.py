@@ -140,8 +140,17 @@ def replay(rounds: int, seed: int, model: Path, folder: Path) -> None:
     root = made(model, write(folder / "first.jsonl", documents(12)), folder / "index", index="flat")
     log, draw = root.path / INGEST_FOLDER, random.Random(seed)  # noqa: S311 - a seed is wanted
     expected = {each.id: each.fields["text"][0] for each in _index(root)[STORED_FIELDS].scan()}
-    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(model)]
-    options = ["--every", "0.05", "--threads", "1", "--batch-documents", "4", "--compact-share", "0.01"]
+    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path), "--model", str(model)]
+    options = [
+        "--poll-interval-s",
+        "0.05",
+        "--threads",
+        "1",
+        "--batch-documents",
+        "4",
+        "--compact-threshold",
+        "0.01",
+    ]
     ingest = _start([*command, *options])
     with writers(log, 0.0, 2.0, -2.0) as found:
         for number in range(rounds):

@@ -100,8 +100,8 @@ def built(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[In
     every = {**DOCUMENTS, **BROKEN}
     (folder / "lines.jsonl").write_bytes(b"\n".join(every.values()))
     command = [sys.executable, "-m", "glow", "build", "--model", str(toy_model), "--threads", "1"]
-    command += ["--input", str(folder / "lines.jsonl"), "--output", str(folder / "index")]
-    command += ["--max-reject-share", "1", "--max-line-bytes", str(LONGEST)]
+    command += ["--input", str(folder / "lines.jsonl"), "--index-root", str(folder / "index")]
+    command += ["--max-reject-ratio", "1", "--max-line-bytes", str(LONGEST)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     root = IndexRoot(folder / "index")
@@ -239,7 +239,16 @@ def test_what_was_taken_becomes_the_document_that_a_build_makes(
     built: tuple[Index, dict[str, str]], http: httpx.Client, root: IndexRoot, toy_model: Path
 ) -> None:
     """Last: until now nothing was applied."""
-    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "ingest",
+        "--index-root",
+        str(root.path),
+        "--model",
+        str(toy_model),
+    ]
     done = subprocess.run([*command, "--once", "--threads", "1"], cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     written = Index.open(root.folder(root.current()))

@@ -29,11 +29,23 @@ def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot
 def http(root: IndexRoot, toy_model: Path) -> Iterator[httpx.Client]:
     """A service, and what applies its writes."""
     flags = (*KEY_FLAGS, "--max-write-documents", "200")
-    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "ingest",
+        "--index-root",
+        str(root.path),
+        "--model",
+        str(toy_model),
+    ]
     with (
         serving(root.path, *flags, "--workers", "2", "--max-write-bytes", "65536") as service,
         subprocess.Popen(
-            [*command, "--every", "0.1"], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*command, "--poll-interval-s", "0.1"],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         ) as ingest,
         httpx.Client(base_url=service.url, timeout=60) as client,
     ):

@@ -122,12 +122,21 @@ def test_visible_is_what_every_replica_serves(toy_model: Path, tmp_path: Path) -
     root = made(toy_model, write(tmp_path / "first.jsonl", documents(30)), tmp_path / "index", index="flat")
     log = str(tmp_path / "log")
     flags = (*KEY_FLAGS, "--ingest-folder", log)
-    command = [sys.executable, "-m", "glow", "ingest", "--output", str(root.path), "--model", str(toy_model)]
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "ingest",
+        "--index-root",
+        str(root.path),
+        "--model",
+        str(toy_model),
+    ]
     with (
         serving(root.path, *flags, "--watch-s", "0.1") as fast,
         serving(root.path, *flags, "--watch-s", "3") as slow,
         subprocess.Popen(
-            [*command, "--every", "0.1", "--ingest-folder", log],
+            [*command, "--poll-interval-s", "0.1", "--ingest-folder", log],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -89,6 +89,6 @@ def test_every_edit_of_every_file_of_a_delta_is_refused_by_name_or_searched(
     root = shutil.copytree(request.getfixturevalue(kind), tmp_path / "root")
     (tmp_path / "more.jsonl").write_text('{"_id": "new", "title": "bees", "text": "how bees find honey"}\n')
     command = [sys.executable, "-m", "glow", "upsert", "--input", str(tmp_path / "more.jsonl")]
-    more = ["--model", str(request.getfixturevalue(model)), "--output", str(root)]
+    more = ["--model", str(request.getfixturevalue(model)), "--index-root", str(root)]
     subprocess.run([*command, *more], cwd=ROOT, check=True)
     assert edited(root, "delta/", 1.0)["refused"] > 500

@@ -36,13 +36,13 @@ def documents(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        "verify --output ROOT",
-        "publish --output ROOT VERSION",
-        "upsert --output ROOT --input FILE --model MODEL",
-        "delete --output ROOT --input FILE",
-        "compact --output ROOT",
-        "ingest --output ROOT --once",
-        "export-index --output ROOT --to FILE.tar",
+        "verify --index-root ROOT",
+        "publish --index-root ROOT VERSION",
+        "upsert --index-root ROOT --input FILE --model MODEL",
+        "delete --index-root ROOT --input FILE",
+        "compact --index-root ROOT",
+        "ingest --index-root ROOT --once",
+        "export-index --index-root ROOT --to FILE.tar",
         "search bees --index-root ROOT",
         "explain --query bees --id d1 --index-root ROOT",
     ],
@@ -66,16 +66,25 @@ def test_a_service_does_not_start_with_it(root: Path) -> None:
 
 
 def test_a_new_version_takes_its_place(root: Path, documents: Path, toy_model: Path) -> None:
-    given = ["--model", str(toy_model), "--input", str(documents), "--output", str(root), "--threads", "1"]
+    given = [
+        "--model",
+        str(toy_model),
+        "--input",
+        str(documents),
+        "--index-root",
+        str(root),
+        "--threads",
+        "1",
+    ]
     done = CliRunner().invoke(app, ["build", *given])
     assert done.exit_code == 0, done.output
     assert IndexRoot(root).history() == [VERSION]
-    done = CliRunner().invoke(app, ["gc", "--output", str(root), "--keep", "1"])
+    done = CliRunner().invoke(app, ["gc", "--index-root", str(root), "--keep", "1"])
     assert (done.exit_code, IndexRoot(root).versions()) == (0, [IndexRoot(root).current()]), done.output
 
 
 def test_the_option_is_gone(root: Path, documents: Path) -> None:
     done = CliRunner().invoke(
-        app, ["build", "--input", str(documents), "--output", str(root), "--shards", "2"]
+        app, ["build", "--input", str(documents), "--index-root", str(root), "--shards", "2"]
     )
     assert (done.exit_code, "No such option: --shards" in done.output) == (2, True), done.output

@@ -54,21 +54,21 @@ COMMANDS = (
             "--rerank",
             "{reranker}",
             "{learned}",
-            "--output",
+            "--index-root",
             "{root}",
         ),
     ),
     Command(
         "upsert",
         "one",
-        ("upsert", "--input", "{world}/upsert.jsonl", "--model", "{model}", "--output", "{root}"),
+        ("upsert", "--input", "{world}/upsert.jsonl", "--model", "{model}", "--index-root", "{root}"),
     ),
-    Command("delete", "delta", ("delete", "--input", "{world}/delete.txt", "--output", "{root}")),
-    Command("compact", "delta", ("compact", "--output", "{root}")),
-    Command("publish", "two", ("publish", "--output", "{root}")),
-    Command("rollback", "delta", ("rollback", "--output", "{root}")),
-    Command("ingest", "written", ("ingest", "--once", "--model", "{model}", "--output", "{root}")),
-    Command("gc", "delta", ("gc", "--keep", "1", "--output", "{root}")),
+    Command("delete", "delta", ("delete", "--input", "{world}/delete.txt", "--index-root", "{root}")),
+    Command("compact", "delta", ("compact", "--index-root", "{root}")),
+    Command("publish", "two", ("publish", "--index-root", "{root}")),
+    Command("rollback", "delta", ("rollback", "--index-root", "{root}")),
+    Command("ingest", "written", ("ingest", "--once", "--model", "{model}", "--index-root", "{root}")),
+    Command("gc", "delta", ("gc", "--keep", "1", "--index-root", "{root}")),
 )
 
 
@@ -113,7 +113,7 @@ def make_worlds(folder: Path, model: Path | None) -> None:
             "--rerank",
             "{reranker}",
             "{learned}",
-            "--output",
+            "--index-root",
             "{root}",
         )
         do(world, "build", "--input", "{world}/first.jsonl", *fixed)
@@ -130,7 +130,7 @@ def make_worlds(folder: Path, model: Path | None) -> None:
         "{world}/upsert.jsonl",
         "--model",
         "{model}",
-        "--output",
+        "--index-root",
         "{root}",
     )
 

@@ -257,7 +257,7 @@ def test_what_is_served_with_it(bpe: Model, tmp_path: Path) -> None:
         "build",
         "--input",
         str(source),
-        "--output",
+        "--index-root",
         str(root.path),
         "--model",
         str(bpe.folder),

@@ -53,8 +53,8 @@ def root(toy_index: Path, toy_model: Path, tmp_path: Path) -> IndexRoot:
     )
     (tmp_path / "ids").write_text("toy/0\nb\n")
     stages = Stages(_Silent())  # type: ignore[arg-type]
-    upsert(UpsertOptions(output=copy, source=str(tmp_path / "new"), model=toy_model), stages)
-    delete(DeleteOptions(output=copy, source=str(tmp_path / "ids")), stages)
+    upsert(UpsertOptions(index_root=copy, source=str(tmp_path / "new"), model=toy_model), stages)
+    delete(DeleteOptions(index_root=copy, source=str(tmp_path / "ids")), stages)
     return IndexRoot(copy)
 
 

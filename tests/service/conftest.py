@@ -202,7 +202,7 @@ def build_index(tmp_path: Path, toy_model: Path) -> Callable[[list[dict[str, Any
             "--model",
             str(toy_model),
         ]
-        files = ["--input", str(source), "--output", str(root)]
+        files = ["--input", str(source), "--index-root", str(root)]
         done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return root

@@ -39,7 +39,7 @@ def client(
     source = folder / "corpus.jsonl"
     source.write_text("\n".join(map(json.dumps, DOCUMENTS)), encoding="utf-8")
     command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--model", str(toy_model)]
-    files = ["--input", str(source), "--output", str(folder / "index")]
+    files = ["--input", str(source), "--index-root", str(folder / "index")]
     subprocess.run([*command, *files], check=True, capture_output=True, cwd=Path(__file__).parents[2])
     with (
         start_server(folder, "--index-root", str(folder / "index")) as server,

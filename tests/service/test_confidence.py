@@ -142,12 +142,12 @@ def test_a_delta_and_its_compaction_keep_the_calibration(
     new = tmp_path / "new"
     new.write_text('{"_id": "z", "text": "a zebra in the snow at night"}\n')
     upsert(
-        UpsertOptions(output=root.path, source=str(new), model=toy_model),
+        UpsertOptions(index_root=root.path, source=str(new), model=toy_model),
         Stages((tmp_path / "log").open("w")),
     )
     with serve(root) as client:
         changed = ask(client)
-    compact(CompactOptions(output=root.path), Stages((tmp_path / "log").open("w")))
+    compact(CompactOptions(index_root=root.path), Stages((tmp_path / "log").open("w")))
     with serve(root) as client:
         assert scores(ask(client)) == scores(changed) and changed["confidence"]
 

@@ -69,12 +69,12 @@ def test_changes_are_seen_everywhere_and_compacting_changes_nothing(
     change(
         client,
         lambda: upsert(
-            UpsertOptions(output=index_copy, source=str(tmp_path / "new.jsonl"), model=toy_model), stages
+            UpsertOptions(index_root=index_copy, source=str(tmp_path / "new.jsonl"), model=toy_model), stages
         ),
     )
-    change(client, lambda: delete(DeleteOptions(output=index_copy, source=str(tmp_path / "ids")), stages))
+    change(client, lambda: delete(DeleteOptions(index_root=index_copy, source=str(tmp_path / "ids")), stages))
     seen = look(client)
-    change(client, lambda: compact(CompactOptions(output=index_copy), stages))
+    change(client, lambda: compact(CompactOptions(index_root=index_copy), stages))
     assert look(client) == seen
 
 

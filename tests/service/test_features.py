@@ -169,7 +169,7 @@ def test_an_index_without_the_parts_says_how_to_get_them(
     make_app: Callable[[Path], FastAPI],
     serve_app: Callable[..., AbstractContextManager[Any]],
 ) -> None:
-    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--output", str(tmp_path / "bare")]
+    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--index-root", str(tmp_path / "bare")]
     command = [sys.executable, "-m", "glow", "build", "--threads", "1", *files]
     subprocess.run([*command, "--no-lexical", "--no-explain"], cwd=ROOT, check=True, capture_output=True)
     with serve_app(make_app(tmp_path / "bare")) as client:

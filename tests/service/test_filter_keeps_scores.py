@@ -109,11 +109,11 @@ def index(
 
     source = written("base.jsonl", records(1, COUNT, toy_corpus))
     root = folder / "index"
-    build(BuildOptions(model=model, source=source, output=root, threads=1, **special), stages)
+    build(BuildOptions(model=model, source=source, index_root=root, threads=1, **special), stages)
     source = written("new.jsonl", records(2, COUNT + 20, toy_corpus)[COUNT - 20 :])
-    upsert(UpsertOptions(output=root, source=source, model=model), stages)
+    upsert(UpsertOptions(index_root=root, source=source, model=model), stages)
     source = written("gone.jsonl", [{"_id": f"d/{number}"} for number in range(3, COUNT, 17)])
-    delete(DeleteOptions(output=root, source=source), stages)
+    delete(DeleteOptions(index_root=root, source=source), stages)
     opened = IndexRoot(root)
     return Index.open(opened.folder(opened.current()))
 

@@ -44,7 +44,7 @@ def passages(
         str(toy_model),
         "--input",
         str(folder / "corpus.jsonl"),
-        "--output",
+        "--index-root",
         str(folder / "root"),
     ]
     command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--passages", *files]

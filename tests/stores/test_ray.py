@@ -65,7 +65,7 @@ def test_a_build_on_a_cluster_is_the_local_one_to_the_bit(
         options = BuildOptions(
             model=toy_model,
             source=str(toy_corpus),
-            output=tmp_path / name,
+            index_root=tmp_path / name,
             shard_documents=4,
             threads=1,
             **more,

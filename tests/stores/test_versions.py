@@ -41,7 +41,7 @@ def stages() -> Stages:
 
 
 def made(output: Path, model: Path, corpus: Path, store: str | None, **options: Any) -> IndexRoot:
-    build(BuildOptions(model=model, source=str(corpus), output=output, store=store, **options), stages())
+    build(BuildOptions(model=model, source=str(corpus), index_root=output, store=store, **options), stages())
     return IndexRoot(output)
 
 
@@ -72,10 +72,10 @@ def test_a_version_in_milvus_answers_and_changes_as_one_in_a_file(
     for name, store in (("file", None), ("milvus", lite)):
         root = made(tmp_path / name, toy_model, toy_corpus, store, passages=passages)
         seen = [answers(opened(root))]
-        upsert(UpsertOptions(output=root.path, source=str(tmp_path / "new"), model=toy_model), stages())
-        delete(DeleteOptions(output=root.path, source=str(tmp_path / "gone")), stages())
+        upsert(UpsertOptions(index_root=root.path, source=str(tmp_path / "new"), model=toy_model), stages())
+        delete(DeleteOptions(index_root=root.path, source=str(tmp_path / "gone")), stages())
         seen.append(answers(opened(root)))
-        report = compact(CompactOptions(output=root.path), stages())
+        report = compact(CompactOptions(index_root=root.path), stages())
         seen.append(answers(opened(root)))
         assert report["status"] == "compacted"
         assert (STORE_FILE in opened(root).manifest.files) is (store is not None)
@@ -122,7 +122,7 @@ def test_gc_unloads_what_is_not_served_and_keeps_what_a_delta_stands_on(
     root = made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
     made(tmp_path / "index", toy_model, toy_corpus, milvus.address)
     (tmp_path / "new").write_text('{"_id": "z", "text": "a zebra in the snow"}\n')
-    upsert(UpsertOptions(output=root.path, source=str(tmp_path / "new"), model=toy_model), stages())
+    upsert(UpsertOptions(index_root=root.path, source=str(tmp_path / "new"), model=toy_model), stages())
     oldest, base, live = root.versions()
     names = {each: read_store_header(root.folder(each)).collection for each in (oldest, base, live)}
     assert names[base] == names[live] != names[oldest]

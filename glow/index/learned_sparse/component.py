@@ -44,8 +44,12 @@ class LearnedOptions(ComponentOptions):
         False,
         "Make learned impacts: documents also count for words that they do not hold. Needs a model with a head.",
     )
-    learned_budget: int = option(100, "Most words of a document in them.", ge=1, le=10_000)
-    learned_words: int = option(10_000, "Words that they are made for, the likeliest in queries.", ge=1)
+    learned_budget: int = option(
+        100, "Most words of a document in them.", ge=1, le=10_000, flag="--expansion-terms"
+    )
+    learned_words: int = option(
+        10_000, "Words that they are made for, the likeliest in queries.", ge=1, flag="--expansion-vocabulary"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def options(command: list[str]) -> dict[str, str]:
     assert command[:start] == ["tini", "-g", "--", "sh", "/app/rebuild.sh"]
     rest = command[start:]
     commands: Any = typer.main.get_command(app)
-    context = commands.commands["build"].make_context("build", [*rest, "--output", "/index"])
+    context = commands.commands["build"].make_context("build", [*rest, "--index-root", "/index"])
     assert not context.args
     return dict(zip(rest[::2], rest[1::2], strict=True))
 

@@ -32,7 +32,7 @@ def test_replicas_write_the_log_and_one_pod_applies_it(system: Any) -> None:
     for command in (ingest["command"], ingest["livenessProbe"]["exec"]["command"]):
         words = command[command.index("ingest") + 1 :]
         options = commands.commands["ingest"].make_context("ingest", list(words)).params
-        assert (str(options["output"]), str(options["ingest_folder"])) == (
+        assert (str(options["index_root"]), str(options["ingest_folder"])) == (
             environment["GLOW_INDEX_ROOT"],
             folder,
         )

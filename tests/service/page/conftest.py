@@ -159,7 +159,7 @@ def full_index(
         "--rerank",
         str(toy_reranker),
     ]
-    files = ["--model", str(toy_model), "--input", str(source), "--output", str(folder / "root")]
+    files = ["--model", str(toy_model), "--input", str(source), "--index-root", str(folder / "root")]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "root"

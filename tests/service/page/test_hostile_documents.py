@@ -101,7 +101,7 @@ def pages_url(
         "--model",
         str(toy_model),
     ]
-    files = ["--input", str(source), "--output", str(folder / "root")]
+    files = ["--input", str(source), "--index-root", str(folder / "root")]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     assert f"{2 * len(PAYLOADS)} documents" in done.stdout

@@ -97,7 +97,7 @@ def version_makers(
     """Kind of version -> a version's folder; of `a` every id begins with `toy/`, of `b` with `other/`."""
     folder = tmp_path_factory.mktemp("other")
     (folder / "corpus.jsonl").write_bytes(toy_corpus.read_bytes().replace(b'"_id": "toy/', b'"_id": "other/'))
-    places = ["--model", toy_model, "--input", folder / "corpus.jsonl", "--output", folder / "root"]
+    places = ["--model", toy_model, "--input", folder / "corpus.jsonl", "--index-root", folder / "root"]
     done = CliRunner().invoke(index_builder, ["build", "--threads", "1", *map(str, places)])
     assert done.exit_code == 0, done.output
     roots = {"a": IndexRoot(toy_index), "b": IndexRoot(folder / "root")}

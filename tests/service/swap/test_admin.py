@@ -174,7 +174,10 @@ def test_two_workers_follow_one_that_is_asked_and_a_read_only_root_is_a_409_with
         assert ask("/admin/rollback", version="b1").json()["live"]["version"] == "b1"
         versions.path.chmod(0o555)
         try:
-            for body, command in ({}, "rollback --output INDEX_ROOT"), ({"version": "a1"}, "INDEX_ROOT a1"):
+            for body, command in (
+                ({}, "rollback --index-root INDEX_ROOT"),
+                ({"version": "a1"}, "INDEX_ROOT a1"),
+            ):
                 refused = ask("/admin/rollback", **body)
                 assert (refused.status_code, refused.json()["code"]) == (409, "index_read_only")
                 assert command in refused.json()["detail"]
