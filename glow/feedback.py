@@ -1,6 +1,6 @@
 """What people made of what they found: clicks and judgements as JSON lines, beside the query log that says what they were shown.
 
-`glow_service.telemetry` writes them; `glow learn` reads them.
+`glow_service.telemetry` writes them; `glow learn-clicks` reads them.
 """
 
 from collections.abc import Iterator

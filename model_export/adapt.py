@@ -30,7 +30,7 @@ from glow.training import (
     SynthesisOptions,
     TrainingDevice,
     load_checkpoint,
-    synthesise,
+    synthesize,
     train,
 )
 from glow_model_export.adapt_gate import AdaptVerdict, clicked_only, judge_adapted, judging_folder
@@ -157,7 +157,7 @@ def _pairs(options: AdaptOptions, model: Model, work: Path, say: Callable[[str],
     making = SynthesisOptions(seed=options.seed, held_out=0.0 if options.judged else HELD_OUT)
     encode = EncodeOptions(threads=torch.get_num_threads())
     schema = model.preprocessor.schema
-    made = synthesise(options.source, work / "pairs", schema, making, model.folder, encode)
+    made = synthesize(options.source, work / "pairs", schema, making, model.folder, encode)
     return {name: made[name] for name in ("documents", "pairs", "held_out")}
 
 

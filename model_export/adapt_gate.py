@@ -117,7 +117,7 @@ def judge_adapted(
 
 
 def clicked_only(pairs: Path) -> bool:
-    """Leaves the clicked queries alone in a synthesised folder's split `dev`, where they are enough; returns whether they are."""
+    """Leaves the clicked queries alone in a synthesized folder's split `dev`, where they are enough; returns whether they are."""
     kinds = {}
     for line in (pairs / "queries.jsonl").read_bytes().splitlines():
         query = parse_object(line)

@@ -62,7 +62,7 @@ class MalformedHttpError(RequestError):
 class HeadersTooLateError(RequestError):
     """The headers do not end in time."""
 
-    code = "headers_too_late"
+    code = "header_timeout"
 
 
 class HeadersTooLargeError(RequestError):

@@ -209,7 +209,7 @@ class Settings(StrictModel):
         "", "Origins whose pages may read answers, separated by commas; empty for none."
     )
     query_log: str = _setting("", "File that sampled queries are written to; empty for none.")
-    query_log_share: float = _setting(1.0, "Share of the queries that are written.", ge=0, le=1)
+    query_log_sample_rate: float = _setting(1.0, "Fraction of the queries that are written.", ge=0, le=1)
     query_log_bytes: int = _setting(
         64 << 20, "Size at which the query log is rotated.", "bytes", ge=1 << 12, le=1 << 40
     )
@@ -235,7 +235,7 @@ class Settings(StrictModel):
     otel_endpoint: str = _setting(
         "", "OpenTelemetry collector (OTLP over HTTP) to send traces to; empty for none."
     )
-    otel_share: float = _setting(0.01, "Share of the requests that are traced.", ge=0, le=1)
+    otel_sample_rate: float = _setting(0.01, "Fraction of the requests that are traced.", ge=0, le=1)
     warmup_queries: int = _setting(
         16, "Queries to run before the service is ready.", "queries", ge=0, le=1_000
     )
@@ -247,9 +247,9 @@ class Settings(StrictModel):
         le=3_600,
     )
     shadow_version: str = _setting(
-        "", "Version that runs a share of the searches beside the live one, or newest; empty for none."
+        "", "Version that runs some of the searches beside the live one, or newest; empty for none."
     )
-    shadow_share: float = _setting(0.1, "Share of the searches that it runs.", ge=0, le=1)
+    shadow_sample_rate: float = _setting(0.1, "Fraction of the searches that it runs.", ge=0, le=1)
     drain_s: float = _setting(
         0.0, "How long to go on serving, no longer ready, after SIGTERM.", "seconds", ge=0, le=600
     )

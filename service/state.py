@@ -111,7 +111,7 @@ def new_service(
         access=_access(settings, metrics, collection, clients),
         clients=clients,
         request_ids=_request_ids(settings),
-        tracer=Tracer(settings.otel_endpoint, settings.otel_share, metrics.spans_lost.inc),
+        tracer=Tracer(settings.otel_endpoint, settings.otel_sample_rate, metrics.spans_lost.inc),
         query_log=_query_log(settings, metrics),
         feedback_log=_feedback_log(settings, metrics),
         swap=swap,
@@ -124,7 +124,7 @@ def new_service(
             metrics,
             settings.limits,
             version=settings.shadow_version,
-            share=settings.shadow_share,
+            share=settings.shadow_sample_rate,
             device=settings.device,
             threads=settings.encode_threads,
         ),
@@ -153,7 +153,7 @@ def _query_log(settings: Settings, metrics: Metrics) -> QueryLog:
     return QueryLog(
         metrics,
         settings.query_log,
-        settings.query_log_share,
+        settings.query_log_sample_rate,
         settings.query_log_bytes,
         settings.query_log_files,
     )

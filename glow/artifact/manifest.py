@@ -118,7 +118,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     if kind == "index" and (folder / SHARDS_FILE).is_file():
         raise MismatchError(
             f"version {folder.name} has a {SHARDS_FILE}: it was built with --shards, and this release has no sharded "
-            "indexes; build it again without --shards (--store keeps the vectors of a large collection in Milvus), or serve "
+            "indexes; build it again without --shards (--vector-store keeps the vectors of a large collection in Milvus), or serve "
             "it with the release that built it"
         )
     try:

@@ -41,8 +41,11 @@ class LazyGroup(typer.core.TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a verb; exits where an extra that it needs is not installed."""
-        verb = VERBS.get(cmd_name)
-        return None if verb is None else load(cmd_name)
+        if cmd_name not in VERBS:
+            from glow.commands import renamed_command  # not to list the commands
+
+            cmd_name = renamed_command(cmd_name)
+        return load(cmd_name) if cmd_name in VERBS else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the verbs in their groups."""

@@ -44,7 +44,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             "Merges what was added and deleted into the index.",
         ),
         Verb("ingest", f"{_BUILDER}.ingest:ingest_command", "Applies writes that services accepted."),
-        Verb("learn", f"{_BUILDER}.learn:learn_command", "Learns from clicks."),
+        Verb("learn-clicks", f"{_BUILDER}.learn:learn_command", "Learns from clicks."),
         Verb("demo", "glow_demo.command:demo_command", "Indexes this Python's documentation and serves it."),
     ),
     "Index": (
@@ -105,7 +105,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("teach", f"{_TRAINING}.teach:teach_command", "Makes a teacher's vectors, to distil from."),
         Verb("mine", f"{_TRAINING}.data:mine_command", "Finds hard negatives for judged queries."),
         Verb(
-            "synthesise", f"{_TRAINING}.data:synthesise_command", "Makes training pairs from documents alone."
+            "synthesize", f"{_TRAINING}.data:synthesize_command", "Makes training pairs from documents alone."
         ),
         Verb("adapt", "glow_model_export.adapt:adapt_command", "Fits a model to documents of one's own."),
         Verb(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from glow.client.errors import ServiceError, UnusableAnswerError
+from glow.client.errors import InvalidResponseError, ServiceError
 from glow.client.node import Node
 from glow.client.problems import problem_in
 from glow.client.results import IndexName, SearchResult
@@ -73,7 +73,7 @@ class ServiceInfo:
         dimensions: of a vector.
         fields: names of the text fields.
         retrievers: what `retriever` may be.
-        parts: what the index holds beside vectors, such as `impacts` or `columns`.
+        components: what the index holds beside vectors, such as `impacts` or `columns`.
         columns: metadata field -> what is known of it, such as its `type`.
         raw: the whole answer as it came: device, settings and what is yet to be invented.
     """
@@ -84,7 +84,7 @@ class ServiceInfo:
     dimensions: int
     fields: tuple[str, ...]
     retrievers: tuple[str, ...]
-    parts: tuple[str, ...]
+    components: tuple[str, ...]
     columns: Mapping[str, Mapping[str, Any]]
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
@@ -106,7 +106,7 @@ class WriteResult:
         operation: its id, for `operation()`.
         state: `waiting`, `applied`, `visible` or `failed`.
         version: that holds it; "" while it waits.
-        before: the version before a deletion by filter, for `glow rollback`; "" for everything else.
+        previous: the version before a deletion by filter, for `glow rollback`; "" for everything else.
         counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of the batch that it was applied in.
         reason: why it failed.
         accepted: documents that were taken.
@@ -116,7 +116,7 @@ class WriteResult:
     operation: str
     state: str
     version: str
-    before: str
+    previous: str
     counts: Mapping[str, float]
     reason: str
     accepted: int
@@ -133,7 +133,7 @@ def read_write(node: Node) -> WriteResult:
         operation=node.text("operation"),
         state=node.text("state"),
         version=node.text("version", ""),
-        before=node.text("before", ""),
+        previous=node.text("previous", ""),
         counts=node.numbers("counts"),
         reason=node.text("reason", ""),
         accepted=node.integer("accepted", 0),
@@ -174,7 +174,7 @@ def _vector(item: Node) -> tuple[float, ...]:
     try:
         numbers.frombytes(b64decode(item.text("embedding"), validate=True))
     except (Base64Error, ValueError) as error:
-        raise UnusableAnswerError(
+        raise InvalidResponseError(
             f"the vector at {item.place} is no base64 of float32 numbers ({error}); is this service GLOW's?"
         ) from error
     if sys.byteorder == "big":
@@ -192,7 +192,7 @@ def read_info(node: Node) -> ServiceInfo:
         dimensions=index.integer("dimensions", 0),
         fields=tuple(item.text("name") for item in node.nodes("fields")),
         retrievers=node.texts("retrievers"),
-        parts=index.texts("parts"),
+        components=index.texts("components"),
         columns=index.mapping("columns"),
         raw=node.value,
     )

@@ -2,15 +2,15 @@
 
 ClientError                      a call of the client that brought no usable answer
 ├── ConnectionFailedError        no connection, or one that was cut; the service may be gone
-│   └── NoAnswerInTimeError      connected, and nothing came in time
-├── UnusableAnswerError          an answer that is not GLOW's: no JSON, another shape, a redirect
+│   └── ResponseTimeoutError      connected, and nothing came in time
+├── InvalidResponseError          an answer that is not GLOW's: no JSON, another shape, a redirect
 └── ServiceError                 a problem that the service answered with (RFC 9457)
     ├── BadRequestError          400, 405, 408, 413, 415, 422, 431: the request must change
     ├── AccessDeniedError        401, 403: a key is needed, or is not known
     ├── NotFoundError            404: no such document or path
     ├── BusyError                429: too many requests; tried again as often as allowed
     ├── UnavailableServiceError  503: loading, draining or a resource is gone; tried again likewise
-    ├── DeadlinePassedError      504: the deadline passed before the answer was made
+    ├── DeadlineExceededError      504: the deadline passed before the answer was made
     └── InternalServiceError     any other 5xx
 
 A `ServiceError` has the `code` that the service sent, which is stable and listed in docs/errors.md; the others have
@@ -23,9 +23,20 @@ from dataclasses import dataclass
 from glow.errors import GlowError
 
 __all__ = [
-    "AccessDeniedError", "BadRequestError", "BusyError", "ClientError", "ConnectionFailedError",
-    "DeadlinePassedError", "InternalServiceError", "NoAnswerInTimeError", "NotFoundError", "RequestFault",
-    "ServiceError", "UnavailableServiceError", "UnusableAnswerError", "error_type_of",
+    "AccessDeniedError",
+    "BadRequestError",
+    "BusyError",
+    "ClientError",
+    "ConnectionFailedError",
+    "DeadlineExceededError",
+    "InternalServiceError",
+    "InvalidResponseError",
+    "NotFoundError",
+    "RequestFault",
+    "ResponseTimeoutError",
+    "ServiceError",
+    "UnavailableServiceError",
+    "error_type_of",
 ]  # fmt: skip
 
 
@@ -54,16 +65,16 @@ class ConnectionFailedError(ClientError):
     code = "connection_failed"
 
 
-class NoAnswerInTimeError(ConnectionFailedError):
+class ResponseTimeoutError(ConnectionFailedError):
     """The service was reached, and its answer did not come in time."""
 
-    code = "no_answer_in_time"
+    code = "response_timeout"
 
 
-class UnusableAnswerError(ClientError):
+class InvalidResponseError(ClientError):
     """What answered does not speak GLOW's contract."""
 
-    code = "unusable_answer"
+    code = "invalid_response"
 
 
 class ServiceError(ClientError):
@@ -115,7 +126,7 @@ class AccessDeniedError(ServiceError):
 class NotFoundError(ServiceError):
     """There is no such document or path."""
 
-    code = "nothing_there"
+    code = "not_found"
 
 
 class BusyError(ServiceError):
@@ -130,10 +141,10 @@ class UnavailableServiceError(ServiceError):
     code = "service_unavailable"
 
 
-class DeadlinePassedError(ServiceError):
+class DeadlineExceededError(ServiceError):
     """The deadline passed before the answer was made."""
 
-    code = "deadline_passed"
+    code = "deadline_exceeded"
 
 
 class InternalServiceError(ServiceError):
@@ -148,7 +159,7 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
     404: NotFoundError,
     429: BusyError,
     503: UnavailableServiceError,
-    504: DeadlinePassedError,
+    504: DeadlineExceededError,
 }
 
 

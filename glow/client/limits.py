@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from glow.client.errors import UnusableAnswerError
+from glow.client.errors import InvalidResponseError
 
 __all__ = ["MAX_RESPONSE_BYTES", "Body", "bound_streams", "ends_within"]
 
@@ -34,12 +34,12 @@ class Body:
         """Adds what came.
 
         Raises:
-            UnusableAnswerError: if that makes it too long.
+            InvalidResponseError: if that makes it too long.
             httpx.ReadTimeout: if the try is over.
         """
         self._data += data
         if len(self._data) > self._most_bytes:
-            raise UnusableAnswerError(
+            raise InvalidResponseError(
                 f"{self._response.url} answers with more than {self._most_bytes} bytes; ask for less, "
                 "or allow more (max_response_bytes)"
             )

@@ -6,7 +6,7 @@ Members that nobody asks for are left alone: a newer service may send more than 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from glow.client.errors import UnusableAnswerError
+from glow.client.errors import InvalidResponseError
 
 __all__ = ["Node"]
 
@@ -19,7 +19,7 @@ class Node:
         place: JSON pointer to it, for messages.
 
     Raises:
-        UnusableAnswerError: if it is no object.
+        InvalidResponseError: if it is no object.
     """
 
     def __init__(self, value: object, place: str = "") -> None:
@@ -107,8 +107,8 @@ def _number(value: object, default: float | None, place: str) -> float:
     return number
 
 
-def _fault(place: str, expected: str, found: object) -> UnusableAnswerError:
-    return UnusableAnswerError(
+def _fault(place: str, expected: str, found: object) -> InvalidResponseError:
+    return InvalidResponseError(
         f"the answer has {found!r:.80} at {place or 'its top'}, expected {expected}; "
         "does GLOW answer at this address, and in this version?"
     )

@@ -9,10 +9,10 @@ import httpx
 
 from glow.client.errors import (
     ConnectionFailedError,
-    NoAnswerInTimeError,
+    InvalidResponseError,
     RequestFault,
+    ResponseTimeoutError,
     ServiceError,
-    UnusableAnswerError,
     error_type_of,
 )
 from glow.client.node import Node
@@ -25,19 +25,19 @@ def object_of(response: httpx.Response) -> Node:
 
     Raises:
         ServiceError: if the service answered with a problem.
-        UnusableAnswerError: if the answer is a redirect, no JSON, or no object.
+        InvalidResponseError: if the answer is a redirect, no JSON, or no object.
     """
     if response.is_error:
         raise problem_of(response)
     if not response.is_success:
-        raise UnusableAnswerError(
+        raise InvalidResponseError(
             f"{response.url} answered {response.status_code}, expected an answer and no redirect; "
             "give the address of the service itself"
         )
     try:
         return Node(response.json())
     except ValueError as error:
-        raise UnusableAnswerError(
+        raise InvalidResponseError(
             f"{response.url} answered {response.text!r:.80}, expected JSON ({error}); does GLOW answer there?"
         ) from error
 
@@ -47,7 +47,7 @@ def problem_of(response: httpx.Response) -> ServiceError:
     wait_s = retry_after_s(response.headers.get("Retry-After"))
     try:
         return problem_in(Node(response.json()), response.status_code, wait_s)
-    except (ValueError, UnusableAnswerError):  # a proxy in between has pages of its own
+    except (ValueError, InvalidResponseError):  # a proxy in between has pages of its own
         detail = f"no problem document came with it but {response.text!r:.80}; look at what stands in between"
         return error_type_of(response.status_code)(detail, status=response.status_code, retry_after_s=wait_s)
 
@@ -78,12 +78,12 @@ def raise_failure(failure: httpx.RequestError, url: str) -> NoReturn:
     """Raises the error of a request that brought no answer.
 
     Raises:
-        NoAnswerInTimeError: if the service was reached and its answer did not come in time.
+        ResponseTimeoutError: if the service was reached and its answer did not come in time.
         ConnectionFailedError: if it is anything else.
     """
     what = f"{type(failure).__name__} {failure}".strip()
     if isinstance(failure, httpx.ReadTimeout | httpx.WriteTimeout):
-        raise NoAnswerInTimeError(
+        raise ResponseTimeoutError(
             f"no answer from {url} in time ({what}); allow more (timeout_s), or ask for less"
         ) from failure
     raise ConnectionFailedError(

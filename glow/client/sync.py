@@ -27,7 +27,7 @@ class GlowClient:
     """Calls a GLOW service; one client may be shared by threads, and is best kept, because it keeps connections.
 
     Every method raises a `ClientError` where it brings no answer: `ServiceError` for a problem that the service
-    answered with, `ConnectionFailedError` or `UnusableAnswerError` else.
+    answered with, `ConnectionFailedError` or `InvalidResponseError` else.
 
     Args:
         base_url: where the service listens, `http://127.0.0.1:8080` for one that runs here.

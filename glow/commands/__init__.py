@@ -20,11 +20,17 @@ from glow.commands.outcome import (
     write_report,
     write_text,
 )
-from glow.commands.renamed import RENAMED_FLAGS, Command
+from glow.commands.renamed import (
+    RENAMED_COMMANDS,
+    RENAMED_FLAGS,
+    RENAMED_SETTINGS,
+    Command,
+    renamed_command,
+)
 
 __all__ = [
-    "RENAMED_FLAGS", "Advance", "Command", "IndexRootOptions", "JsonOptions", "OptionRow", "Show", "all_cores", "command",
-    "describe_faults", "fail", "option", "plain", "progress", "read_options", "reporting", "room_app",
+    "RENAMED_COMMANDS", "RENAMED_FLAGS", "RENAMED_SETTINGS", "Advance", "Command", "IndexRootOptions", "JsonOptions", "OptionRow", "Show", "all_cores", "command",
+    "describe_faults", "fail", "option", "plain", "progress", "read_options", "renamed_command", "reporting", "room_app",
     "rows_of", "say", "say_error", "shown_progress", "with_parameters", "write_line", "write_report",
     "write_text",
 ]  # fmt: skip

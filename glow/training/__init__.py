@@ -13,7 +13,7 @@ from glow.training.job import train
 from glow.training.pretraining import PretrainConfig, load_pretrained, return_to_tower
 from glow.training.rerank import load_reranker
 from glow.training.run import REPORT_FILE, Place, Progress, Recipe, TrainingDevice, WatchConfig, kind_of, run
-from glow.training.synthesis import SynthesisOptions, synthesise
+from glow.training.synthesis import SynthesisOptions, synthesize
 from glow.training.tower_loss import TowerLoss
 from glow.training.watch import Watch
 
@@ -21,6 +21,6 @@ __all__ = [
     "REPORT_FILE", "Collection", "EncodeOptions", "EncodedCorpus", "Given", "OptimizerConfig", "PairBatches", "Place", "PretrainConfig", "Progress",
     "QueryTexts", "Recipe", "Source", "SynthesisOptions", "TowerLoss", "TrainConfig", "TrainedImpacts", "TrainingDevice", "Watch", "WatchConfig",
     "count_terms", "initial_towers", "kind_of", "load_checkpoint", "load_impacts", "load_pretrained", "load_reranker", "query_recipe", "read_collection",
-    "read_towers", "return_to_tower", "run", "save_checkpoint", "save_preprocessing", "synthesise", "train", "vectors",
+    "read_towers", "return_to_tower", "run", "save_checkpoint", "save_preprocessing", "synthesize", "train", "vectors",
     "with_few_layers",
 ]  # fmt: skip

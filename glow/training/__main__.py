@@ -7,7 +7,7 @@ app = room_app(
     {
         "train": train.train_command,
         "mine": data.mine_command,
-        "synthesise": data.synthesise_command,
+        "synthesize": data.synthesize_command,
         "average": average.average_command,
     },
     "Train GLOW's two towers.",

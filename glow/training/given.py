@@ -28,7 +28,7 @@ class Given:
         negatives: files of mined hard negatives; each names the folder it was mined from.
         dev: what is watched: data folders with a split `dev`; of pre-training corpora.
         dev_candidates: TREC runs over them, in the same order.
-        synthesise: JSON lines of documents to make training pairs from, under the run folder.
+        synthesize: JSON lines of documents to make training pairs from, under the run folder.
         synthesis_model: model whose search filters those pairs; None: the default model.
         cache: folder of teachers' vectors; None: `teacher.vectors` beside `out`.
         minutes: how long training may take; 0: as many steps as the configuration says.
@@ -45,7 +45,7 @@ class Given:
     negatives: Sequence[Path] = ()
     dev: Sequence[Path] = ()
     dev_candidates: Sequence[Path] = ()
-    synthesise: Sequence[Path] = ()
+    synthesize: Sequence[Path] = ()
     synthesis_model: Path | None = None
     cache: Path | None = None
     minutes: float = 0.0

@@ -33,7 +33,7 @@ from glow.training.lexical import lexical_part
 from glow.training.negatives import match_negatives
 from glow.training.objective import Targets
 from glow.training.run import Group, Keep, Recipe, kind_of, linear
-from glow.training.synthesis import SynthesisOptions, synthesise
+from glow.training.synthesis import SynthesisOptions, synthesize
 from glow.training.teacher import teacher_vectors
 from glow.training.teacher_vectors import document_key, query_key
 from glow.training.tower_loss import TowerLoss
@@ -53,7 +53,7 @@ def towers_recipe(config: TrainConfig, given: Given, say: Say) -> Recipe[PairBat
     given.refuse("a run of towers", "candidates", "dev_candidates", "corpora", "minutes")
     schema = config.field_schema
     pieces = _pieces(given.init, config.weighting)
-    given = _synthesised(config, given, schema, say)
+    given = _synthesized(config, given, schema, say)
     say("reading data")
     collections = _collections(given, schema)
     say("counting terms")
@@ -117,18 +117,18 @@ def _pieces(init: Path, weighting: Weighting) -> WordPieces:
     return WordPieces(init / "vocab.txt", weighting.unit)
 
 
-def _synthesised(config: TrainConfig, given: Given, schema: FieldSchema, say: Say) -> Given:
+def _synthesized(config: TrainConfig, given: Given, schema: FieldSchema, say: Say) -> Given:
     """What is given, with a data folder more for every corpus to make pairs from; finished folders are kept."""
     folders = []
-    for number, corpus in enumerate(given.synthesise):
+    for number, corpus in enumerate(given.synthesize):
         say(f"making pairs from {corpus.name}")
         folder = given.run_folder / f"synthetic-{number}"
         options = SynthesisOptions(seed=config.seed)
         encode = EncodeOptions(threads=torch.get_num_threads())
         with one_at_a_time(given.run_folder / f"{folder.name}.lock"):
-            synthesise(corpus, folder, schema, options, given.synthesis_model or default_model(), encode)
+            synthesize(corpus, folder, schema, options, given.synthesis_model or default_model(), encode)
         folders.append(folder)
-    return replace(given, data=[*given.data, *folders], synthesise=())
+    return replace(given, data=[*given.data, *folders], synthesize=())
 
 
 def _collections(given: Given, schema: FieldSchema) -> list[Collection]:
@@ -139,7 +139,7 @@ def _collections(given: Given, schema: FieldSchema) -> list[Collection]:
         MismatchError: if a file of negatives belongs to none of the folders.
     """
     if not given.data:
-        raise ConfigError("there is nothing to train on; give --data or --synthesise")
+        raise ConfigError("there is nothing to train on; give --data or --synthesize")
     collections = [read_collection(folder, given.split, schema) for folder in given.data]
     mined = match_negatives(given.negatives, collections) if given.negatives else [None] * len(collections)
     return [

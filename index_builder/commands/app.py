@@ -22,7 +22,7 @@ app = room_app(
         "delete": delta.delete_command,
         "compact": delta.compact_command,
         "ingest": ingest.ingest_command,
-        "learn": learn.learn_command,
+        "learn-clicks": learn.learn_command,
         "export": snapshot.export_command,
         "import": snapshot.import_command,
     },

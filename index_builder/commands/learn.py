@@ -102,7 +102,7 @@ def learn_command(options: LearnOptions) -> None:
     if not joined.counts["clicks"]:
         raise InputError(
             f"no click belongs to a search of the query log ({joined.counts['unknown']} of other searches); "
-            "see that both logs are of the same service and time, and that query_log_share takes enough"
+            "see that both logs are of the same service and time, and that query_log_sample_rate takes enough"
         )
     counts = count_at_ranks(joined.searches, options.most_rank)
     propensities = measure_propensities(counts, options.most_rank)

@@ -16,7 +16,7 @@ class VersionRow:
 
     Attributes:
         version: its name.
-        state: `live`; `before`: live before, a rollback goes to the first of these; `damaged`: no manifest that this release reads; or "".
+        state: `live`; `previous`: live before, a rollback goes to the first of these; `damaged`: no manifest that this release reads; or "".
         pinned: whether it is never removed.
         documents: how many it holds; None where it does not say.
         size_bytes: of its files, those that it shares with other versions included.
@@ -52,7 +52,7 @@ def list_versions(root: IndexRoot) -> list[VersionRow]:
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
     live = [each for each in (root.live(),) if each]
     before, pinned = root.history(), root.pinned()
-    states = {**dict.fromkeys(before, "before"), **dict.fromkeys(live, "live")}
+    states = {**dict.fromkeys(before, "previous"), **dict.fromkeys(live, "live")}
     rest = [version for version in reversed(root.versions()) if version not in states]
     return [
         _row(root, version, states.get(version, ""), version in pinned) for version in [*live, *before, *rest]

@@ -35,7 +35,7 @@ from glow.training import (
     TrainingDevice,
     query_recipe,
     run,
-    synthesise,
+    synthesize,
     vectors,
     with_few_layers,
 )
@@ -170,7 +170,7 @@ def _texts(options: DistilOptions, work: Path, preprocessor: Preprocessor) -> tu
     making = SynthesisOptions(
         QUERIES_A_DOCUMENT, drop=0.0, round_trip=0, seed=options.seed, held_out=HELD_OUT
     )
-    synthesise(options.documents, work / "pairs", preprocessor.schema, making)
+    synthesize(options.documents, work / "pairs", preprocessor.schema, making)
     known = {each.id: each.text for each in read_queries(work / "pairs" / "queries.jsonl")}
     files = [work / "pairs" / "qrels" / f"{split}.tsv" for split in ("train", "dev")]
     train, dev = (

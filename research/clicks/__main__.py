@@ -1,6 +1,6 @@
 """Simulated users, and controls of what their clicks teach (docs/results/clicks.md).
 
-python -m research clicks simulate --data $DATA/tldr --index-root INDEX --rankings FILE --out LOGS      # then `glow learn`
+python -m research clicks simulate --data $DATA/tldr --index-root INDEX --rankings FILE --out LOGS      # then `glow learn-clicks`
 python -m research clicks corpus --data $DATA/tldr --documents OUT/documents.jsonl --out FILE
 python -m research clicks pairs --data $DATA/tldr --like OUT/train --out FOLDER
 """
@@ -37,7 +37,7 @@ def corpus_command(
     out: Out,
     documents: Annotated[
         Path | None,
-        given_file("`documents.jsonl`, as `glow learn` wrote it; without it: all train questions."),
+        given_file("`documents.jsonl`, as `glow learn-clicks` wrote it; without it: all train questions."),
     ] = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Those of another document.")] = False,
 ) -> None:
@@ -49,7 +49,7 @@ def corpus_command(
 
 def pairs_command(
     data: Data,
-    like: Annotated[Path, given_folder("Training pairs, as `glow learn` wrote them.")],
+    like: Annotated[Path, given_folder("Training pairs, as `glow learn-clicks` wrote them.")],
     out: Out,
     seed: Seed = 0,
 ) -> None:

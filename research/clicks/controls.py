@@ -17,7 +17,7 @@ Queries = Mapping[str, Sequence[str]]
 
 
 def learned_queries(documents: Path) -> Queries:
-    """Document -> clicked queries, of `documents.jsonl` as `glow learn` writes it."""
+    """Document -> clicked queries, of `documents.jsonl` as `glow learn-clicks` writes it."""
     return {line["_id"]: line[FIELD] for line in read_records(documents)}
 
 

@@ -50,7 +50,7 @@ class WorkersShape(Shape):
 class AdminResult(Shape):
     """The answer of both."""
 
-    before: str = Field(description="The version that was live when the request came.")
+    previous: str = Field(description="The version that was live when the request came.")
     live: IndexShape
     workers: WorkersShape
 
@@ -141,7 +141,7 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
             f"CURRENT names {refusal.version}, which was refused ({refusal.code}): {refusal.reason}; "
             f"{live.version} goes on"
         )
-    return json_response({"before": before, "live": index_body(live), "workers": workers_body(service)})
+    return json_response({"previous": before, "live": index_body(live), "workers": workers_body(service)})
 
 
 async def _wait_for_workers(service: Service, asked: str) -> None:

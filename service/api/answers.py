@@ -130,7 +130,7 @@ class _Making:
                 page, call = cache.keys(self.index).page, self.checked.call
                 is_long = self.checked.filter_terms > LONG_FILTER
                 key = await pool.run(page, call) if is_long else page(call)
-                members, _ = await cache.get_or_make("page", key, self._make, self.budget)
+                members, _ = await cache.get_or_make("response", key, self._make, self.budget)
         except TimeoutError as error:
             raise self.deadline.error() from error
         return ResultFragment(members)

@@ -145,7 +145,7 @@ def _operation_body(operation: OperationId, state: OperationState) -> dict[str, 
     if state.version:
         body["version"] = state.version
     if state.before:
-        body["before"] = state.before
+        body["previous"] = state.before
     if state.counts:
         body["counts"] = state.counts
     if state.reason:

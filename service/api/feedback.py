@@ -1,4 +1,4 @@
-"""`POST /feedback`: what somebody clicked or judged, into the log that `glow learn` reads."""
+"""`POST /feedback`: what somebody clicked or judged, into the log that `glow learn-clicks` reads."""
 
 import hashlib
 from typing import Any

@@ -38,7 +38,7 @@ async def get_ready(request: Request) -> Response:
     context_of(request.scope).index_version = index.version
     processes = service.settings.processes
     # A worker that was started again may still load, or fail to: its mates serve, so this is no reason for a 503 either.
-    workers = {"ready": len(service.workers.statuses()) if processes > 1 else 1, "wanted": processes}
+    workers = {"ready": len(service.workers.statuses()) if processes > 1 else 1, "desired": processes}
     body: dict[str, Any] = {"status": "ready", "index": index_body(index), "workers": workers}
     if service.swap.refusal is not None:  # the live version goes on, so this is no reason for a 503
         body["swap"] = asdict(service.swap.refusal)
@@ -98,7 +98,7 @@ def _describe(index: Index) -> dict[str, Any]:
         "created": manifest.created,
         "built_by": manifest.tool,
         "hashes": manifest.hashes,
-        "parts": _parts(index),
+        "components": _components(index),
         "fusion": index.fusion.model_dump() if index.holds(POSTINGS) else None,
         **told,
         "rerank": _rerank(index, told["rerank"]),
@@ -112,7 +112,7 @@ def _rerank(index: Index, stored: Mapping[str, Any] | None) -> dict[str, Any] | 
     return {"methods": index.reranker.shape.methods, **stored, "share": index.mixture.share}
 
 
-def _parts(index: Index) -> list[str]:
+def _components(index: Index) -> list[str]:
     """What the version holds beside vectors and documents."""
     return [*index.parts(), *(["explain"] if index.explainer is not None else [])]
 

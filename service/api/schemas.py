@@ -361,7 +361,7 @@ class OperationResult(Shape):
     operation: str = Field(description="For `GET /operations/{id}`.")
     state: Literal["waiting", "applied", "visible", "failed"]
     version: str | None = Field(None, description="That holds it.")
-    before: str | None = Field(
+    previous: str | None = Field(
         None, description="The version before a deletion by filter, for `glow rollback`."
     )
     counts: dict[str, int] | None = Field(None, description="Of the batch that it was applied in.")

@@ -7,7 +7,7 @@ from glow_service.telemetry import Metrics
 
 __all__ = ["EVENTS", "KINDS", "Kind", "Tier", "TierEvents"]
 
-Kind = Literal["vector", "page"]
+Kind = Literal["vector", "response"]
 Tier = Literal["local", "redis"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -26,7 +26,7 @@ class TierEvents:
     Args:
         metrics: the service's.
         tier: `local` or `redis`.
-        kind: `vector` or `page`.
+        kind: `vector` or `response`.
     """
 
     def __init__(self, metrics: Metrics, tier: Tier, kind: Kind) -> None:

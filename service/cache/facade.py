@@ -73,7 +73,7 @@ class Cache:
         """The value under a key, or None.
 
         Args:
-            kind: `vector` or `page`.
+            kind: `vector` or `response`.
             key: from `keys`.
             budget: time for Redis; `redis_timeout_ms` where None.
         """
@@ -100,7 +100,7 @@ class Cache:
         A deadline is the caller's: `asyncio.timeout` around this. Leaving harms nobody who waits for the same value.
 
         Args:
-            kind: `vector` or `page`.
+            kind: `vector` or `response`.
             key: from `keys`.
             make: makes the value; it must not ask for the same kind and key. Called at most once.
             budget: time for Redis; `redis_timeout_ms` where None.

@@ -37,7 +37,7 @@ class Keys:
         # A vector outlives its index version: the query tower reads the model and the term table only.
         self._vector = blake2b(_encoded(("vector", model, terms)), digest_size=_DIGEST_BYTES)
         # Another release may write another answer.
-        page = ("page", __version__, model, terms, version)
+        page = ("response", __version__, model, terms, version)
         self._page = blake2b(_encoded(page), digest_size=_DIGEST_BYTES)
 
     @classmethod

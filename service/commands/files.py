@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from glow.commands import OptionRow
+from glow.commands import RENAMED_SETTINGS, OptionRow
 from glow.errors import ConfigError
 
 __all__ = ["CONFIG_VARIABLE", "read_files"]
@@ -37,7 +37,8 @@ def read_files(
     known = {row.name for row in rows}
     if config is not None:
         try:
-            values = tomllib.loads(config.read_text(encoding="utf-8"))
+            table = tomllib.loads(config.read_text(encoding="utf-8"))
+            values = {RENAMED_SETTINGS.get(name, name): value for name, value in table.items()}
         except RecursionError as error:
             raise ConfigError(f"cannot read {config}: it is nested too deeply") from error
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

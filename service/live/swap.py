@@ -19,9 +19,9 @@ from glow_service.telemetry import Metrics
 
 __all__ = ["OUTCOMES", "Refusal", "Swap"]
 
-DONE, REFUSED, OVERTAKEN = "done", "refused", "overtaken"
-OUTCOMES = (DONE, REFUSED, OVERTAKEN)
-"""Of `glow_index_swaps_total`; overtaken: CURRENT named the live version again before the other one was open."""
+DONE, REFUSED, SUPERSEDED = "done", "refused", "superseded"
+OUTCOMES = (DONE, REFUSED, SUPERSEDED)
+"""Of `glow_index_swaps_total`; superseded: CURRENT named the live version again before the other one was open."""
 MAX_REASON_CHARACTERS = 500
 Identity = tuple[int, int, int]
 """Inode, time of change and size: another one is another content, or was written anew."""
@@ -158,8 +158,8 @@ class Swap:
         # Only back: were any newer one waited for, versions that come faster than they load would never be served.
         mark = self._look()
         if mark is not None and mark.version == before != version:
-            self._outcomes[OVERTAKEN].inc()
-            _logger.info("overtaken", extra={"fields": fields})
+            self._outcomes[SUPERSEDED].inc()
+            _logger.info("superseded", extra={"fields": fields})
             return
         self._outcomes[DONE].inc()
         self._set_refusal(None)

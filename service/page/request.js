@@ -16,20 +16,20 @@ const MOST_SHARE = 0.05;
 
 export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, canTell: false, canSearchTyping: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
-// What an index can do, from /info; a service that names no parts is older than all of this.
+// What an index can do, from /info; a service that names no components is older than all of this.
 export function abilitiesOf(info) {
   const { index, settings = {} } = info;
-  const parts = index.parts ?? [];
-  const columns = parts.includes("columns") ? index.columns ?? {} : {};
+  const components = index.components ?? [];
+  const columns = components.includes("columns") ? index.columns ?? {} : {};
   const listed = (settings.page_filters ?? "").split(",").map((name) => name.trim()).filter((name) => Object.hasOwn(columns, name));
   const most = settings.max_top_k ?? PAGE_SIZE + 1;
   return {
     columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }])),
     offered: listed.length ? listed : Object.keys(columns).sort(byUse(columns)),
-    retrievers: parts.includes("impacts") ? ["hybrid", "dense", "lexical", ...(parts.includes("learned") ? ["learned"] : [])] : ["dense"],
-    canHighlight: index.parts !== undefined,
-    canExplain: parts.includes("explain"),
-    canRerank: parts.includes("rerank"),
+    retrievers: components.includes("impacts") ? ["hybrid", "dense", "lexical", ...(components.includes("learned") ? ["learned"] : [])] : ["dense"],
+    canHighlight: index.components !== undefined,
+    canExplain: components.includes("explain"),
+    canRerank: components.includes("rerank"),
     canTell: info.feedback === true,
     pageSize: Math.min(PAGE_SIZE, most),
     most,

@@ -73,5 +73,5 @@ def test_a_worker_that_starts_again_does_not_accept_before_it_can_answer(
     assert set(figures["statuses"]) == {200}
     assert lost <= (0 if attack == "hang-up" else 4)
     assert figures["readyz"]["status"] == 200
-    assert figures["readyz"]["workers"]["wanted"] == 2
+    assert figures["readyz"]["workers"]["desired"] == 2
     assert figures["readyz"]["workers"]["ready"] <= ready

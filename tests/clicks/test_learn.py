@@ -212,7 +212,14 @@ def test_from_a_service_to_documents_and_training(
     root, folder = service
     logs = ("--query-log", folder / "queries.jsonl", "--feedback-log", folder / "feedback.jsonl")
     done = run(
-        "learn", "--index-root", root, *logs, "--out", tmp_path / "out", "--json", tmp_path / "report.json"
+        "learn-clicks",
+        "--index-root",
+        root,
+        *logs,
+        "--out",
+        tmp_path / "out",
+        "--json",
+        tmp_path / "report.json",
     )
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "report.json").read_text())
@@ -261,7 +268,7 @@ def test_what_cannot_be_learned_from_is_told(service: tuple[Path, Path], tmp_pat
     root, folder = service
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
-    given = ("learn", "--index-root", root, "--out", tmp_path / "out")
+    given = ("learn-clicks", "--index-root", root, "--out", tmp_path / "out")
     done = run(*given, "--query-log", empty, "--feedback-log", folder / "feedback.jsonl")
     assert done.exit_code == 2 and "no click belongs to a search of the query log (40 of other" in " ".join(
         done.output.split()
@@ -284,7 +291,7 @@ def test_damaged_lines_cost_themselves_alone(service: tuple[Path, Path], tmp_pat
                 data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
             path.write_bytes(data)
         done = run(
-            "learn",
+            "learn-clicks",
             "--index-root",
             root,
             "--query-log",

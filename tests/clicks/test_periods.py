@@ -1,4 +1,4 @@
-"""One person has another mark in each salt period: `glow learn` never takes the marks of several periods for several people."""
+"""One person has another mark in each salt period: `glow learn-clicks` never takes the marks of several periods for several people."""
 
 import hashlib
 import hmac
@@ -56,9 +56,18 @@ def note(folder: Path, events: Sequence[Event], monkeypatch: pytest.MonkeyPatch)
 
 
 def pairs(root: Path, folder: Path, *logs: str) -> int:
-    """How many pairs `glow learn` finds with its default options."""
+    """How many pairs `glow learn-clicks` finds with its default options."""
     files = [f"--feedback-log={folder / name}" for name in logs or ("f",)]
-    given = ("learn", "--index-root", root, "--query-log", folder / "q", *files, "--out", folder / "out")
+    given = (
+        "learn-clicks",
+        "--index-root",
+        root,
+        "--query-log",
+        folder / "q",
+        *files,
+        "--out",
+        folder / "out",
+    )
     done = CliRunner().invoke(app, [*map(str, given), "--json", str(folder / "report.json")])
     assert done.exit_code == 0, done.output
     has_query = PRIVATE in (folder / "out" / "documents.jsonl").read_text()

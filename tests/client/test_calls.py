@@ -155,7 +155,7 @@ def test_info_of_a_service_without_parts_or_columns_has_none(stub: Any, call: An
         reply(body={"version": "1", "index": index, "retrievers": ["dense"], "fields": [{"name": "url"}]})
     ]
     found = call(stub.url, "info")
-    assert (found.documents, found.parts, found.columns) == (3, (), {})
+    assert (found.documents, found.components, found.columns) == (3, (), {})
     assert (found.fields, found.retrievers) == (("url",), ("dense",))
 
 

@@ -14,15 +14,15 @@ from glow.client import (
     BusyError,
     ClientError,
     ConnectionFailedError,
-    DeadlinePassedError,
+    DeadlineExceededError,
     InternalServiceError,
-    NoAnswerInTimeError,
+    InvalidResponseError,
     NotFoundError,
     RequestFault,
+    ResponseTimeoutError,
     RetryPolicy,
     ServiceError,
     UnavailableServiceError,
-    UnusableAnswerError,
 )
 from glow.errors import GlowError
 
@@ -42,7 +42,7 @@ QUICK = {"retry": RetryPolicy(first_pause_s=0.01)}
         (422, BadRequestError),
         (500, InternalServiceError),
         (502, InternalServiceError),
-        (504, DeadlinePassedError),
+        (504, DeadlineExceededError),
     ],
 )
 def test_a_problem_is_a_typed_error_and_is_not_tried_again(
@@ -136,7 +136,7 @@ def test_an_answer_that_does_not_come_in_time_is_named_and_not_tried_again(
 ) -> None:
     stub.script = [reply(body=answer, after_s=20.0)]
     started = time.monotonic()
-    with pytest.raises(NoAnswerInTimeError) as caught:
+    with pytest.raises(ResponseTimeoutError) as caught:
         call(stub.url, "search", "bees", client={**QUICK, "timeout_s": 0.1})
     assert time.monotonic() - started < 10
     assert "timeout_s" in str(caught.value)
@@ -164,7 +164,7 @@ def test_an_answer_that_is_not_the_contracts_is_refused_and_says_where(
     stub: Any, call: Any, reply: Any, body: Any, place: str
 ) -> None:
     stub.script = [reply(body=body)]
-    with pytest.raises(UnusableAnswerError) as caught:
+    with pytest.raises(InvalidResponseError) as caught:
         call(stub.url, "search", "bees")
     assert place in str(caught.value)
 
@@ -187,6 +187,6 @@ def test_a_body_that_lies_about_its_encoding_is_a_client_error(stub: Any, call: 
 
 def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(stub: Any, call: Any, reply: Any) -> None:
     stub.script = [reply(307, {}, {"Location": f"{stub.url}/elsewhere"})]
-    with pytest.raises(UnusableAnswerError, match="no redirect"):
+    with pytest.raises(InvalidResponseError, match="no redirect"):
         call(stub.url, "search", "bees", client={"api_key": "secret"})
     assert [seen.path for seen in stub.seen] == ["/v1/search"]

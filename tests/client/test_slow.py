@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from glow.client import GlowClient, NoAnswerInTimeError, RetryPolicy, UnusableAnswerError
+from glow.client import GlowClient, InvalidResponseError, ResponseTimeoutError, RetryPolicy
 from tests.slow_peer import SlowPeer
 from tests.until import until
 
@@ -29,7 +29,7 @@ def test_a_try_ends_as_a_whole(peer: SlowPeer, call: Any, mode: Any) -> None:
     hasty = {"timeout_s": WITHIN_S, "retry": RetryPolicy(attempts=3)}
     with peer.slow(mode):
         started = time.monotonic()
-        with pytest.raises(NoAnswerInTimeError, match="timeout_s"):
+        with pytest.raises(ResponseTimeoutError, match="timeout_s"):
             call(peer.url, "search", "bees", client=hasty)
         assert WITHIN_S * 0.9 < time.monotonic() - started < WITHIN_S + SLACK_S
     assert call(peer.url, "search", "bees", client=hasty).hits[0].id == "a/b"
@@ -47,7 +47,7 @@ def test_a_kept_connection_that_turns_slow_ends_in_time_beside_one_that_is_not(
             try:
                 slow.search("bees")
                 found.append(None)
-            except NoAnswerInTimeError as error:
+            except ResponseTimeoutError as error:
                 found.append(type(error))
 
         with peer.slow():
@@ -59,7 +59,7 @@ def test_a_kept_connection_that_turns_slow_ends_in_time_beside_one_that_is_not(
             for thread in threads:
                 thread.join()
             assert time.monotonic() - started < WITHIN_S + SLACK_S
-        assert found == [NoAnswerInTimeError] * 8
+        assert found == [ResponseTimeoutError] * 8
         assert slow.search("bees").hits
 
 
@@ -73,7 +73,7 @@ def test_a_body_that_trickles_to_a_client_of_ones_own_ends_too(peer: SlowPeer) -
     transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=Slowly()))
     with GlowClient(peer.url, timeout_s=WITHIN_S, http=httpx.Client(transport=transport)) as client:
         started = time.monotonic()
-        with pytest.raises(NoAnswerInTimeError):
+        with pytest.raises(ResponseTimeoutError):
             client.search("bees")
         assert time.monotonic() - started < WITHIN_S + SLACK_S
 
@@ -83,5 +83,5 @@ def test_a_response_that_is_too_long_is_refused(stub: Any, call: Any, reply: Any
     body = b'{"a": "' + b"x" * (1 << 20) + b'"}'
     headers = {"Content-Encoding": encoding} if encoding else {}
     stub.script = [reply(body=gzip.compress(body) if encoding else body, headers=headers)]
-    with pytest.raises(UnusableAnswerError, match="more than 100000 bytes; ask for less"):
+    with pytest.raises(InvalidResponseError, match="more than 100000 bytes; ask for less"):
         call(stub.url, "search", "bees", client={"max_response_bytes": 100_000})

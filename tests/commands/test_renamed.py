@@ -6,9 +6,21 @@ import pytest
 from typer.testing import CliRunner
 
 from glow.cli import VERBS
+from glow.cli import app as glow
 from glow.cli.app import load
-from glow.commands import RENAMED_FLAGS, IndexRootOptions, command, option, room_app, say
-from glow.commands.renamed import renamed
+from glow.commands import (
+    RENAMED_COMMANDS,
+    RENAMED_FLAGS,
+    RENAMED_SETTINGS,
+    IndexRootOptions,
+    command,
+    option,
+    room_app,
+    say,
+)
+from glow.commands.renamed import rename_variables, renamed
+from glow_service.commands.files import read_files
+from glow_service.settings import Settings, settings_table
 
 
 class Options(IndexRootOptions):
@@ -47,9 +59,39 @@ def test_an_index_root_may_come_from_the_environment(tmp_path: Path) -> None:
     assert missing.exit_code == 2 and "--index-root" in missing.output
 
 
+def test_a_value_of_before_is_todays_for_its_flag_alone() -> None:
+    known = {"--postings", "--index-root"}
+    assert renamed(["--impacts", "packed"], known) == ["--postings", "compressed"]
+    assert renamed(["--impacts=packed"], known) == ["--postings=compressed"]
+    assert renamed(["--output", "packed"], known) == ["--index-root", "packed"]
+
+
+def test_a_command_of_before_is_todays() -> None:
+    done = CliRunner().invoke(glow, ["learn", "--help"])
+    assert done.exit_code == 0 and "--min-users" in done.stdout
+    assert done.stderr == "glow: learn is called learn-clicks now; the old name goes in 0.3\n"
+    assert CliRunner().invoke(glow, ["lern"]).exit_code == 2
+
+
+def test_variables_of_before_are_todays_and_todays_win(capsys: pytest.CaptureFixture[str]) -> None:
+    environment = {"GLOW_OTEL_SHARE": "0.5", "GLOW_SHADOW_SHARE": "1", "GLOW_SHADOW_SAMPLE_RATE": "0"}
+    rename_variables(environment)
+    assert environment == {"GLOW_OTEL_SAMPLE_RATE": "0.5", "GLOW_SHADOW_SAMPLE_RATE": "0"}
+    assert capsys.readouterr().err.count("the old name goes in 0.3") == 2
+    assert set(RENAMED_SETTINGS.values()) - {"vector_store_token", "vector_store_timeout_ms"} <= set(
+        Settings.model_fields
+    )
+
+
+def test_a_file_of_settings_may_have_names_of_before(tmp_path: Path) -> None:
+    (tmp_path / "glow.toml").write_text("otel_share = 0.5\n")
+    assert read_files(tmp_path / "glow.toml", settings_table(), {}) == {"otel_sample_rate": 0.5}
+
+
 def test_every_new_name_is_a_flag_of_some_command_and_no_old_one_is() -> None:
     every: set[str] = set()
     for name in VERBS:
         every |= {flag for parameter in load(name).params for flag in parameter.opts}
     assert set(RENAMED_FLAGS.values()) <= every
-    assert not set(RENAMED_FLAGS) & every - {"--output"}
+    assert not set(RENAMED_FLAGS) & every - {"--output", "--to"}
+    assert set(RENAMED_COMMANDS.values()) <= set(VERBS) and not set(RENAMED_COMMANDS) & set(VERBS)

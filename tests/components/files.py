@@ -238,7 +238,7 @@ class Files:
         if file_case.component is SPELLING:  # what is gone counts until it is compacted
             (more, *_), (less, *_) = (file_case.answers(index) for index in indexes)
             assert all(more[word] >= count for word, count in less.items())
-        elif file_case.component is POSTINGS and "packed" in indexes[0].manifest.parameters["impacts"]:
+        elif file_case.component is POSTINGS and "compressed" in indexes[0].manifest.parameters["impacts"]:
             joined, packed = (Seen.of(index.view) for index in indexes)
             assert indexes[1].base[POSTINGS].header.layout == "packed"
             scores = [seen.view[POSTINGS].score(WORDS, seen.rows) for seen in (joined, packed)]

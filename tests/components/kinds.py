@@ -42,7 +42,7 @@ KINDS = {
         frozenset({"passages", "learned_sparse", "token_embeddings", "late_interaction"}),
     ),
     "packed": Kind(
-        {"analyzer": "plain", "impacts": "packed", "index": "flat", "late_interaction": False},
+        {"analyzer": "plain", "impacts": "compressed", "index": "flat", "late_interaction": False},
         frozenset({"passages", "learned_sparse", "token_embeddings", "late_interaction"}),
     ),
 }

@@ -202,7 +202,7 @@ def test_a_service_shows_it(kind: str, made_versions: MakeVersions) -> None:
         info = client.get("/info").json()["index"]
         body = {"query": "owls and bees", "retriever": "hybrid", "explain": True, "top_k": 20}
         hits = client.post("/search", json=body).json()["hits"]
-    assert info["lengths"] is True and "lengths" in info["parts"]
+    assert info["lengths"] is True and "lengths" in info["components"]
     assert len(hits) == 20
     assert {hit["id"]: hit["explanation"]["length"] for hit in hits}.items() <= expected.items()
 

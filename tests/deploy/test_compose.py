@@ -108,6 +108,18 @@ def test_the_proxy_waits_longer_and_holds_more_than_a_request_may_take() -> None
     assert int(timeout[1]) * 1000 > settings.max_timeout_ms
 
 
+def test_the_proxy_asks_no_second_replica_to_write() -> None:
+    proxy = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
+    once = re.search(r"disable-l7-retry if !METH_GET \{ path_reg (\S+) \}", proxy)
+    assert once is not None
+    posted = {path for route in ROUTES if route.method != "GET" for path in route.paths}
+    posted |= {path.replace("/v1/", "/v1/books/") for path in posted if path.startswith("/v1/")}
+    again = {path for path in posted if not re.match(once[1], path)}
+    assert {path.removeprefix("/v1").removeprefix("/books") for path in again} == {
+        *("/search", "/search/batch", "/embeddings")
+    }
+
+
 def test_ports_agree() -> None:
     port = image_variables(DOCKER / "service.Dockerfile")["GLOW_PORT"]
     assert ("EXPOSE", port) in instructions(DOCKER / "service.Dockerfile")

@@ -152,7 +152,7 @@ def test_glow_learn_writes_all_or_says_so(disk: MakeDisk, toy_index: Path, tmp_p
         path.write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")
     small = disk(1)
     small.fill()
-    learn = ["learn", "--index-root", toy_index, "--query-log", queries, "--feedback-log", clicks]
+    learn = ["learn-clicks", "--index-root", toy_index, "--query-log", queries, "--feedback-log", clicks]
     refused(*learn, "--out", small.path / "learned")
     small.empty()
     shutil.rmtree(small.path / "learned", ignore_errors=True)

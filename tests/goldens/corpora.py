@@ -96,7 +96,7 @@ CORPORA = {
                 "--index",
                 "ivf-flat",
             ),
-            *("--rerank", str(DATA / "toy-reranker"), "--analyzer", "english", "--impacts", "packed"),
+            *("--rerank", str(DATA / "toy-reranker"), "--analyzer", "english", "--postings", "compressed"),
         ),
         has_head=True,
     ),

@@ -32,8 +32,8 @@ def test_versions_are_listed_the_live_one_first(run: Any, root: IndexRoot, tmp_p
     rows = json.loads((tmp_path / "v.json").read_text())["versions"]
     assert [(row["version"], row["state"], row["pinned"]) for row in rows] == [
         ("v3", "live", False),
-        ("v2", "before", False),
-        ("v1", "before", True),
+        ("v2", "previous", False),
+        ("v1", "previous", True),
         ("v4", "damaged", False),
     ]
     assert [(row["documents"], row["size_bytes"], row["gate"]) for row in rows] == [
@@ -43,7 +43,11 @@ def test_versions_are_listed_the_live_one_first(run: Any, root: IndexRoot, tmp_p
         (None, 0, ""),
     ]
     lines = done.stdout.splitlines()
-    assert [line.split()[:2] for line in lines[1:4]] == [["v3", "live"], ["v2", "before"], ["v1", "before"]]
+    assert [line.split()[:2] for line in lines[1:4]] == [
+        ["v3", "live"],
+        ["v2", "previous"],
+        ["v1", "previous"],
+    ]
     assert lines[3].endswith("pinned")
 
 

@@ -229,7 +229,7 @@ def test_headers_that_come_too_slowly_are_a_408(serve: Serve, monkeypatch: pytes
         slow.sendall(b"POST /search HTTP/1.1\r\nHost:")
         answer = slow.recv(65_536)
         assert b"408 Request Timeout" in answer
-        assert b"headers_too_late" in answer
+        assert b"header_timeout" in answer
         assert slow.recv(1) == b""
 
 

@@ -23,7 +23,7 @@ def make(**settings: Any) -> tuple[Cache, Metrics]:
     return Cache(metrics, **{"entries": 10_000, **settings}), metrics
 
 
-def counts(metrics: Metrics, tier: str, kind: str = "page") -> dict[str, int]:
+def counts(metrics: Metrics, tier: str, kind: str = "response") -> dict[str, int]:
     """Events of a tier and kind that happened at all."""
     samples = [sample for family in metrics.cache_events.collect() for sample in family.samples]
     found = {
@@ -56,10 +56,10 @@ def test_what_was_put_is_found_under_its_kind_and_key() -> None:
     cache, metrics = make()
 
     async def test() -> None:
-        cache.put("page", KEY, b"1")
-        assert await cache.get("page", KEY) == b"1"
+        cache.put("response", KEY, b"1")
+        assert await cache.get("response", KEY) == b"1"
         assert await cache.get("vector", KEY) is None
-        assert await cache.get("page", b"other") is None
+        assert await cache.get("response", b"other") is None
 
     asyncio.run(test())
     assert counts(metrics, "local") == {"store": 1, "hit": 1, "miss": 1}
@@ -69,17 +69,17 @@ def test_what_was_put_is_found_under_its_kind_and_key() -> None:
 
 def test_a_local_hit_waits_for_nothing_and_makes_nothing() -> None:
     cache, _ = make()
-    cache.put("page", KEY, b"1")
-    assert finish_at_once(cache.get("page", KEY)) == b"1"
-    assert finish_at_once(cache.get_or_make("page", KEY, never)) == (b"1", True)
+    cache.put("response", KEY, b"1")
+    assert finish_at_once(cache.get("response", KEY)) == b"1"
+    assert finish_at_once(cache.get_or_make("response", KEY, never)) == (b"1", True)
 
 
 def test_a_missing_value_is_made_once_and_then_at_hand() -> None:
     cache, metrics = make()
 
     async def test() -> None:
-        assert await cache.get_or_make("page", KEY, maker(b"1")) == (b"1", False)
-        assert await cache.get_or_make("page", KEY, never) == (b"1", True)
+        assert await cache.get_or_make("response", KEY, maker(b"1")) == (b"1", False)
+        assert await cache.get_or_make("response", KEY, never) == (b"1", True)
 
     asyncio.run(test())
     assert counts(metrics, "local") == {"miss": 1, "store": 1, "hit": 1}
@@ -96,7 +96,7 @@ def test_callers_at_once_share_one_making() -> None:
         return b"1"
 
     async def test() -> None:
-        found = await asyncio.gather(*(cache.get_or_make("page", KEY, slow) for _ in range(20)))
+        found = await asyncio.gather(*(cache.get_or_make("response", KEY, slow) for _ in range(20)))
         assert found == [(b"1", False)] + [(b"1", True)] * 19
 
     asyncio.run(test())
@@ -112,7 +112,7 @@ def test_a_vector_can_be_made_inside_the_making_of_a_page_of_the_same_key() -> N
 
     async def test() -> None:
         async with asyncio.timeout(5):
-            assert await cache.get_or_make("page", KEY, page) == (b"page of v", False)
+            assert await cache.get_or_make("response", KEY, page) == (b"page of v", False)
 
     asyncio.run(test())
 
@@ -125,8 +125,8 @@ def test_errors_are_not_kept() -> None:
 
     async def test() -> None:
         with pytest.raises(OverloadedError):
-            await cache.get_or_make("page", KEY, fails)
-        assert await cache.get_or_make("page", KEY, maker(b"whole")) == (b"whole", False)
+            await cache.get_or_make("response", KEY, fails)
+        assert await cache.get_or_make("response", KEY, maker(b"whole")) == (b"whole", False)
 
     asyncio.run(test())
     assert counts(metrics, "local") == {"miss": 2, "store": 1}
@@ -137,10 +137,10 @@ def test_settings_bound_entries_and_time() -> None:
 
     async def test() -> None:
         for number in range(5):
-            cache.put("page", b"%d" % number, b"x")
-        assert [await cache.get("page", b"%d" % number) for number in range(5)] == [None] * 3 + [b"x"] * 2
+            cache.put("response", b"%d" % number, b"x")
+        assert [await cache.get("response", b"%d" % number) for number in range(5)] == [None] * 3 + [b"x"] * 2
         await asyncio.sleep(1.01)
-        assert await cache.get("page", b"4") is None
+        assert await cache.get("response", b"4") is None
 
     asyncio.run(test())
     assert counts(metrics, "local")["evict"] == 4
@@ -151,8 +151,8 @@ def test_large_answers_do_not_fill_the_memory() -> None:
     tracemalloc.start()
     try:
         for number in range(200):
-            cache.put("page", b"%d" % number, bytes(1 << 20))
-            cache.put("page", b"huge%d" % number, bytes((1 << 20) + 1))
+            cache.put("response", b"%d" % number, bytes(1 << 20))
+            cache.put("response", b"huge%d" % number, bytes((1 << 20) + 1))
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -164,10 +164,10 @@ def test_large_answers_do_not_fill_the_memory() -> None:
 def test_without_entries_and_redis_every_call_passes_through() -> None:
     cache, metrics = make(entries=0)
     assert not cache.enabled
-    cache.put("page", KEY, b"1")
-    assert finish_at_once(cache.get("page", KEY)) is None
+    cache.put("response", KEY, b"1")
+    assert finish_at_once(cache.get("response", KEY)) is None
     for _ in range(2):
-        assert finish_at_once(cache.get_or_make("page", KEY, maker(b"2"))) == (b"2", False)
+        assert finish_at_once(cache.get_or_make("response", KEY, maker(b"2"))) == (b"2", False)
     assert counts(metrics, "local") == {}
     calls = 0
 
@@ -178,7 +178,7 @@ def test_without_entries_and_redis_every_call_passes_through() -> None:
         return b"3"
 
     async def test() -> None:
-        found = await asyncio.gather(*(cache.get_or_make("page", KEY, slow) for _ in range(3)))
+        found = await asyncio.gather(*(cache.get_or_make("response", KEY, slow) for _ in range(3)))
         assert found == [(b"3", False)] * 3
         await cache.close()
 

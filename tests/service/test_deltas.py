@@ -81,7 +81,7 @@ def test_changes_are_seen_everywhere_and_compacting_changes_nothing(
 def look(client: httpx.Client) -> list[Any]:
     """What a service over the changed index must say, checked; and what a compacted one must say again."""
     info = client.get("/info").json()["index"]
-    assert info["documents"] == 50 and {"impacts", "columns", "explain"} <= set(info["parts"])
+    assert info["documents"] == 50 and {"impacts", "columns", "explain"} <= set(info["components"])
     assert client.get("/readyz").status_code == 200
     assert client.get("/documents/toy/0").status_code == 404
     assert client.get("/documents/new/volcano").json()["metadata"] == {"lang": "is"}

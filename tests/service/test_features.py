@@ -182,13 +182,13 @@ def test_an_index_without_the_parts_says_how_to_get_them(
             assert answer.status_code == 422 and answer.json()["code"] == "not_available"
             assert answer.json()["errors"][0]["pointer"] == pointer
             assert remedy in answer.json()["errors"][0]["detail"]
-        assert client.get("/info").json()["index"]["parts"] == ["columns"]
+        assert client.get("/info").json()["index"]["components"] == ["columns"]
 
 
 def test_info_tells_parts_and_metadata(http: httpx.Client) -> None:
     info = http.get("/info").json()
     assert info["retrievers"] == list(RETRIEVERS)
-    assert info["index"]["parts"] == ["columns", "impacts", "late", "explain"]
+    assert info["index"]["components"] == ["columns", "impacts", "late", "explain"]
     year = {"type": "number", "types": ["number"], "documents": 50, "distinct": 25}
     assert info["index"]["columns"]["year"] == year
     assert info["index"]["fusion"]["method"] in ("convex", "rrf")

@@ -106,7 +106,7 @@ def test_pages_are_one_ranking_and_filters_hold(client: httpx.Client) -> None:
 def test_the_server_says_what_it_can_do(client: httpx.Client, plain: httpx.Client) -> None:
     told = client.get("/info").json()
     assert told["retrievers"] == ["dense", "lexical", "learned", "hybrid"]
-    assert told["index"]["learned"] == {"weight": 1.0} and "learned" in told["index"]["parts"]
+    assert told["index"]["learned"] == {"weight": 1.0} and "learned" in told["index"]["components"]
     assert plain.get("/info").json()["index"]["learned"] is None
 
 

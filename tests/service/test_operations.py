@@ -25,7 +25,7 @@ def test_health_and_readiness_are_well(http: httpx.Client, index: Index) -> None
     assert ready.json() == {
         "status": "ready",
         "index": {"version": index.version, "model": index.model},
-        "workers": {"ready": 1, "wanted": 1},
+        "workers": {"ready": 1, "desired": 1},
     }
     assert ready.headers["x-index-version"] == index.version
 

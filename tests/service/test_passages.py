@@ -66,7 +66,7 @@ def ask(client: httpx.Client, **body: Any) -> dict[str, Any]:
 
 def test_hits_are_documents_with_the_passage_that_lies_where_it_says(passages: httpx.Client) -> None:
     info = passages.get("/info").json()["index"]
-    assert info["documents"] == 12 and info["passages"] > 24 and "passages" in info["parts"]
+    assert info["documents"] == 12 and info["passages"] > 24 and "passages" in info["components"]
     found = ask(passages, top_k=12)["hits"]
     assert len({hit["id"] for hit in found}) == len(found) == 12
     for hit in found:

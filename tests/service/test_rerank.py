@@ -127,7 +127,7 @@ def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
         assert response.status_code == 422, asked
         assert response.json()["code"] == "not_available"
         assert "glow build --rerank DIR" in response.json()["detail"]
-    assert "rerank" not in http.get("/info").json()["index"]["parts"]
+    assert "rerank" not in http.get("/info").json()["index"]["components"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_cannot_be_meant_is_refused(serve: Serve, more: dict[str, Any], cod
 def test_info_tells_what_reads_again(serve: Serve) -> None:
     with serve() as (client, _):
         told = client.get("/info").json()["index"]
-        assert "rerank" in told["parts"]
+        assert "rerank" in told["components"]
         assert told["rerank"] == {"methods": ["join", "late"], "bits": 4, "size": 16, "share": 0.5}
 
 

@@ -287,8 +287,8 @@ def test_the_service_outlives_its_server(
 
 
 def test_access_is_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOW_STORE_TOKEN", "root:secret")
-    monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "250")
+    monkeypatch.setenv("GLOW_VECTOR_STORE_TOKEN", "root:secret")
+    monkeypatch.setenv("GLOW_VECTOR_STORE_TIMEOUT_MS", "250")
     access = StoreAccess.of_environment()
     assert (access.token, access.timeout_s) == ("root:secret", 0.25)
     assert json.dumps(repr(access)).count("secret") == 0

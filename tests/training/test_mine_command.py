@@ -34,7 +34,9 @@ def run(*arguments: object) -> typer.testing.Result:
 
 def test_the_command_mines_with_a_model(folder: Path, toy_model: Path, tmp_path: Path) -> None:
     arguments = ("--data", folder, "--out", tmp_path / "a.jsonl", "--model", toy_model, "--threads", 1)
-    done = run(*arguments, "--retriever", "both", "--from", 2, "--to", 30, "--count", 3, "--margin", 0.99)
+    done = run(
+        *arguments, "--retriever", "both", "--min-rank", 2, "--max-rank", 30, "--count", 3, "--margin", 0.99
+    )
     assert done.exit_code == 0, done.output
     header = read_header(tmp_path / "a.jsonl")
     assert header.options == {
@@ -53,13 +55,13 @@ def test_the_command_mines_with_a_model(folder: Path, toy_model: Path, tmp_path:
 def test_bm25_alone_opens_no_model(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # there is no models/DEFAULT here
     monkeypatch.setattr("glow.artifact.model.MODELS_PACKAGE", "of_no_installation")
-    arguments = ("--data", folder, "--out", "b.jsonl", "--from", 1, "--threads", 1)
+    arguments = ("--data", folder, "--out", "b.jsonl", "--min-rank", 1, "--threads", 1)
     assert run(*arguments, "--retriever", "lexical").exit_code == 0
     assert read_header(tmp_path / "b.jsonl").model is None
     refused = run(*arguments)
     assert refused.exit_code == 3
     assert "no default model" in refused.output
-    refused = run(*arguments, "--retriever", "lexical", "--to", 0 + 1, "--from", 2)
+    refused = run(*arguments, "--retriever", "lexical", "--max-rank", 0 + 1, "--min-rank", 2)
     assert refused.exit_code == 2
     assert "from 2 to 1" in refused.output
 
@@ -79,7 +81,7 @@ def test_two_rounds_mine_with_the_newer_towers(folder: Path, toy_model: Path, tm
         out, file = tmp_path / name, tmp_path / f"{name}.jsonl"
         given = Given(data=[folder], out=out, init=init, negatives=negatives, device="cpu")
         losses.append(train(config, given)["final_loss"])
-        done = run("--data", folder, "--out", file, "--model", out, "--threads", 1, "--from", 2)
+        done = run("--data", folder, "--out", file, "--model", out, "--threads", 1, "--min-rank", 2)
         assert done.exit_code == 0, done.output
         init, negatives = out, [file]
     headers = [read_header(tmp_path / f"{name}.jsonl").model for name in ("first", "second")]

@@ -161,7 +161,7 @@ def test_documents_alone_make_a_run(
 ) -> None:
     out = tmp_path / "out"
     weights = ("--init", bert_folder, "--teacher", bert_folder, "--synthesis-model", toy_model)
-    done = train("--config", config, "--synthesise", toy_corpus, "--out", out, *weights)
+    done = train("--config", config, "--synthesize", toy_corpus, "--out", out, *weights)
     assert done.exit_code == 0, done.output
     folder = tmp_path / "out.run" / "synthetic-0"
     kept = json.loads((folder / "synthesis.json").read_text())
@@ -183,7 +183,7 @@ def test_nothing_to_train_on_is_refused(config: Path, bert_folder: Path, tmp_pat
         "--config", config, "--out", tmp_path / "out", "--init", bert_folder, "--teacher", bert_folder
     )
     assert done.exit_code == 2
-    assert "give --data or --synthesise" in done.output
+    assert "give --data or --synthesize" in done.output
 
 
 def test_without_a_terminal_progress_is_lines(

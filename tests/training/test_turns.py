@@ -12,7 +12,7 @@ from glow.errors import InputError
 from glow.training.config import TrainConfig
 from glow.training.data import one_at_a_time
 from glow.training.given import Given
-from glow.training.towers import _synthesised
+from glow.training.towers import _synthesized
 
 
 def together(work: Callable[[], None], processes: int = 2) -> None:
@@ -64,17 +64,17 @@ def test_pairs_from_documents_are_made_by_one_process_at_a_time(
 ) -> None:
     log = tmp_path / "log"
 
-    def synthesise(*arguments: object) -> None:
+    def synthesize(*arguments: object) -> None:
         note(log, "in")
         time.sleep(0.2)
         note(log, "out")
 
-    monkeypatch.setattr("glow.training.towers.synthesise", synthesise)
+    monkeypatch.setattr("glow.training.towers.synthesize", synthesize)
     config = TrainConfig(name="x")
-    given = Given(out=tmp_path / "out", init=tmp_path, synthesise=[tmp_path / "c"], synthesis_model=tmp_path)
+    given = Given(out=tmp_path / "out", init=tmp_path, synthesize=[tmp_path / "c"], synthesis_model=tmp_path)
 
     def work() -> None:
-        _synthesised(config, given, config.field_schema, lambda stage: None)
+        _synthesized(config, given, config.field_schema, lambda stage: None)
 
     together(work)
     assert log.read_text().split() == ["in", "out"] * 2

@@ -21,7 +21,7 @@ __all__ = ["Connection", "StoreAccess", "connect", "require_pymilvus"]
 
 T = TypeVar("T")
 _ADDRESS = re.compile(r"milvus(\+tls)?://([^/@\s]*)(/[^\s]*)?")
-TOKEN_VARIABLE, TIMEOUT_VARIABLE = "GLOW_STORE_TOKEN", "GLOW_STORE_TIMEOUT_MS"
+TOKEN_VARIABLE, TIMEOUT_VARIABLE = "GLOW_VECTOR_STORE_TOKEN", "GLOW_VECTOR_STORE_TIMEOUT_MS"
 DEFAULT_TIMEOUT_S = 2.0
 SEARCH_SHARE = 0.8
 """Fraction of a search's remaining time that one call may take: without vectors, words can still answer in time."""
@@ -53,7 +53,7 @@ class StoreAccess:
 
     @classmethod
     def of_environment(cls) -> "StoreAccess":
-        """From `GLOW_STORE_TOKEN` and `GLOW_STORE_TIMEOUT_MS`.
+        """From `GLOW_VECTOR_STORE_TOKEN` and `GLOW_VECTOR_STORE_TIMEOUT_MS`.
 
         Raises:
             ConfigError: if the time is no number above 0.
@@ -99,11 +99,11 @@ class Connection:
         found = _ADDRESS.fullmatch(address)
         if found is None:
             raise ConfigError(
-                f"--store {address!r} is no address: expected milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db for a file"
+                f"--vector-store {address!r} is no address: expected milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db for a file"
             )
         tls, host, path = found[1], found[2], found[3] or ""
         if not host and not path.endswith(".db"):
-            raise ConfigError(f"--store {address!r} names no host, nor a file that ends in .db")
+            raise ConfigError(f"--vector-store {address!r} names no host, nor a file that ends in .db")
         self.address, self.access = address, access
         self._uri = f"http{'s' if tls else ''}://{host}" if host else path
         self._database = path.strip("/") if host else ""

@@ -41,9 +41,10 @@ class PostingsOptions(ComponentOptions):
     """Of `glow build`."""
 
     lexical: bool = option(True, "Index the words too, for lexical and hybrid search.")
-    impacts: Literal["auto", "plain", "packed"] = option(
+    impacts: Literal["auto", "plain", "compressed"] = option(
         "auto",
-        "How words are stored: plain, or packed in a third of the bytes and 8 bits an impact; auto packs from 4,000,000 documents on.",
+        "How postings are stored: plain, or compressed to a third of the bytes with 8 bits an impact; auto compresses from 4,000,000 documents on.",
+        flag="--postings",
     )
     analyzer: AnalyzerName = option(
         DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
@@ -88,7 +89,8 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
         if not options.lexical:
             return None
         check_analyzer(options.analyzer, asked.model.preprocessor.weighting.unit)
-        return PostingsRules(analyzer=options.analyzer, layout=options.impacts, term_stats=asked.term_stats)
+        layout: Layout | Literal["auto"] = "packed" if options.impacts == "compressed" else options.impacts
+        return PostingsRules(analyzer=options.analyzer, layout=layout, term_stats=asked.term_stats)
 
     def rules_of(self, segment: Segment, *, delta: bool) -> PostingsRules | None:
         """As `Component`; the lists of a delta are plain.

@@ -23,6 +23,7 @@ class VectorOptions(ComponentOptions):
     store: str | None = option(
         None,
         "Keep the vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db without a server.",
+        flag="--vector-store",
         metavar="ADDRESS",
     )
 

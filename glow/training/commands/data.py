@@ -1,4 +1,4 @@
-"""Commands that make training data: `mine` finds hard negatives, `synthesise` makes pairs from documents alone."""
+"""Commands that make training data: `mine` finds hard negatives, `synthesize` makes pairs from documents alone."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from glow.schema import FieldSchema
 from glow.training.data import read_collection
 from glow.training.encode import EncodedCorpus, EncodeOptions, Precision, open_source
 from glow.training.negatives import Choose, MiningOptions, MiningRetriever, mine
-from glow.training.synthesis import KINDS, SynthesisOptions, synthesise
+from glow.training.synthesis import KINDS, SynthesisOptions, synthesize
 
-__all__ = ["MineOptions", "SynthesiseOptions", "mine_command", "synthesise_command"]
+__all__ = ["MineOptions", "SynthesizeOptions", "mine_command", "synthesize_command"]
 
 _DEFAULTS = SynthesisOptions()
 
@@ -49,8 +49,8 @@ class MineOptions(EncodingOptions):
     out: Path = option(..., "JSON lines file to write.", metavar="FILE")
     split: str = option("train", "Split of the judgements.")
     retriever: MiningRetriever = option("dense", "What searches.")
-    first: int = option(10, "First rank to mine, from 1.", flag="--from", ge=1)
-    last: int = option(100, "Last rank to mine.", flag="--to", ge=1)
+    first: int = option(10, "First rank to mine, from 1.", flag="--min-rank", ge=1)
+    last: int = option(100, "Last rank to mine.", flag="--max-rank", ge=1)
     count: int = option(8, "Most negatives a query.", ge=1)
     margin: float = option(
         0.95, "Share of the best positive's score to stay below; 0 turns it off.", ge=0.0, le=1.0
@@ -59,7 +59,7 @@ class MineOptions(EncodingOptions):
     seed: int = option(0, "Seed of the choice.", ge=0)
 
 
-class SynthesiseOptions(EncodingOptions):
+class SynthesizeOptions(EncodingOptions):
     """Which pairs to make of documents alone."""
 
     corpus: Path = option(..., "JSON lines of documents.", metavar="FILE")
@@ -102,8 +102,8 @@ def mine_command(options: MineOptions) -> None:
     _say({"file": str(options.out), **figures})
 
 
-@command(SynthesiseOptions)
-def synthesise_command(options: SynthesiseOptions) -> None:
+@command(SynthesizeOptions)
+def synthesize_command(options: SynthesizeOptions) -> None:
     """Makes training pairs from documents alone, filtered by searching for them."""
     with shown_progress(sys.stderr) as show:
         kinds = tuple(kind.strip() for kind in options.kinds.split(",") if kind.strip())
@@ -111,7 +111,7 @@ def synthesise_command(options: SynthesiseOptions) -> None:
         searcher = (options.model or default_model()) if options.round_trip else None
         encode = options.encoding()
         schema = FieldSchema.preset(options.fields)
-        report = synthesise(
+        report = synthesize(
             options.corpus, options.out, schema, making, searcher, encode, show("encoding documents")
         )
     _say({"folder": str(options.out), **report})

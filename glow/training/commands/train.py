@@ -57,7 +57,7 @@ class TrainOptions(RunOptions):
     """What to train on, from which start, and where the result goes."""
 
     data: tuple[Path, ...] = option((), "Data folder; may be given several times.", metavar="DIR")
-    synthesise: tuple[Path, ...] = option(
+    synthesize: tuple[Path, ...] = option(
         (), "JSON lines of documents to make training pairs from; may be given several times.", metavar="FILE"
     )
     synthesis_model: Path | None = option(
@@ -117,7 +117,7 @@ def train_command(options: TrainOptions) -> None:
             "negatives",
             "dev",
             "dev_candidates",
-            "synthesise",
+            "synthesize",
             "synthesis_model",
         )
     }

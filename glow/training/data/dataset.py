@@ -100,7 +100,7 @@ def _documents(folder: Path, schema: FieldSchema, most_bytes: int) -> Sequence[D
 def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: WordPieces) -> TermTable:
     """The term table of the training collection: all documents, and the queries' average length.
 
-    A document that several folders hold (a collection and the pairs synthesised from it) counts once.
+    A document that several folders hold (a collection and the pairs synthesized from it) counts once.
     """
     counter = TermCounter()
     seen: set[int] = set()

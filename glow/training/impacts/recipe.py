@@ -50,7 +50,7 @@ def impacts_recipe(config: ImpactsConfig, given: Given, say: Callable[[str], Non
     """
     check_single_process("learned impacts are trained")
     what = "learned impacts ([impacts])"
-    given.refuse(what, "synthesise", "synthesis_model", "negatives", "teacher", "corpora", "minutes")
+    given.refuse(what, "synthesize", "synthesis_model", "negatives", "teacher", "corpora", "minutes")
     given.require_candidates("learned impacts are trained")
     model = Model.open(given.init)
     say("reading data")

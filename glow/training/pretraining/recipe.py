@@ -38,7 +38,7 @@ def pretraining_recipe(
         ConfigError: if there is no text, or configuration and initial weights do not fit.
         GlowError: if a corpus cannot be used.
     """
-    unread = ("data", "synthesise", "synthesis_model", "negatives", "candidates", "dev_candidates", "teacher")
+    unread = ("data", "synthesize", "synthesis_model", "negatives", "candidates", "dev_candidates", "teacher")
     given.refuse("pre-training (a config with [pretraining])", *unread)
     if not given.corpora:
         raise ConfigError("there is nothing to read; give --corpus")

@@ -42,7 +42,7 @@ def reranker_recipe(config: RerankConfig, given: Given, say: Callable[[str], Non
         GlowError: if data, configuration or initial weights are not usable.
     """
     what = "a re-ranker (a config with [cross])"
-    given.refuse(what, "synthesise", "synthesis_model", "negatives", "corpora", "minutes")
+    given.refuse(what, "synthesize", "synthesis_model", "negatives", "corpora", "minutes")
     given.require_candidates("a re-ranker learns")
     teacher = _teacher(config, given.teacher)
     schema = config.field_schema

@@ -1,10 +1,10 @@
 """Training pairs made from documents alone."""
 
 from glow.training.synthesis.candidates import KINDS
-from glow.training.synthesis.pairs import SynthesisOptions, synthesise
+from glow.training.synthesis.pairs import SynthesisOptions, synthesize
 
 __all__ = [
     "KINDS",
     "SynthesisOptions",
-    "synthesise",
+    "synthesize",
 ]

@@ -25,7 +25,7 @@ from glow.training.encode import EncodeOptions, Source, open_source
 from glow.training.synthesis.candidates import KINDS, Candidate, KeywordCounts, candidates, choose, without
 from glow.training.synthesis.round_trip import RoundTrip
 
-__all__ = ["REPORT_FILE", "SynthesisOptions", "synthesise"]
+__all__ = ["REPORT_FILE", "SynthesisOptions", "synthesize"]
 
 REPORT_FILE = "synthesis.json"
 FORMAT_VERSION = 2
@@ -70,7 +70,7 @@ class SynthesisOptions:
             raise ConfigError(f"expected held_out in [0, 1), found {self.held_out:g}")
 
 
-def synthesise(
+def synthesize(
     corpus: Path,
     out: Path,
     schema: FieldSchema,
@@ -160,7 +160,7 @@ def _known(out: Path) -> dict[str, Any] | None:
     """The report of an earlier synthesis in a folder, None where there is none.
 
     Raises:
-        InputError: if the folder holds queries that were not synthesised.
+        InputError: if the folder holds queries that were not synthesized.
     """
     try:
         report = json.loads((out / REPORT_FILE).read_bytes())

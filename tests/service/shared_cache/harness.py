@@ -65,7 +65,7 @@ class RedisServer:
             self.process = None
 
 
-def counts(metrics: Metrics, kind: str = "page") -> dict[str, int]:
+def counts(metrics: Metrics, kind: str = "response") -> dict[str, int]:
     """Events of Redis that happened at all."""
     samples = [sample for family in metrics.cache_events.collect() for sample in family.samples]
     labels = {"tier": "redis", "kind": kind}
@@ -114,7 +114,7 @@ async def until_found(cache: Cache, value: bytes, within_s: float = 15.0) -> Non
     Each time that it has none, a probe may find out; one that a busy machine makes late is followed by another.
     """
     deadline = time.monotonic() + within_s
-    while (found := await cache.get("page", KEY)) != value:
+    while (found := await cache.get("response", KEY)) != value:
         assert found is None
         assert time.monotonic() < deadline, "it was not found in time"
         await asyncio.sleep(0.01)
@@ -122,5 +122,5 @@ async def until_found(cache: Cache, value: bytes, within_s: float = 15.0) -> Non
 
 async def timed_get(cache: Cache, key: bytes = KEY) -> tuple[bytes | None, float]:
     started = time.monotonic()
-    value = await cache.get("page", key)
+    value = await cache.get("response", key)
     return value, time.monotonic() - started

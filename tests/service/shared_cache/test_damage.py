@@ -14,11 +14,11 @@ from tests.service.shared_cache.harness import KEY, PATIENCE_MS, RedisServer, co
 def test_values_too_large_are_not_sent(server: RedisServer) -> None:
     async def test() -> None:
         async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
-            cache.put("page", KEY, bytes(MAX_VALUE_BYTES + 1))
-            cache.put("page", b"largest", bytes(MAX_VALUE_BYTES))
+            cache.put("response", KEY, bytes(MAX_VALUE_BYTES + 1))
+            cache.put("response", b"largest", bytes(MAX_VALUE_BYTES))
             await until(lambda: counts(metrics).get("store"))
             assert counts(metrics) == {"store": 1, "skipped": 1}
-            assert await cache.get("page", b"largest") == bytes(MAX_VALUE_BYTES)
+            assert await cache.get("response", b"largest") == bytes(MAX_VALUE_BYTES)
 
     run(test())
 
@@ -43,10 +43,10 @@ def test_a_poisoned_value_is_a_miss_that_is_counted_and_written_over(server: Red
 
     async def test() -> None:
         async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
-            assert await cache.get_or_make("page", KEY, value) == (b"value", False)
+            assert await cache.get_or_make("response", KEY, value) == (b"value", False)
             assert counts(metrics) == {"poisoned": 1}
             await until(lambda: counts(metrics).get("store"))
-            assert await cache.get("page", KEY) == b"value"
+            assert await cache.get("response", KEY) == b"value"
 
     run(test())
 
@@ -58,7 +58,7 @@ def test_of_a_huge_value_no_more_is_read_than_ours_can_have(server: RedisServer)
         async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             tracemalloc.start()
             try:
-                assert await cache.get("page", KEY) is None
+                assert await cache.get("response", KEY) is None
                 _, most = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
@@ -76,11 +76,11 @@ def test_a_key_of_another_type_is_poison_and_no_failure(server: RedisServer, kin
         async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             _ = client.lpush(KEY, "x") if kind == "list" else client.hset(KEY, "x", "y")
             for _ in range(2 * FAILURES_TO_OPEN):
-                assert await cache.get("page", KEY) is None
+                assert await cache.get("response", KEY) is None
             assert counts(metrics) == {"poisoned": 2 * FAILURES_TO_OPEN}
-            cache.put("page", KEY, b"value")
+            cache.put("response", KEY, b"value")
             await until(lambda: counts(metrics).get("store"))
-            assert await cache.get("page", KEY) == b"value"
+            assert await cache.get("response", KEY) == b"value"
 
     run(test())
 
@@ -94,9 +94,9 @@ def test_a_full_redis_refuses_writes_and_still_reads(server: RedisServer) -> Non
     async def test() -> None:
         async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             for number in range(20):
-                cache.put("page", b"new-%d" % number, b"value")
+                cache.put("response", b"new-%d" % number, b"value")
                 await asyncio.sleep(0.02)
-                assert await cache.get("page", KEY) == b"value"
+                assert await cache.get("response", KEY) == b"value"
             await until(lambda: sum(counts(metrics).values()) == 40)
             found = counts(metrics)
             assert found["hit"] == 20
@@ -106,7 +106,7 @@ def test_a_full_redis_refuses_writes_and_still_reads(server: RedisServer) -> Non
             client.config_set("maxmemory", "0")
 
             def is_taken_again() -> bool:
-                cache.put("page", b"again", b"value")
+                cache.put("response", b"again", b"value")
                 return "store" in counts(metrics)
 
             await until(is_taken_again)

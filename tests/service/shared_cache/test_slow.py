@@ -25,13 +25,13 @@ from tests.service.shared_cache.harness import (
 def test_a_dead_redis_costs_nothing_and_is_asked_again_when_it_lives(server: RedisServer) -> None:
     async def test() -> None:
         async with open_cache(server.url) as (cache, metrics):
-            assert await cache.get("page", KEY) is None
+            assert await cache.get("response", KEY) is None
             server.kill()
             started = time.monotonic()
             for _ in range(200):
                 value, seconds = await timed_get(cache)
                 assert value is None and seconds < TIMEOUT_S + SLACK_S
-                cache.put("page", b"other", b"value")
+                cache.put("response", b"other", b"value")
             assert time.monotonic() - started < SLACK_S * 2
             found = counts(metrics)
             # On a busy machine the end of a connection may be heard of only after the time for Redis is over.
@@ -49,7 +49,7 @@ def test_a_hanging_redis_costs_a_few_budgets_once(server: RedisServer, connected
     async def test() -> None:
         async with open_cache(server.url) as (cache, metrics):
             if connected:
-                assert await cache.get("page", KEY) is None
+                assert await cache.get("response", KEY) is None
             server.send(signal.SIGSTOP)
             started = time.monotonic()
             slow = 0
@@ -105,7 +105,7 @@ def test_no_search_pays_for_finding_out_whether_redis_is_back(server: RedisServe
     async def test() -> None:
         async with open_cache(server.url, redis_timeout_ms=400) as (cache, _):
             server.send(signal.SIGSTOP)
-            await asyncio.gather(*(cache.get("page", KEY) for _ in range(FAILURES_TO_OPEN)))
+            await asyncio.gather(*(cache.get("response", KEY) for _ in range(FAILURES_TO_OPEN)))
             until_s = time.monotonic() + 2.0  # several pauses and probes
             while time.monotonic() < until_s:
                 assert (await timed_get(cache))[1] < 0.2
@@ -122,16 +122,16 @@ def test_replies_that_come_too_late_never_meet_another_request(server: RedisServ
     async def test() -> None:
         async with open_cache(server.url) as (cache, metrics):
             for _ in range(3):
-                await asyncio.gather(*(cache.get("page", b"%d" % number) for number in range(20)))
+                await asyncio.gather(*(cache.get("response", b"%d" % number) for number in range(20)))
                 server.send(signal.SIGSTOP)
-                await asyncio.gather(*(cache.get("page", b"%d" % number) for number in range(20)))
+                await asyncio.gather(*(cache.get("response", b"%d" % number) for number in range(20)))
                 server.send(signal.SIGCONT)
                 deadline = time.monotonic() + 15
-                while await cache.get("page", b"0") is None:
+                while await cache.get("response", b"0") is None:
                     assert time.monotonic() < deadline
                     await asyncio.sleep(0.01)
                 for number in range(50):
-                    assert await cache.get("page", b"%d" % number) in (b"value %d" % number, None)
+                    assert await cache.get("response", b"%d" % number) in (b"value %d" % number, None)
             assert "poisoned" not in counts(metrics)
             assert counts(metrics)["hit"] > 100
 
@@ -145,13 +145,13 @@ def test_cancelled_searches_cost_no_connection_for_good(server: RedisServer) -> 
     async def test() -> None:
         async with open_cache(server.url, redis_timeout_ms=2_000) as (cache, metrics):
             for steps in range(60):
-                tasks = [asyncio.create_task(cache.get("page", KEY)) for _ in range(20)]
+                tasks = [asyncio.create_task(cache.get("response", KEY)) for _ in range(20)]
                 for _ in range(steps % 15):
                     await asyncio.sleep(0)
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            assert await asyncio.gather(*(cache.get("page", KEY) for _ in range(40))) == [b"value"] * 40
+            assert await asyncio.gather(*(cache.get("response", KEY) for _ in range(40))) == [b"value"] * 40
             assert set(counts(metrics)) == {"hit"}
             # 8 readers, a writer, and this one
             await until(lambda: client.info("clients")["connected_clients"] <= 10)
@@ -166,7 +166,7 @@ def test_a_search_spends_its_budget_once_for_all_its_calls(server: RedisServer) 
             budget = cache.budget()
             started = time.monotonic()
             for key in (b"a", b"b", b"c"):
-                assert await cache.get("page", key, budget) is None
+                assert await cache.get("response", key, budget) is None
             assert time.monotonic() - started < 0.2 + SLACK_S / 2
             assert counts(metrics) == {"timeout": 1, "skipped": 2}
 

@@ -48,7 +48,7 @@ def test_a_redis_that_trickles_costs_a_few_budgets_and_is_used_again_at_once(
                 for number in range(100):
                     value, seconds = await timed_get(cache)
                     assert value is None and seconds < TIMEOUT_S + SLACK_S
-                    cache.put("page", b"other-%d" % number, b"value")
+                    cache.put("response", b"other-%d" % number, b"value")
                 assert time.monotonic() - started < TIMEOUT_S * FAILURES_TO_OPEN + 2 * SLACK_S
                 assert counts(metrics)["timeout"] >= FAILURES_TO_OPEN
             await until_found(cache, b"value", within_s=4.0)
@@ -93,7 +93,7 @@ def test_a_reply_that_is_too_long_or_none_is_an_error_and_takes_no_memory(reply:
             tracemalloc.start()
             started = time.monotonic()
             try:
-                assert await cache.get("page", KEY) is None
+                assert await cache.get("response", KEY) is None
                 _, most = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()

@@ -18,12 +18,12 @@ def test_what_one_worker_puts_another_finds(server: RedisServer) -> None:
             open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (one, written),
             open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (other, read),
         ):
-            one.put("page", KEY, b"\0value\xff")
+            one.put("response", KEY, b"\0value\xff")
             one.put("vector", KEY.replace(b"page", b"vector"), b"")
             await until(lambda: counts(written).get("store") == counts(written, "vector").get("store") == 1)
-            assert await other.get("page", KEY) == b"\0value\xff"
+            assert await other.get("response", KEY) == b"\0value\xff"
             assert await other.get("vector", KEY.replace(b"page", b"vector")) == b""
-            assert await other.get("page", b"glow:1:page:other") is None
+            assert await other.get("response", b"glow:1:page:other") is None
             assert counts(read) == {"hit": 1, "miss": 1}
         assert 0 < server.client().ttl(KEY) <= 300
 
@@ -46,12 +46,12 @@ def test_redis_behind_a_unix_socket_and_behind_tls(server: RedisServer) -> None:
         certified = f"rediss://127.0.0.1:{tls_port}/0?ssl_ca_certs={folder}/cert.pem"
         for url in (f"unix://{folder}/redis.sock", certified):
             async with open_cache(url, redis_timeout_ms=PATIENCE_MS) as (cache, _):
-                assert await cache.get("page", KEY) == b"value"
+                assert await cache.get("response", KEY) == b"value"
         async with open_cache(f"rediss://127.0.0.1:{tls_port}", redis_timeout_ms=PATIENCE_MS) as (
             cache,
             metrics,
         ):
-            assert await cache.get("page", KEY) is None  # nobody vouches for its certificate
+            assert await cache.get("response", KEY) is None  # nobody vouches for its certificate
             assert counts(metrics) == {"error": 1}
 
     run(test())
@@ -63,7 +63,7 @@ def test_a_redis_hit_is_local_the_next_time(server: RedisServer) -> None:
     async def test() -> None:
         async with open_cache(server.url, entries=10, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             for _ in range(3):
-                assert await cache.get("page", KEY) == b"value"
+                assert await cache.get("response", KEY) == b"value"
             assert counts(metrics) == {"hit": 1}
 
     run(test())
@@ -77,7 +77,7 @@ def test_what_redis_has_is_not_made(server: RedisServer) -> None:
 
     async def test() -> None:
         async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
-            found = await asyncio.gather(*(cache.get_or_make("page", KEY, never) for _ in range(10)))
+            found = await asyncio.gather(*(cache.get_or_make("response", KEY, never) for _ in range(10)))
             assert found == [(b"value", True)] * 10
             assert counts(metrics) == {"hit": 1}
 
@@ -91,7 +91,7 @@ def test_a_redis_that_closes_idle_connections_is_no_failure(server: RedisServer)
     async def test() -> None:
         async with open_cache(server.url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
             for _ in range(5):
-                assert await asyncio.gather(*(cache.get("page", KEY) for _ in range(8))) == [b"value"] * 8
+                assert await asyncio.gather(*(cache.get("response", KEY) for _ in range(8))) == [b"value"] * 8
                 client.client_kill_filter(_type="normal", skipme=True)
                 await asyncio.sleep(0.02)
             assert counts(metrics) == {"hit": 40}
@@ -109,10 +109,10 @@ def test_a_password_is_used_and_a_wrong_one_is_an_error_that_nobody_sees_in_the_
 
     async def ask(url: str) -> tuple[bytes | None, dict[str, int]]:
         async with open_cache(url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
-            cache.put("page", b"other", b"value")
+            cache.put("response", b"other", b"value")
             value = None
             for _ in range(10):
-                value = await cache.get("page", KEY)
+                value = await cache.get("response", KEY)
             await until(lambda: sum(counts(metrics).values()) == 11)  # what the writer met, too
             return value, counts(metrics)
 
@@ -137,10 +137,10 @@ def test_a_user_with_two_commands_on_our_keys_is_enough(server: RedisServer) -> 
             cache,
             metrics,
         ):
-            assert await cache.get("page", KEY) == b"value"
-            cache.put("page", KEY, b"new")
+            assert await cache.get("response", KEY) == b"value"
+            cache.put("response", KEY, b"new")
             await until(lambda: counts(metrics).get("store"))
-            assert await cache.get("page", b"not-ours") is None
+            assert await cache.get("response", b"not-ours") is None
             assert counts(metrics) == {"hit": 1, "store": 1, "error": 1}
 
     run(test())
@@ -155,9 +155,9 @@ def test_something_that_is_no_redis_is_an_error() -> None:
         listener = await asyncio.start_server(talk, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         async with open_cache(f"redis://127.0.0.1:{port}", redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
-            cache.put("page", KEY, b"value")
+            cache.put("response", KEY, b"value")
             for _ in range(10):
-                assert await cache.get("page", KEY) is None
+                assert await cache.get("response", KEY) is None
             await until(lambda: sum(counts(metrics).values()) == 11)  # what the writer met, too
             assert counts(metrics) == {"error": FAILURES_TO_OPEN + 1, "skipped": 10 - FAILURES_TO_OPEN}
         listener.close()

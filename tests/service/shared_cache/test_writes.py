@@ -27,12 +27,12 @@ def test_writes_to_a_hanging_redis_are_dropped_when_too_many_wait_and_never_wait
             server.send(signal.SIGSTOP)
             started = time.monotonic()
             for number in range(2 * MAX_WAITING):
-                cache.put("page", b"%d" % number, b"value")
+                cache.put("response", b"%d" % number, b"value")
             assert time.monotonic() - started < SLACK_S
             assert counts(metrics) == {"dropped": MAX_WAITING}
             await until(lambda: counts(metrics).get("skipped"))  # it failed, and the rest was let go
             assert counts(metrics)["timeout"] >= FAILURES_TO_OPEN
-            cache.put("page", KEY, b"value")
+            cache.put("response", KEY, b"value")
         assert sum(counts(metrics).values()) == 2 * MAX_WAITING + 1
 
     run(test())
@@ -43,7 +43,7 @@ def test_bytes_bound_the_values_that_wait(server: RedisServer) -> None:
         async with open_cache(server.url) as (cache, metrics):
             server.send(signal.SIGSTOP)
             for number in range(20):
-                cache.put("page", b"%d" % number, bytes(MAX_VALUE_BYTES))
+                cache.put("response", b"%d" % number, bytes(MAX_VALUE_BYTES))
             assert counts(metrics) == {"dropped": 12}
 
     run(test())
@@ -52,17 +52,17 @@ def test_bytes_bound_the_values_that_wait(server: RedisServer) -> None:
 def test_closing_is_quick_and_whatever_comes_after_it_passes(server: RedisServer) -> None:
     async def test() -> None:
         async with open_cache(server.url) as (cache, metrics):
-            await cache.get("page", KEY)
+            await cache.get("response", KEY)
             server.send(signal.SIGSTOP)
             for number in range(400):
-                cache.put("page", b"%d" % number, b"value")
+                cache.put("response", b"%d" % number, b"value")
             await asyncio.sleep(0.05)
             started = time.monotonic()
             await cache.close()
             assert time.monotonic() - started < SLACK_S
             assert counts(metrics) == {"miss": 1, "dropped": 400}
-            cache.put("page", KEY, b"value")
-            assert await cache.get("page", KEY) is None
+            cache.put("response", KEY, b"value")
+            assert await cache.get("response", KEY) is None
             assert counts(metrics)["skipped"] == 2
 
     run(test())
@@ -89,7 +89,7 @@ def test_searches_go_on_while_redis_is_killed_stopped_poisoned_and_restarted(ser
                         return value
 
                     started = time.monotonic()
-                    found, _ = await cache.get_or_make("page", b"key %d" % (number % 100), make)
+                    found, _ = await cache.get_or_make("response", b"key %d" % (number % 100), make)
                     slowest = max(slowest, time.monotonic() - started)
                     assert found == value
                     answers += 1

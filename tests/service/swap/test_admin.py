@@ -38,11 +38,11 @@ def test_reload_follows_current_where_nothing_is_watched(
         found = served.http.post("/admin/reload", headers=admin)
         assert found.status_code == 200, found.text
         answer = AdminResult.model_validate_json(found.content)
-        assert (answer.before, answer.live.version, found.headers["x-index-version"]) == ("a1", "b1", "b1")
+        assert (answer.previous, answer.live.version, found.headers["x-index-version"]) == ("a1", "b1", "b1")
         assert answer.workers.model_dump() == {"count": 1, "following": 1, "refusing": 0}
         assert served.search().json()["index"]["version"] == "b1"
         again = served.http.post("/admin/reload", headers=admin).json()
-        assert (again["before"], again["live"]["version"]) == ("b1", "b1")
+        assert (again["previous"], again["live"]["version"]) == ("b1", "b1")
 
 
 def test_reload_tries_a_refused_version_again_and_says_why_it_is_refused(
@@ -73,7 +73,7 @@ def test_rollback_goes_back_or_to_the_version_that_is_named(
             return served.http.post("/admin/rollback", headers=admin, json=body)
 
         first = served.http.post("/admin/rollback", headers=admin).json()  # without a body
-        assert (first["before"], first["live"]["version"], served.live) == ("a2", "b1", "b1")
+        assert (first["previous"], first["live"]["version"], served.live) == ("a2", "b1", "b1")
         assert roll_back().json()["live"]["version"] == IndexRoot(versions.path).current() == "a1"
         none = roll_back()
         assert (none.status_code, none.json()["code"]) == (409, "swap_refused")

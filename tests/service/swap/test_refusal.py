@@ -187,7 +187,7 @@ def test_a_version_that_was_rolled_back_while_it_was_opened_is_never_served(
     swap.follow()
     assert resources.live() is live
     assert swap.refusal is None
-    assert outcomes(metrics) == {"overtaken": 1}
+    assert outcomes(metrics) == {"superseded": 1}
 
 
 def test_an_unexpected_error_is_a_refusal_that_says_nothing_of_itself(

@@ -29,7 +29,7 @@ def test_a_candidate_of_the_same_documents_agrees_and_one_of_others_does_not(
     versions: Any, serve: Serve, until: Until
 ) -> None:
     versions.add("a2")
-    with serve(shadow_version="newest", shadow_share=1.0) as served:
+    with serve(shadow_version="newest", shadow_sample_rate=1.0) as served:
         until(lambda: has_candidate(served, "a2"))
         for retriever in ("dense", "lexical", "hybrid"):
             assert (
@@ -57,7 +57,7 @@ def test_a_candidate_that_cannot_be_opened_costs_a_line_and_a_count(
     versions: Any, serve: Serve, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
     (versions.add("b1") / "vectors.faiss").write_bytes(b"")
-    with serve(shadow_version="b1", shadow_share=1.0) as served:
+    with serve(shadow_version="b1", shadow_sample_rate=1.0) as served:
         until(lambda: count(served, "failed") == 1)
         assert served.search().status_code == 200
         assert served.http.get("/readyz").status_code == 200
@@ -77,7 +77,7 @@ def test_a_full_line_drops_and_a_share_is_a_share(
         return check_search(*arguments)
 
     monkeypatch.setattr("glow_service.live.shadow.check_search", check_later)
-    with serve(shadow_version="a2", shadow_share=0.5) as served:
+    with serve(shadow_version="a2", shadow_sample_rate=0.5) as served:
         until(lambda: has_candidate(served, "a2"))
         shadow, result = served.service.shadow, ResultFragment(b'"hits":[]')
         ids = [random.Random(number).randbytes(8).hex() for number in range(2_000)]  # noqa: S311 - no secrets
@@ -95,7 +95,7 @@ def test_a_full_line_drops_and_a_share_is_a_share(
 
 def test_what_the_candidate_cannot_do_is_counted_as_failed(versions: Any, serve: Serve, until: Until) -> None:
     versions.add("a2")
-    with serve(shadow_version="a2", shadow_share=1.0) as served:
+    with serve(shadow_version="a2", shadow_sample_rate=1.0) as served:
         until(lambda: has_candidate(served, "a2"))
         body = {"query": "bees", "filter": {"field": "of another index", "eq": "en"}}
         served.service.shadow.offer("a request", body, ResultFragment(b'"hits":[]'))

@@ -16,14 +16,14 @@ from glow.errors import ArtifactNotFoundError, ConfigError, InputError, Mismatch
 from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
-from glow.training.commands.data import synthesise_command
+from glow.training.commands.data import synthesize_command
 from glow.training.config import TrainConfig
 from glow.training.data import read_collection
 from glow.training.encode import EncodeOptions, open_source
 from glow.training.from_model import read_towers
 from glow.training.initial import _go_on
 from glow.training.synthesis.candidates import KINDS, Candidate, KeywordCounts, candidates, choose, without
-from glow.training.synthesis.pairs import SynthesisOptions, synthesise
+from glow.training.synthesis.pairs import SynthesisOptions, synthesize
 from glow.training.synthesis.round_trip import RoundTrip
 
 SCHEMA = FieldSchema.preset("glow-default")
@@ -59,7 +59,7 @@ def bees_document(path: Path) -> Document:
 
 
 def test_the_result_is_a_data_folder_that_training_reads(toy_corpus: Path, tmp_path: Path) -> None:
-    report = synthesise(toy_corpus, tmp_path, SCHEMA, WHOLE)
+    report = synthesize(toy_corpus, tmp_path, SCHEMA, WHOLE)
     collection = read_collection(tmp_path, "train", SCHEMA)
     assert collection.documents == list(read_documents(toy_corpus, SCHEMA.names))
     assert len(collection.pairs) == report["pairs"] >= 2 * len(collection.documents)
@@ -138,7 +138,7 @@ def test_sources_are_dropped_at_the_asked_rate_and_half_the_words_stay(
     counts = []
     for drop in (0.0, 0.5, 1.0):
         out = tmp_path / str(drop)
-        report = synthesise(toy_corpus, out, SCHEMA, SynthesisOptions(drop=drop, round_trip=0))
+        report = synthesize(toy_corpus, out, SCHEMA, SynthesisOptions(drop=drop, round_trip=0))
         counts.append(report["dropped_sources"])
         for document in read_documents(out / "corpus.jsonl", SCHEMA.names):
             words, before = (
@@ -158,7 +158,7 @@ def test_sources_are_dropped_at_the_asked_rate_and_half_the_words_stay(
 
 def test_queries_of_documents_held_out_judge_and_are_not_trained_on(toy_corpus: Path, tmp_path: Path) -> None:
     """They are in the split `dev`; what they were made of is not in their documents' copies."""
-    report = synthesise(toy_corpus, tmp_path, SCHEMA, SynthesisOptions(round_trip=0, drop=0.0, held_out=0.3))
+    report = synthesize(toy_corpus, tmp_path, SCHEMA, SynthesisOptions(round_trip=0, drop=0.0, held_out=0.3))
     trained, judged = (read_collection(tmp_path, split, SCHEMA) for split in ("train", "dev"))
     documents = [{row for rows in each.relevant for row in rows} for each in (trained, judged)]
     assert len(documents[1]) > 5 and not documents[0] & documents[1]
@@ -172,7 +172,7 @@ def test_queries_of_documents_held_out_judge_and_are_not_trained_on(toy_corpus: 
 
 def test_only_the_kinds_asked_for_are_made(toy_corpus: Path, tmp_path: Path) -> None:
     options = SynthesisOptions(round_trip=0, kinds=("anchor", "keywords"))
-    report = synthesise(toy_corpus, tmp_path, SCHEMA, options)
+    report = synthesize(toy_corpus, tmp_path, SCHEMA, options)
     assert {kind for kind, count in report["kept"].items() if count} == {"anchor", "keywords"}
     with pytest.raises(ConfigError, match="found headline"):
         SynthesisOptions(kinds=("title", "headline"))
@@ -194,7 +194,7 @@ def test_general_queries_are_filtered_out(toy_model: Path, toy_corpus: Path, tmp
     general = []
     for rank in (0, 3):
         options = SynthesisOptions(max_queries=6, round_trip=rank)
-        report = synthesise(corpus, tmp_path / str(rank), SCHEMA, options, toy_model)
+        report = synthesize(corpus, tmp_path / str(rank), SCHEMA, options, toy_model)
         texts = [query.text for query in read_queries(tmp_path / str(rank) / "queries.jsonl")]
         general.append(texts.count("see also this"))
         assert sum(report["kept"].values()) == report["pairs"] == len(texts)
@@ -205,7 +205,7 @@ def test_general_queries_are_filtered_out(toy_model: Path, toy_corpus: Path, tmp
 
 def test_the_same_seed_gives_the_same_pairs(toy_corpus: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        synthesise(
+        synthesize(
             toy_corpus, tmp_path / name, SCHEMA, SynthesisOptions(max_queries=2, round_trip=0, seed=seed)
         )
     for file in ("queries.jsonl", "corpus.jsonl", "qrels/train.tsv", "synthesis.json"):
@@ -217,33 +217,33 @@ def test_a_finished_folder_is_kept_and_a_stale_or_unfinished_one_made_anew(
     bees: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    first = synthesise(bees, out, SCHEMA, WHOLE)
+    first = synthesize(bees, out, SCHEMA, WHOLE)
     made = (out / "queries.jsonl").read_bytes()
     (out / "queries.jsonl").write_text("{}\n", encoding="utf-8")  # shows whether it is written again
-    assert synthesise(bees, out, SCHEMA, WHOLE) == first
+    assert synthesize(bees, out, SCHEMA, WHOLE) == first
     assert (out / "queries.jsonl").read_text(encoding="utf-8") == "{}\n"
-    assert synthesise(bees, out, SCHEMA, SynthesisOptions(max_queries=1, round_trip=0))["pairs"] == 1
+    assert synthesize(bees, out, SCHEMA, SynthesisOptions(max_queries=1, round_trip=0))["pairs"] == 1
     (out / "synthesis.json").write_text("{", encoding="utf-8")
-    assert synthesise(bees, out, SCHEMA, WHOLE) == first
+    assert synthesize(bees, out, SCHEMA, WHOLE) == first
     assert (out / "queries.jsonl").read_bytes() == made
     write_corpus(bees, BEES, {**BEES, "_id": "e"})
-    assert synthesise(bees, out, SCHEMA, WHOLE)["documents"] == 2
+    assert synthesize(bees, out, SCHEMA, WHOLE)["documents"] == 2
 
 
 def test_real_queries_are_not_overwritten(bees: Path, tmp_path: Path) -> None:
     (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "mine"}\n', encoding="utf-8")
     with pytest.raises(InputError, match="may be real"):
-        synthesise(bees, tmp_path, SCHEMA, WHOLE)
+        synthesize(bees, tmp_path, SCHEMA, WHOLE)
     assert "mine" in (tmp_path / "queries.jsonl").read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_done_is_refused(bees: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs a model"):
-        synthesise(bees, tmp_path / "out", SCHEMA)
+        synthesize(bees, tmp_path / "out", SCHEMA)
     with pytest.raises(ArtifactNotFoundError, match="neither a model"):
-        synthesise(bees, tmp_path / "out", SCHEMA, model=tmp_path)
+        synthesize(bees, tmp_path / "out", SCHEMA, model=tmp_path)
     with pytest.raises(InputError, match="no document with text"):
-        synthesise(write_corpus(tmp_path / "none.jsonl", {"_id": "1"}), tmp_path / "out", SCHEMA, WHOLE)
+        synthesize(write_corpus(tmp_path / "none.jsonl", {"_id": "1"}), tmp_path / "out", SCHEMA, WHOLE)
     with pytest.raises(ConfigError, match="drop"):
         SynthesisOptions(drop=1.5)
     assert not (tmp_path / "out").exists()
@@ -253,7 +253,7 @@ def test_the_command_writes_the_folder_and_its_report(
     toy_corpus: Path, toy_model: Path, tmp_path: Path
 ) -> None:
     app = typer.Typer()
-    app.command("synthesise")(synthesise_command)
+    app.command("synthesize")(synthesize_command)
     runner = typer.testing.CliRunner()
     arguments = ["--corpus", str(toy_corpus), "--out", str(tmp_path / "out"), "--model", str(toy_model)]
     done = runner.invoke(app, [*arguments, "--threads", "1", "--max-queries", "3"])
