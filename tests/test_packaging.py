@@ -6,6 +6,7 @@ no network is needed, and a requirement that is missing in `pyproject.toml` is m
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -32,7 +33,7 @@ FOLDERS = {
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 QUERY = "how do bees find the way home"
-MOST_MB = 30
+MOST_MB, MOST_ENVIRONMENT_MB, MOST_SERVED_MB = 30, 340, 300
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +162,30 @@ def test_an_empty_environment_indexes_serves_and_searches(
             assert [hit["id"] for hit in json.loads(asked.stdout)["hits"]] == ids
             with urllib.request.urlopen(f"{url}/", timeout=10) as page:  # noqa: S310 - our own service
                 assert b"<title>" in page.read()
+            assert served_mb(service.pid) < MOST_SERVED_MB
         finally:
             service.terminate()
     assert service.returncode == 0
+
+
+def test_the_environment_is_small(installed: Path) -> None:
+    (packages,) = installed.glob("lib/python*/site-packages")
+    files = (
+        Path(folder, name)
+        for top in packages.iterdir()
+        for folder, _, names in os.walk(top.resolve())
+        for name in names
+        if not folder.endswith("__pycache__")
+    )
+    megabytes = sum(path.stat().st_size for path in files) / (1 << 20)
+    assert 200 < megabytes < MOST_ENVIRONMENT_MB, f"{megabytes:.1f} MB"
+
+
+def served_mb(pid: int) -> float:
+    """Memory of a process and its children, pages that they share counted once (PSS), in MiB."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    lines = (Path(f"/proc/{each}/smaps_rollup").read_text() for each in (pid, *map(int, children)))
+    return sum(int(re.search(r"^Pss: +(\d+) kB", text, re.MULTILINE)[1]) for text in lines) / 1024  # type: ignore[index]
 
 
 def wait_until_ready(url: str) -> None:

@@ -31,6 +31,7 @@ USED = {
     ("service/cache/parser.py", "_parsers"): "redis",
     ("service/cache/parser.py", "_read"): "redis",
     ("service/cache/parser.py", "_readline"): "redis",
+    ("service/commands/supervisor.py", "_subprocess"): "uvicorn",
     ("service/protocol.py", "_start_asgi_task"): "uvicorn",
     ("service/protocol.py", "_unset_keepalive_if_required"): "uvicorn",
 }

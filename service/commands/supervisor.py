@@ -1,9 +1,12 @@
 """uvicorn's supervisor of worker processes, with patience for workers that load an index."""
 
+import gc
 import logging
+import multiprocessing
 import signal
 import time
 
+from uvicorn import _subprocess
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 __all__ = ["LONGEST_LOAD_S", "Supervisor"]
@@ -29,6 +32,11 @@ class Supervisor(Multiprocess):
     def run(self) -> None:
         """Runs until it is told to stop, or its workers cannot start, of which they have said why."""
         logging.getLogger("uvicorn.error").addFilter(_says_more)
+        # Forked, not spawned: workers share what this process imported, and start a second earlier. It opened no index, and
+        # runs one thread.
+        _subprocess.spawn = multiprocessing.get_context("fork")  # type: ignore[assignment]
+        gc.collect()
+        gc.freeze()
         super().run()
 
     def restart_all(self) -> None:

@@ -46,15 +46,17 @@ class Service:
         listed = subprocess.run(
             ["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False
         )
-        pids = [pid for pid in map(int, listed.stdout.split()) if "spawn_main" in _command_line(pid)]
+        pids = [pid for pid in map(int, listed.stdout.split()) if _is_alive(pid)]
         return pids or [self.process.pid]
 
 
-def _command_line(pid: int) -> str:
+def _is_alive(pid: int) -> bool:
+    """Whether a child still runs: one that was killed is a zombie until its parent has seen it."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
-        return ""
+        return False
+
 
 
 @contextmanager

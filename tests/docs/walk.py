@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +82,8 @@ def faults_of(page: str, folder: Path, port: int) -> list[str]:
         try:
             process.wait(LIMIT_S)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # nothing was left in the background
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         printed.seek(0)
         parts = re.split(rf"{MARK} (\d+)\n", printed.read())

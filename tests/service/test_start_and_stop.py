@@ -241,9 +241,8 @@ def test_a_stop_does_not_wait_for_a_load(toy_index: Path, monkeypatch: pytest.Mo
 
 
 def children_of(pid: int) -> list[int]:
-    """Worker processes of a supervisor; its resource tracker is none."""
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+    """Worker processes of a supervisor."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def is_closed(url: str) -> bool:

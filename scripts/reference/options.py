@@ -1,0 +1,87 @@
+"""commands.md and settings.md: the options of every command, and the settings of the service."""
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import SecretStr
+
+from glow.cli import GROUPS, VERBS, app
+from glow.commands import OptionRow, plain
+from glow_service import settings
+from glow_service.commands import files
+from glow_service.settings import Settings, settings_table
+from scripts.reference import code, first, page, table
+
+__all__ = ["commands_page", "settings_page"]
+
+SERVE = "serve"
+
+
+def commands_page() -> str:
+    """Every command with its options."""
+    links = {
+        group: [f"[{verb.name}](#glow-{verb.name})" for verb in verbs] for group, verbs in GROUPS.items()
+    }
+    parts = [table(("group", "commands"), [(group, ", ".join(names)) for group, names in links.items()])]
+    for name, verb in VERBS.items():
+        parts += [f"## glow {name}", verb.help, table(("option", "default", "meaning"), _options(name))]
+        if name == SERVE:
+            parts.append("Its other options are the [settings](settings.md).")
+    return page("Commands", "Every command of `glow`, with its options.", *parts)
+
+
+def _options(name: str) -> Iterator[tuple[str, ...]]:
+    module, _, attribute = VERBS[name].target.partition(":")
+    kinds = inspect.signature(getattr(import_module(module), attribute)).parameters
+    group: Any = typer.main.get_command(app)
+    for each in group.get_command(None, name).params:
+        if name == SERVE and each.name in Settings.model_fields:
+            continue
+        is_argument = each.param_type_name == "argument"
+        flags = [each.metavar or each.name.upper()] if is_argument else [*each.opts, *each.secondary_opts]
+        meaning = each.help or ""
+        if allowed := _choices(kinds[each.name].annotation):
+            meaning += f" One of {code(*allowed)}."
+        if each.envvar:
+            meaning += f" Variable: {code(each.envvar)}."
+        yield code(*flags), "required" if each.required else _shown(each.default), meaning
+
+
+def _shown(value: Any) -> str:
+    """A default as a shell has it."""
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "on", False: "off"}[value]
+    return code(" ".join(map(str, value)) if isinstance(value, list | tuple) else plain(value))
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of every `Literal` inside a type."""
+    values = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return values
+    return tuple(choice for value in values for choice in _choices(value))
+
+
+def settings_page() -> str:
+    """Every setting of the service."""
+    return page(
+        "Settings",
+        "Every setting of the service, for [`glow serve`](commands.md#glow-serve).",
+        table(("variable", "flag", "default", "unit", "range", "meaning"), map(_setting, settings_table())),
+        "## How settings are read",
+        " ".join((settings.__doc__ or "").partition("\n\n")[2].split()),
+        first(files.__doc__),
+        f"`--config` or {code(files.CONFIG_VARIABLE)} names the TOML file.",
+    )
+
+
+def _setting(row: OptionRow) -> tuple[str, ...]:
+    flags = [row.flag, f"--no-{row.flag[2:]}"] if row.annotation is bool else [row.flag]
+    default = "required" if row.is_required else _shown(row.default) or "empty"
+    bounds = [f"{bound:.0f}" for bound in (row.low, row.high) if bound is not None]
+    limits = " to ".join(bounds) or code(*_choices(row.annotation))
+    variables = [row.env, *([row.env + files.FILE_SUFFIX] if isinstance(row.default, SecretStr) else [])]
+    return code(*variables), code(*flags), default, row.unit, limits, row.help
