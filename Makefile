@@ -7,7 +7,7 @@ DEV_EXTRAS := dev,eval,train,export
 JOBS ?= 2
 # Where the lock files are; `make setup LOCK=` installs what pyproject.toml allows, without them.
 LOCK ?= docker/requirements
-# Left out of the lock, so pinned here by pyproject.toml's version (docs/decisions/0037).
+# Left out of the lock, so pinned here by pyproject.toml's version (docs/decisions/0018).
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
 
 .DEFAULT_GOAL := help

@@ -1,7 +1,7 @@
 """What a build costs: documents a second and memory of each stage, with workers, and after it was killed again and again.
 
     python -m benchmarks.build --data $DATA/medquad [--documents 20000 --documents 100000] [--workers 1 --workers 2]
-        [--kills 10] [--out docs/results/build.md]
+        [--kills 10] [--out runs/build.md]
 
 The documents are windows of 110 words over MedQuAD's bodies, which fill the model's budget, as many as are asked for: the
 windows overlap as far as that takes. Every build is the command that users run, in a process of its own. Memory is the

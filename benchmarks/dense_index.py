@@ -1,6 +1,6 @@
 """Which kind of dense index suits which size: time, recall, build time and bytes of each kind.
 
-`python -m benchmarks.dense_index --json docs/results/dense-index.json` takes about five minutes on two cores.
+`python -m benchmarks.dense_index --json runs/dense-index.json` takes about five minutes on two cores.
 The vectors are made up: clusters in a space of few dimensions, turned into D dimensions, with noise. Embeddings of
 documents are like that in kind, but their recall will differ; every build reports its own.
 """

@@ -21,7 +21,7 @@ __all__ = ["DemoOptions", "demo_command"]
 
 EXAMPLE = "copy a directory tree"
 GROUP = "module:3"
-"""Results of one module that a page of the demo shows at most (docs/results/ranking.md)."""
+"""Results of one module that a page of the demo shows at most (docs/results/quality.md)."""
 QUESTIONS = (
     EXAMPLE,
     "how to read a csv file",

@@ -26,7 +26,7 @@ Two rooms grow branches of their own: `service/errors.py` (what HTTP needs) and 
 the client can end in).
 
 Messages say what was found, what was expected and what to do. `code` is stable: it is what HTTP clients
-and exit reports see; `exit_code` is how a command ends. `docs/errors.md` lists both of every one.
+and exit reports see; `exit_code` is how a command ends. `docs/reference/errors.md` lists both of every one.
 """
 
 from collections.abc import Mapping, Sequence

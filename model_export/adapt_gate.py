@@ -2,7 +2,7 @@
 
 The queries are judged ones of one's own where there are some; else those that people asked of documents that were held out of training
 (`clicked_queries`), where there are enough; else queries made of those documents. Made ones are weak evidence: a model that was trained on
-others of their kind is favoured, also where it got worse for people (docs/results/pretraining.md). A model is recommended where it is clearly
+others of their kind is favoured, also where it got worse for people (docs/results/models.md). A model is recommended where it is clearly
 better by vectors and not worse by hybrid search, and refused where it is clearly worse by either.
 """
 

@@ -2,7 +2,7 @@
 
 Plain dynamic quantization takes one activation scale for a whole batch, so a query's vector depends on who shares
 its batch. Here every token has a scale of its own, and every output of a matrix one too: x·W ≈ s_x · s_W · (q_x·q_W).
-docs/results/quantization.md has the comparison.
+docs/results/serving.md has the comparison.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """A trained re-ranker to a re-ranker artifact: graphs, weights, preprocessing, and the check that they give its scores.
 
 Layers 1 to l carry what an index build and every query pay for, so they are what `int8` makes smaller; the joined layers stay in
-float, where 8 bits gain nothing (docs/results/reranking.md).
+float, where 8 bits gain nothing (docs/results/models.md).
 """
 
 import json

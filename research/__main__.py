@@ -29,17 +29,15 @@ class Study(NamedTuple):
 
 STUDIES = {
     "attention": Study("docs/results/quality.md", "which words towers look at"),
-    "clicks": Study("docs/results/clicks.md", "simulated users, and controls of what their clicks teach"),
+    "clicks": Study("docs/results/quality.md", "simulated users, and controls of what their clicks teach"),
     "debian": Study("docs/data.md", "training texts from packages of Debian"),
-    "distil": Study("docs/models.md", "texts and layers of fast query towers"),
+    "distil": Study("docs/results/models.md", "texts and layers of fast query towers"),
     "grid": Study("docs/results/quality.md", "variants × seeds of a model under one budget"),
-    "late": Study(
-        "docs/results/late-interaction.md", "collections of late interaction, and directions of its tokens"
-    ),
-    "ndrm": Study("docs/results/learned.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
-    "pretraining": Study("docs/results/pretraining.md", "pre-training objectives at equal text"),
-    "questions": Study("docs/results/questions.md", "judged questions from documentation"),
-    "ranking": Study("docs/results/ranking.md", "what hybrid search scores by, and its probabilities"),
+    "late": Study("docs/results/quality.md", "collections of late interaction, and directions of its tokens"),
+    "ndrm": Study("docs/results/models.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
+    "pretraining": Study("docs/results/models.md", "pre-training objectives at equal text"),
+    "questions": Study("docs/results/quality.md", "judged questions from documentation"),
+    "ranking": Study("docs/results/quality.md", "what hybrid search scores by, and its probabilities"),
 }
 
 

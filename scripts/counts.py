@@ -16,16 +16,16 @@ READERS = (
 """What components are read through."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 64_300,
-    "files of the product": 560,
-    "lines of tests": 57_500,
+    "lines of the product": 64_600,
+    "files of the product": 562,
+    "lines of tests": 58_000,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,
     "functions over 60 lines": 0,
     "lines of glow.training": 7_900,
     "lines of model_export": 3_900,
-    "lines of research and scripts": 8_100,
+    "lines of research and scripts": 8_380,
     "files of configs": 10,
 }
 """What is there today, rounded up. Who makes one smaller lowers its bound."""

@@ -35,7 +35,7 @@ LOCKS: dict[str, tuple[str, ...]] = {
 BUILD = ("pip", "setuptools")
 """What builds the environments, and stays out of the images."""
 UNLOCKED = {"dev": ("torch",)}
-"""Lock file -> packages that it leaves out, with what they alone need: docs/decisions/0037."""
+"""Lock file -> packages that it leaves out, with what they alone need: docs/decisions/0018."""
 _REPLACED_BY_GPU = ("onnxruntime>", "faiss-cpu>")
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 

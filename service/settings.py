@@ -58,7 +58,7 @@ def _cores() -> int:
 
 
 class Settings(StrictModel):
-    """How the service runs; `docs/settings.md` has the same table for people."""
+    """How the service runs; `docs/reference/settings.md` has the same table for people."""
 
     index_root: Path = _setting(..., "Folder with the index versions and CURRENT.")
     index: tuple[str, ...] = _setting(

@@ -19,7 +19,7 @@ FOLDERS = {
 """Folder of the checkout -> the name that its package is imported by; these make the wheel."""
 APART = ("scripts", "research", "benchmarks")
 """Programs of the checkout; nothing imports them."""
-LOOK_INSIDE = ("research", "benchmarks")
+LOOK_INSIDE = ("research", "benchmarks", "scripts")
 ROW = re.compile(r"^\| `([\w.]+)` \|([^|\n]*)\|([^|\n]*)\|$", re.MULTILINE)
 BASE_LINE = re.compile(r"^`base` is ((?:.|\n)*?)\.\s", re.MULTILINE)
 

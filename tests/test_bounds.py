@@ -1,4 +1,4 @@
-"""docs/security.md lists every bound of the service with its default, as the code has it."""
+"""docs/reference/limits.md lists every limit of the service with its default, as the code has it."""
 
 import ast
 import importlib
@@ -47,9 +47,8 @@ NOT_OF_REQUESTS = {
 
 def rows() -> dict[str, float]:
     """What sets a bound -> its default."""
-    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    section = page.split("## Bounds")[1].split("\n## ")[0]
-    table = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    page = (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
+    table = [line for line in page.splitlines() if line.startswith("| ")][1:]
     found = [ROW.fullmatch(line) for line in table]
     assert all(found), [line for line, match in zip(table, found, strict=True) if match is None]
     return {match[2]: float(match[1].replace(",", "")) for match in found if match}
@@ -79,4 +78,4 @@ def test_every_bound_is_on_the_page() -> None:
             }
     assert constants >= NOT_OF_REQUESTS.keys(), "no such constant any more"
     missing = (settings | constants) - rows().keys() - NOT_OF_REQUESTS.keys()
-    assert not missing, f"docs/security.md, Bounds, lacks {sorted(missing)}"
+    assert not missing, f"docs/reference/limits.md lacks {sorted(missing)}"

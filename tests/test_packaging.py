@@ -200,7 +200,9 @@ def wait_until_ready(url: str) -> None:
 
 
 def test_a_verb_that_needs_an_extra_says_which_and_the_doctor_too(installed: Path, tmp_path: Path) -> None:
-    done = glow(installed, "train", "--help", cwd=tmp_path)
+    shown = glow(installed, "train", "--help", cwd=tmp_path)
+    assert shown.returncode == 0 and "--config" in shown.stdout
+    done = glow(installed, "train", "--config", "x.toml", cwd=tmp_path)
     assert done.returncode == 5
     assert "pip install 'glow-retrieval[train]'" in done.stderr
     doctor = glow(installed, "doctor", cwd=tmp_path)

@@ -1,7 +1,10 @@
-"""`glow`: one command with the verbs of all rooms; a verb imports what it needs when it is used."""
+"""`glow`: one program with the commands of all packages; a command imports what it needs when it is used."""
 
+import os
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,6 +17,8 @@ from glow.cli.verbs import GROUPS, VERBS
 __all__ = ["app", "main"]
 
 EXIT_MISSING = 5
+COMPLETING = "_GLOW_COMPLETE"
+"""Set by a shell that asks what may come next."""
 EXTRAS = {
     "torch": "train",
     "safetensors": "train",
@@ -47,6 +52,13 @@ class LazyGroup(typer.core.TyperGroup):
             cmd_name = renamed_command(cmd_name)
         return load(cmd_name) if cmd_name in VERBS else None
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As typer, with the nearest name for one that is unknown."""
+        near = [] if args[0] in VERBS else get_close_matches(args[0], VERBS, 1)
+        if near and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the verbs in their groups."""
         for title, verbs in GROUPS.items():
@@ -55,11 +67,9 @@ class LazyGroup(typer.core.TyperGroup):
 
 
 def load(name: str) -> Any:
-    """Imports a verb's command.
-
-    Raises:
-        SystemExit: if a package of an extra is missing; the line on stderr names the extra.
-    """
+    """Imports a command; one whose extra is missing has help and completion, and says which extra it needs."""
+    if COMPLETING in os.environ:
+        return _offline(name, "")
     module, _, attribute = VERBS[name].target.partition(":")
     try:
         function: Callable[..., None] = getattr(import_module(module), attribute)
@@ -67,14 +77,24 @@ def load(name: str) -> Any:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
-        sys.stderr.write(
-            f"glow: `glow {name}` needs the package {package}, which is not installed; "
-            f"run: pip install 'glow-retrieval[{EXTRAS[package]}]'\n"
-        )
-        sys.exit(EXIT_MISSING)
+        return _offline(name, package)
     command = typer.main.get_command(_single(function))
     command.name = name
     return command
+
+
+def _offline(name: str, package: str) -> Any:
+    from glow.cli.offline import OfflineCommand  # not to list the commands
+
+    return OfflineCommand(name, partial(_refuse, name, package))
+
+
+def _refuse(name: str, package: str) -> None:
+    sys.stderr.write(
+        f"glow: `glow {name}` needs the package {package}, which is not installed; "
+        f"run: pip install 'glow-retrieval[{EXTRAS[package]}]'\n"
+    )
+    sys.exit(EXIT_MISSING)
 
 
 def _single(function: Callable[..., None]) -> typer.Typer:
@@ -88,7 +108,6 @@ def _single(function: Callable[..., None]) -> typer.Typer:
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -106,7 +125,7 @@ def _glow(
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Say the version.")
     ] = False,
 ) -> None:
-    """Search for documents that have several fields, by meaning and by words."""
+    """Indexes documents with several fields, and searches them by dense and lexical retrieval."""
 
 
 def main() -> None:

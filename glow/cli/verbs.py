@@ -1,4 +1,4 @@
-"""The verbs of `glow`, and where each lives; a name here is imported only when its verb is used."""
+"""The commands of `glow`, and where each is; a module is imported only when its command is used."""
 
 from dataclasses import dataclass
 
@@ -23,117 +23,59 @@ class Verb:
 _BUILDER, _SERVICE = "glow_index_builder.commands", "glow_service.commands"
 _EVALUATION, _TRAINING = "glow.evaluation.commands", "glow.training.commands"
 
+# fmt: off
 GROUPS: dict[str, tuple[Verb, ...]] = {
     "Documents": (
-        Verb(
-            "build", f"{_BUILDER}.build:build_command", "Builds a version from documents, and publishes it."
-        ),
-        Verb(
-            "upsert",
-            f"{_BUILDER}.delta:upsert_command",
-            "Adds documents to the live version, or replaces them.",
-        ),
-        Verb(
-            "delete",
-            f"{_BUILDER}.delta:delete_command",
-            "Deletes documents of the live version by their ids.",
-        ),
-        Verb(
-            "compact",
-            f"{_BUILDER}.delta:compact_command",
-            "Merges what was added and deleted into the index.",
-        ),
+        Verb("build", f"{_BUILDER}.build:build_command", "Builds a version from documents, and publishes it."),
+        Verb("upsert", f"{_BUILDER}.delta:upsert_command", "Adds documents to the live version, or replaces them."),
+        Verb("delete", f"{_BUILDER}.delta:delete_command", "Deletes documents of the live version by their ids."),
+        Verb("compact", f"{_BUILDER}.delta:compact_command", "Merges what was added and deleted into the index."),
         Verb("ingest", f"{_BUILDER}.ingest:ingest_command", "Applies writes that services accepted."),
         Verb("learn-clicks", f"{_BUILDER}.learn:learn_command", "Learns from clicks."),
         Verb("demo", "glow_demo.command:demo_command", "Indexes this Python's documentation and serves it."),
     ),
     "Index": (
-        Verb(
-            "versions", f"{_BUILDER}.versions:versions_command", "Lists the versions, and which one is live."
-        ),
+        Verb("versions", f"{_BUILDER}.versions:versions_command", "Lists the versions, and which one is live."),
         Verb("publish", f"{_BUILDER}.gate:publish_command", "Makes a version the live one."),
-        Verb(
-            "rollback",
-            f"{_BUILDER}.versions:rollback_command",
-            "Makes the version before the live one live again.",
-        ),
+        Verb("rollback", f"{_BUILDER}.versions:rollback_command", "Makes the version before the live one live again."),
         Verb("verify", f"{_BUILDER}.build:verify_command", "Checks every file of a version and opens it."),
-        Verb(
-            "gate",
-            f"{_BUILDER}.gate:gate_command",
-            "Compares a version with the live one, and may publish it.",
-        ),
+        Verb("gate", f"{_BUILDER}.gate:gate_command", "Compares a version with the live one, and may publish it."),
         Verb("diff", f"{_BUILDER}.diff:diff_command", "Says how two versions differ."),
         Verb("tune", f"{_BUILDER}.build:tune_command", "Fits how hybrid search fuses to judged queries."),
         Verb("pin", f"{_BUILDER}.versions:pin_command", "Keeps a version from being removed by gc."),
         Verb("unpin", f"{_BUILDER}.versions:unpin_command", "Lets gc remove a version again."),
-        Verb(
-            "gc",
-            f"{_BUILDER}.versions:gc_command",
-            "Removes old versions, and what killed commands left behind.",
-        ),
+        Verb("gc", f"{_BUILDER}.versions:gc_command", "Removes old versions, and what killed commands left behind."),
         Verb("export-index", f"{_BUILDER}.snapshot:export_command", "Writes a version as one archive."),
-        Verb(
-            "import-index",
-            f"{_BUILDER}.snapshot:import_command",
-            "Adds the version of an archive to an index root.",
-        ),
+        Verb("import-index", f"{_BUILDER}.snapshot:import_command", "Adds the version of an archive to an index root."),
     ),
     "Serving": (
         Verb("mcp", "glow.adapters.mcp:mcp_command", "Offers a service to agents."),
         Verb("serve", f"{_SERVICE}.serve:serve_command", "Serves the live version of an index over HTTP."),
-        Verb(
-            "search",
-            f"{_SERVICE}.search:search_command",
-            "Searches an index or a service, and prints the hits.",
-        ),
+        Verb("search", f"{_SERVICE}.search:search_command", "Searches an index or a service, and prints the hits."),
         Verb("explain", f"{_SERVICE}.explain:explain_command", "Says why documents answer a query."),
         Verb("key", f"{_SERVICE}.key:key_command", "Makes a key for searching, /admin or writing."),
-        Verb(
-            "doctor",
-            f"{_SERVICE}.doctor:doctor_command",
-            "Says what is here, what is missing, and what to do.",
-        ),
+        Verb("doctor", f"{_SERVICE}.doctor:doctor_command", "Says what is here, what is missing, and what to do."),
     ),
     "Models": (
         Verb("train", f"{_TRAINING}.train:train_command", "Trains the two towers on judged pairs."),
         Verb("pretrain", f"{_TRAINING}.train:pretrain_command", "Pre-trains an encoder on text alone."),
         Verb("average", f"{_TRAINING}.average:average_command", "Averages two checkpoints, tower by tower."),
-        Verb(
-            "fetch", f"{_EVALUATION}.fetch:fetch_command", "Fetches datasets of ir_datasets as a data folder."
-        ),
+        Verb("fetch", f"{_EVALUATION}.fetch:fetch_command", "Fetches datasets of ir_datasets as a data folder."),
         Verb("teach", f"{_TRAINING}.teach:teach_command", "Makes a teacher's vectors, to distil from."),
         Verb("mine", f"{_TRAINING}.data:mine_command", "Finds hard negatives for judged queries."),
-        Verb(
-            "synthesize", f"{_TRAINING}.data:synthesize_command", "Makes training pairs from documents alone."
-        ),
+        Verb("synthesize", f"{_TRAINING}.data:synthesize_command", "Makes training pairs from documents alone."),
         Verb("adapt", "glow_model_export.adapt:adapt_command", "Fits a model to documents of one's own."),
-        Verb(
-            "import-model",
-            "glow_model_export.imported.command:import_command",
-            "Makes a model of an encoder that others trained.",
-        ),
-        Verb(
-            "distil",
-            "glow_model_export.imported.distil:distil_command",
-            "Makes a fast model of an encoder that others trained.",
-        ),
+        Verb("import-model", "glow_model_export.imported.command:import_command", "Makes a model of an encoder that others trained."),
+        Verb("distil", "glow_model_export.imported.distil:distil_command", "Makes a fast model of an encoder that others trained."),
         Verb("export-model", "glow_model_export.command:export_command", "Exports towers to a model (ONNX)."),
     ),
     "Evaluation": (
         Verb("evaluate", f"{_EVALUATION}.run:run_command", "Measures one retriever over judged queries."),
         Verb("measure", f"{_EVALUATION}.runs:measure_command", "Measures TREC run files."),
-        Verb(
-            "compare",
-            f"{_EVALUATION}.compare:compare_command",
-            "Compares runs with a baseline, query by query.",
-        ),
+        Verb("compare", f"{_EVALUATION}.compare:compare_command", "Compares runs with a baseline, query by query."),
         Verb("fuse", f"{_EVALUATION}.runs:fuse_command", "Fuses TREC run files into one."),
-        Verb(
-            "failures",
-            f"{_EVALUATION}.compare:failures_command",
-            "Shows the queries that a run wins and loses.",
-        ),
+        Verb("failures", f"{_EVALUATION}.compare:failures_command", "Shows the queries that a run wins and loses."),
     ),
 }
+# fmt: on
 VERBS: dict[str, Verb] = {verb.name: verb for group in GROUPS.values() for verb in group}

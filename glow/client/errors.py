@@ -13,7 +13,7 @@ ClientError                      a call of the client that brought no usable ans
     ├── DeadlineExceededError      504: the deadline passed before the answer was made
     └── InternalServiceError     any other 5xx
 
-A `ServiceError` has the `code` that the service sent, which is stable and listed in docs/errors.md; the others have
+A `ServiceError` has the `code` that the service sent, which is stable and listed in docs/reference/errors.md; the others have
 the code of their class.
 """
 

@@ -1,4 +1,4 @@
-"""What a search can be asked beside its query; docs/http.md says what each means."""
+"""What a search can be asked beside its query; docs/search.md says what each means."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict

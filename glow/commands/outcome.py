@@ -1,6 +1,6 @@
 """How every command ends: one line for an error, an exit code for its kind, a report where `--json` asks for one.
 
-Exit codes are those of the error types (`GlowError.exit_code`, docs/errors.md): 0 done; 1 a bug; 2 wrong options or input;
+Exit codes are those of the error types (`GlowError.exit_code`, docs/reference/errors.md): 0 done; 1 a bug; 2 wrong options or input;
 3 a model or index is missing, damaged or does not fit; 4 the work failed; 5 a device or an optional package is not there;
 6 the gate refused the version; 130 and 143 interrupted.
 """

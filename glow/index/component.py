@@ -1,7 +1,7 @@
 """What is asked of every component of an index; `glow.index.components` lists them in the order in which they are made and opened.
 
 A component is all that is known of one kind of files of an index: what builds, opens, joins, merges, checks and describes them.
-Anchors: Lucene's `Codec` and its base test classes. docs/decisions/0040 says why it is so.
+Anchors: Lucene's `Codec` and its base test classes. docs/decisions/0032 says why it is so.
 """
 
 from abc import ABC, abstractmethod

@@ -48,7 +48,7 @@ class Fusion(StrictModel):
 
 
 DEFAULT_FUSION = Fusion()
-"""Where an index brings none of its own; chosen in docs/decisions/0006."""
+"""Where an index brings none of its own; chosen in docs/decisions/0041."""
 
 
 class Mixture(StrictModel):

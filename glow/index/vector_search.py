@@ -14,7 +14,7 @@ __all__ = [
 
 IndexKind = Literal["flat", "hnsw", "ivf-flat", "ivf-pq"]
 KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat", "ivf-pq")
-# docs/results/dense-index.md has the measurements behind these figures.
+# docs/results/serving.md has the measurements behind these figures.
 HNSW_EF_SEARCH = 96
 DEFAULT_NPROBE = 64
 TRAIN_VECTORS_PER_LIST = 64

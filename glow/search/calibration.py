@@ -3,7 +3,7 @@
 A hit is likely if its evidence is high, if the nearest documents of the whole index do not come close to it, and if the vectors leave
 little open. All three depend on the query and the index alone: no filter and no other page changes a hit's probability. Within a
 query the probability grows with the evidence, so hits stay in order. A logistic regression (Platt 1999) over these three
-numbers; docs/results/ranking.md has how well it holds where nothing was fitted.
+numbers; docs/results/quality.md has how well it holds where nothing was fitted.
 
     m   hits        h   nearest documents of the whole index        q   queries
 """

@@ -1,7 +1,7 @@
 """How much of a query each document holds: what its words count by beside vectors.
 
 BM25 adds up words, so one rare word that comes often can outweigh all others. A document that holds more of what was asked for is
-the better answer; docs/results/ranking.md has what that is worth.
+the better answer; docs/results/quality.md has what that is worth.
 
     m   documents       w   different words of a query
 """

@@ -4,7 +4,7 @@
 ahead of the next (Bruch, Gai and Ingber 2023, https://arxiv.org/abs/2210.11934). Departs from them in the scale: the cosine stays as
 it is, and the lexical score counts the less the surer the dense ranking is of its first hits, because words help most
 where vectors leave the question open, and harm where they settle it. A document that only one ranking holds gets its true
-score from the other part where that can be worked out. docs/decisions/0006 has what was measured.
+score from the other part where that can be worked out. docs/decisions/0041 has what was measured.
 
     c   candidates of one ranking       m   documents that either ranking holds
 """
@@ -24,7 +24,7 @@ HEAD = 10
 SPREAD = 0.15
 Floats = NDArray[np.float64]
 LATE_SHARE = 0.5
-"""Of late interaction in what vectors say of a document (docs/results/ranking.md)."""
+"""Of late interaction in what vectors say of a document (docs/results/quality.md)."""
 LATE_WORDS = 0.43
 """What words count with late interaction, which sees them too, over what they count without."""
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]

@@ -1,7 +1,7 @@
 """The second stage of hybrid search: how well a document's tokens answer those of a query, for every candidate or for none.
 
 Source: late interaction of ColBERT (Khattab and Zaharia 2020), over what both towers make of each token beside their vector; nothing is
-encoded again, and nothing was trained for it. docs/results/late-interaction.md has what was measured.
+encoded again, and nothing was trained for it. docs/results/quality.md has what was measured.
 
     q   tokens of a query       P   numbers of a token      m   documents
 """

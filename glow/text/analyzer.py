@@ -22,7 +22,7 @@ __all__ = ["DEFAULT_ANALYZER", "Analyzer", "AnalyzerName", "CorpusCounter", "che
 
 AnalyzerName = Literal["plain", "english"]
 DEFAULT_ANALYZER: AnalyzerName = "english"
-"""Of a new index; docs/results/search.md has what was measured."""
+"""Of a new index; docs/results/serving.md has what was measured."""
 CACHED_WORDS = 100_000
 _LETTERS = {"æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i", "ħ": "h"}
 """Letters that no normal form takes apart; case folding makes ss of ß."""

@@ -44,7 +44,7 @@ class DeltaResult:
 
     Attributes:
         version: the new version; None where there was nothing to change.
-        report: as docs/deltas.md describes it.
+        report: as docs/updates.md describes it.
         warning: what a person should know; empty for nothing.
         rejects_file: the rejected lines, if there are any.
     """

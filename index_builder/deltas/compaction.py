@@ -45,7 +45,7 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
     No other command changes the root meanwhile: a change would be lost.
 
     Returns:
-        The report, as docs/deltas.md describes it.
+        The report, as docs/updates.md describes it.
 
     Raises:
         ArtifactError: if the index is missing or damaged.

@@ -1,6 +1,6 @@
 """Choosing by judged queries how much the re-ranker's score counts beside the first search's.
 
-A share that was good on one collection may harm on another (docs/results/reranking.md), so it is fitted to an index' own queries, and the gain
+A share that was good on one collection may harm on another (docs/results/models.md), so it is fitted to an index' own queries, and the gain
 is estimated by cross-validation as for the fusion (`tuning`).
 
     q   queries     g   shares

@@ -1,1 +1,1 @@
-"""Simulated users, and what their clicks teach (docs/results/clicks.md)."""
+"""Simulated users, and what their clicks teach (docs/results/quality.md)."""

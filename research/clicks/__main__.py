@@ -1,4 +1,4 @@
-"""Simulated users, and controls of what their clicks teach (docs/results/clicks.md).
+"""Simulated users, and controls of what their clicks teach (docs/results/quality.md).
 
 python -m research clicks simulate --data $DATA/tldr --index-root INDEX --rankings FILE --out LOGS      # then `glow learn-clicks`
 python -m research clicks corpus --data $DATA/tldr --documents OUT/documents.jsonl --out FILE

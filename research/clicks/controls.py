@@ -1,4 +1,4 @@
-"""Documents with clicked queries of another origin, and true pairs: the controls of docs/results/clicks.md."""
+"""Documents with clicked queries of another origin, and true pairs: the controls of docs/results/quality.md."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What late interaction was measured on, and the directions of its tokens (docs/results/late-interaction.md).
+"""What late interaction was measured on, and the directions of its tokens (docs/results/quality.md).
 
 python -m research late collections --packages UNPACKED --out DATA      # and `glow build --index flat` for each
 python -m research late directions --work WORK --out FILE.npy

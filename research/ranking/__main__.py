@@ -1,4 +1,4 @@
-"""Experiments on hybrid search's score, step by step (docs/results/ranking.md).
+"""Experiments on hybrid search's score, step by step (docs/results/quality.md).
 
 python -m research ranking nothing --collections DATA --out NOTHING
 python -m research ranking columns --collections DATA --indices INDICES --work WORK --split dev

@@ -28,6 +28,7 @@ SECTIONS = {
     "Re-ranker": (reranker,),
 }
 RECORDS = {"Manifest": manifest.Manifest, "Query log": LoggedQuery, "Feedback log": Feedback}
+CONSTANT, FILE = re.compile("[A-Z][A-Z_]*"), re.compile(r"[\w/-]+\.[a-z]+")
 ATTRIBUTE = re.compile(r"^    ([\w, ]+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
@@ -38,10 +39,7 @@ def files_page() -> str:
         parts += [f"## {title}", table(("file", "meaning"), _files(*modules))]
     components = [(code(c.name), code(*c.paths, *c.stays), c.per, first(type(c).__doc__)) for c in COMPONENTS]
     parts += ["## Index components", table(("component", "files", "rows", "meaning"), components)]
-    parts += [
-        "## Dataset",
-        *(" ".join(part.split()) for part in (glow.collection.__doc__ or "").split("\n\n")),
-    ]
+    parts += ["## Dataset", inspect.cleandoc(glow.collection.__doc__ or "")]
     for title, kind in RECORDS.items():
         members = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
         rows = [(code(*names.split(", ")), text) for names, text in ATTRIBUTE.findall(members)]
@@ -50,37 +48,25 @@ def files_page() -> str:
 
 
 def _files(*modules: ModuleType) -> Iterator[tuple[str, str]]:
-    """The files that constants name; the first text of each is taken."""
+    """The files that constants name, with what is said of each: behind the constant, or in a sentence that names the file."""
     found: dict[str, str] = {}
     for module in modules:
-        for name, text in _constants(module):
-            value = getattr(module, name)
-            is_folder, is_known = name.endswith("_FOLDER"), name.endswith(("_FILE", "_FOLDER"))
-            for file in (
-                value.values() if isinstance(value, dict) else [value] if isinstance(value, str) else value
-            ):
-                if isinstance(file, str) and (is_known or "." in file):
-                    found[file + "/" * is_folder] = found.get(file) or text or _mention(module, file)
+        tree = ast.parse(inspect.getsource(module))
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef)]
+        told = [each for node in nodes for each in re.split(r"(?<=\.)\s+", ast.get_docstring(node) or "")]
+        for name, text in _constants(tree):
+            value, is_named = getattr(module, name), name.endswith(("_FILE", "_FOLDER"))
+            values = tuple(value.values()) if isinstance(value, dict) else value
+            for file in values if isinstance(values, tuple) else (values,):
+                if isinstance(file, str) and (is_named or FILE.fullmatch(file)):
+                    mention = next((each for each in told if re.search(rf"`{re.escape(file)}[/`]", each)), "")
+                    found[file] = found.get(file) or text or mention
     return ((code(file), text) for file, text in found.items())
 
 
-def _constants(module: ModuleType) -> Iterator[tuple[str, str]]:
-    """Public constants that hold texts, each with the docstring behind it, or what a docstring of the module says."""
-    body = ast.parse(inspect.getsource(module)).body
-    for node, after in zip(body, [*body[1:], body[0]], strict=True):
-        for target in ast.walk(node.targets[0]) if isinstance(node, ast.Assign) else ():
-            if isinstance(target, ast.Name) and isinstance(getattr(module, target.id), str | tuple | dict):
-                yield target.id, _docstring(after)
-
-
-def _docstring(node: ast.stmt) -> str:
-    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return first(ast.literal_eval(node.value)) if is_text else ""
-
-
-def _mention(module: ModuleType, file: str) -> str:
-    """The first sentence of a docstring of the module or its classes that names a file."""
-    nodes = ast.walk(ast.parse(inspect.getsource(module)))
-    texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.Module | ast.ClassDef)]
-    sentences = [each for text in texts for each in re.split(r"(?<=\.)\s+", text)]
-    return next((each for each in sentences if f"`{file}" in each), "")
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Public constants that may name files, each with the docstring behind it."""
+    for node, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):
+        text = first(ast.get_docstring(ast.Module([after], [])))
+        names = ast.walk(node.targets[0]) if isinstance(node, ast.Assign) else ()
+        yield from ((name, text) for name in map(ast.unparse, names) if CONSTANT.fullmatch(name))

@@ -1,34 +1,42 @@
 """commands.md and settings.md: the options of every command, and the settings of the service."""
 
 import inspect
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
 import typer
 from pydantic import SecretStr
+from typer.testing import CliRunner
 
 from glow.cli import GROUPS, VERBS, app
+from glow.cli.offline import HELP_WIDTH
 from glow.commands import OptionRow, plain
 from glow_service import settings
 from glow_service.commands import files
 from glow_service.settings import Settings, settings_table
 from scripts.reference import code, first, page, table
 
-__all__ = ["commands_page", "settings_page"]
+__all__ = ["commands_page", "help_texts", "settings_page"]
 
-SERVE = "serve"
+
+def help_texts() -> str:
+    """What `--help` of each command prints, as JSON, for where the command cannot be imported."""
+    runner = CliRunner()
+    texts = {
+        name: runner.invoke(app, [name, "--help"], prog_name="glow", terminal_width=HELP_WIDTH).output
+        for name in VERBS
+    }
+    return json.dumps(texts, indent=1) + "\n"
 
 
 def commands_page() -> str:
     """Every command with its options."""
-    links = {
-        group: [f"[{verb.name}](#glow-{verb.name})" for verb in verbs] for group, verbs in GROUPS.items()
-    }
-    parts = [table(("group", "commands"), [(group, ", ".join(names)) for group, names in links.items()])]
+    parts = [f"{g}: {', '.join(f'[{v.name}](#glow-{v.name})' for v in vs)}." for g, vs in GROUPS.items()]
     for name, verb in VERBS.items():
         parts += [f"## glow {name}", verb.help, table(("option", "default", "meaning"), _options(name))]
-        if name == SERVE:
+        if name == "serve":
             parts.append("Its other options are the [settings](settings.md).")
     return page("Commands", "Every command of `glow`, with its options.", *parts)
 
@@ -38,7 +46,7 @@ def _options(name: str) -> Iterator[tuple[str, ...]]:
     kinds = inspect.signature(getattr(import_module(module), attribute)).parameters
     group: Any = typer.main.get_command(app)
     for each in group.get_command(None, name).params:
-        if name == SERVE and each.name in Settings.model_fields:
+        if name == "serve" and each.name in Settings.model_fields:
             continue
         is_argument = each.param_type_name == "argument"
         flags = [each.metavar or each.name.upper()] if is_argument else [*each.opts, *each.secondary_opts]
@@ -72,7 +80,7 @@ def settings_page() -> str:
         "Every setting of the service, for [`glow serve`](commands.md#glow-serve).",
         table(("variable", "flag", "default", "unit", "range", "meaning"), map(_setting, settings_table())),
         "## How settings are read",
-        " ".join((settings.__doc__ or "").partition("\n\n")[2].split()),
+        (settings.__doc__ or "").partition("\n\n")[2].strip(),
         first(files.__doc__),
         f"`--config` or {code(files.CONFIG_VARIABLE)} names the TOML file.",
     )
@@ -81,7 +89,7 @@ def settings_page() -> str:
 def _setting(row: OptionRow) -> tuple[str, ...]:
     flags = [row.flag, f"--no-{row.flag[2:]}"] if row.annotation is bool else [row.flag]
     default = "required" if row.is_required else _shown(row.default) or "empty"
-    bounds = [f"{bound:.0f}" for bound in (row.low, row.high) if bound is not None]
+    bounds = [f"{bound:.15g}" for bound in (row.low, row.high) if bound is not None]
     limits = " to ".join(bounds) or code(*_choices(row.annotation))
     variables = [row.env, *([row.env + files.FILE_SUFFIX] if isinstance(row.default, SecretStr) else [])]
     return code(*variables), code(*flags), default, row.unit, limits, row.help

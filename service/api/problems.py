@@ -1,6 +1,6 @@
 """Errors as RFC 9457 problems: one table from exception to status and title; `code` comes from the exception.
 
-`docs/errors.md` documents every row, and `GET /problems/{code}` answers with one.
+`docs/reference/errors.md` documents every row, and `GET /problems/{code}` answers with one.
 """
 
 from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ Kind = Literal["vector", "response"]
 Tier = Literal["local", "redis"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-# docs/cache.md says what each one means.
+# docs/performance.md#cache-responses-in-memory says what each one means.
 EVENTS: dict[Tier, tuple[str, ...]] = {
     "local": ("hit", "miss", "store", "evict", "skipped"),
     "redis": ("hit", "miss", "poisoned", "store", "error", "timeout", "skipped", "dropped"),

@@ -45,7 +45,7 @@ def read_files(
             raise ConfigError(f"cannot read {config}: {error}") from error
         if unknown := sorted(set(values) - known):
             raise ConfigError(
-                f"{config} has {', '.join(unknown)}, which no setting is called; docs/settings.md lists them"
+                f"{config} has {', '.join(unknown)}, which no setting is called; docs/reference/settings.md lists them"
             )
     for row in rows:
         if row.is_list:

@@ -30,7 +30,7 @@ Source = Literal["text", "vector", "like", "browse"]
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """Bounds of a search request, and what one that names nothing gets; `docs/settings.md` describes each."""
+    """Bounds of a search request, and what one that names nothing gets; `docs/reference/settings.md` describes each."""
 
     max_query_chars: int
     max_top_k: int

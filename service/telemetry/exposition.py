@@ -1,9 +1,8 @@
 """What `/metrics` answers with: the metrics of every worker, whichever one is asked, and what is computed when asked.
 
 One process keeps its metrics in memory. Several write theirs to memory-mapped files in one folder, which whoever is
-asked adds up; `prometheus_client` decides between the two by an environment variable, when it is imported. So the
-supervisor makes the folder and sets the variable before it starts a worker (`metrics_folder`), and each worker,
-a fresh process, finds it there.
+asked adds up; `prometheus_client` decides between the two by an environment variable, when it is imported. The supervisor
+makes the folder, sets the variable and decides anew before it forks a worker (`metrics_folder`).
 """
 
 import os
@@ -45,6 +44,7 @@ def metrics_folder(workers: int) -> Iterator[None]:
     folder = tempfile.mkdtemp(prefix=f"glow-metrics-{os.getpid()}-", dir=parent)
     before = os.environ.get(FOLDER_VARIABLE)
     os.environ[FOLDER_VARIABLE] = folder
+    values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
@@ -52,6 +52,7 @@ def metrics_folder(workers: int) -> Iterator[None]:
             del os.environ[FOLDER_VARIABLE]
         else:
             os.environ[FOLDER_VARIABLE] = before
+        values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -61,7 +62,6 @@ def exposition(registry: CollectorRegistry) -> bytes:
     Args:
         registry: of the process that is asked.
     """
-    # Decided once, at import, and not by the variable as it is now.
     if values.ValueClass is values.MutexValue:
         families = [*registry.collect()]
         processes = {pid: _process(pid) for pid in (os.getpid(),)}

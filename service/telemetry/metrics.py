@@ -1,4 +1,4 @@
-"""Prometheus metrics; `docs/observability.md` lists them.
+"""Prometheus metrics; `docs/monitoring.md` lists them.
 
 Each counts for one process; `service/telemetry/exposition.py` adds up those of several. A gauge therefore says how: over the
 workers that live (`live…`), by sum, least, greatest, or the one that was set last.
@@ -77,7 +77,7 @@ class Metrics:
             "Requests refused before or during their work, and those with a search that came too late.",
             "reason",
         )
-        self.cache_events = counter("glow_cache_events", "What the caches did.", "tier", "kind", "event")
+        self.cache_events = counter("glow_cache_events", "Events of the caches: hit, miss, store, evict, skipped; with Redis also poisoned, error, timeout, dropped.", "tier", "kind", "event")
         self.query_log_lost = counter(
             "glow_query_log_lost", "Queries that the query log could not take.", "reason"
         )

@@ -1,12 +1,13 @@
-"""The programs of docs/adapters.md run as they stand there, against a service."""
+"""The programs of docs/client.md run as they stand there, against a service."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+PAGE = Path(__file__).parents[2] / "docs" / "client.md"
+EVERY = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+BLOCKS = [block for block in EVERY if "glow.adapters" in block]
 
 
 @pytest.mark.parametrize("place", range(3), ids=["langchain", "llama_index", "haystack"])

@@ -58,7 +58,6 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-
 @contextmanager
 def serving(index_root: Path, *flags: str, keys: bool = False, tree: Path = ROOT) -> Iterator[Service]:
     """Starts `glow serve` and waits until it is ready.

@@ -154,5 +154,7 @@ def test_any_text_is_a_query_or_is_refused_with_a_reason(query: str, http: httpx
 
 
 def test_the_list_of_semantic_refusals_is_documented() -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "errors.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parent.parent.parent / "docs" / "reference" / "errors.md").read_text(
+        encoding="utf-8"
+    )
     assert all(f"`{code}`" in page for code in SEMANTIC)

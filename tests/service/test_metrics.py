@@ -55,7 +55,7 @@ def shown(metrics: Metrics) -> dict[str, tuple[str, frozenset[str]]]:
 
 
 def test_the_docs_list_every_metric_with_its_type_and_labels_and_no_other() -> None:
-    page = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     listed = {
         name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in ROW.findall(page)
     }

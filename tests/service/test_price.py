@@ -61,21 +61,26 @@ def test_long_hits_are_priced_by_what_is_fetched_and_read() -> None:
 
 
 def test_the_page_has_the_table_of_prices() -> None:
-    text = (ROOT / "docs/security.md").read_text(encoding="utf-8").split("## Rate limit")[1].split("\n## ")[0]
-    table = dict(re.findall(r"^\| (.+?) \| (\d+) \|$", text, re.MULTILINE))
+    text = (
+        (ROOT / "docs/security.md")
+        .read_text(encoding="utf-8")
+        .split("## Limit request rates")[1]
+        .split("\n## ")[0]
+    )
+    table = dict(re.findall(r"^\|(.+?)\|(\d+)\|$", text, re.MULTILINE))
     assert {name: int(cost) for name, cost in table.items()} == {
         "a search": 1,
         f"each {price.FILTER_TERMS} terms of its filters": 1,
-        f"each {price.HIGHLIGHTED_CHARS:,} characters of snippets that it asks for": 1,
-        f"each {price.FETCHED_CHARS:,} characters of its hits' whole documents": 1,
-        f"each {price.READ_CHARS:,} characters of hits that are read for snippets": 1,
-        "each hit that it explains": price.EXPLAINED_HIT,
+        f"each {price.HIGHLIGHTED_CHARS:,} characters of requested highlights": 1,
+        f"each {price.FETCHED_CHARS:,} characters of its hits' documents": 1,
+        f"each {price.READ_CHARS:,} characters of hits read for highlights": 1,
+        "each explained hit": price.EXPLAINED_HIT,
         "`leave_one_out`": price.LEAVE_ONE_OUT,
-        f"each {price.COMPARED_CANDIDATES} candidates whose tokens a hybrid search compares": 1,
-        f"each {price.RERANKED_HITS['join']} hits that are read again": 1,
-        f"each {price.RERANKED_HITS['late']} hits that are read again by late interaction": 1,
-        "a text of `/v1/embeddings` for the query tower": price.TEXTS["query"],
-        "a text of `/v1/embeddings` for the document tower": price.TEXTS["document"],
+        f"each {price.COMPARED_CANDIDATES} candidates compared by token": 1,
+        f"each {price.RERANKED_HITS['join']} re-ranked hits": 1,
+        f"each {price.RERANKED_HITS['late']} hits re-ranked by late interaction": 1,
+        "a text embedded as a query": price.TEXTS["query"],
+        "a text embedded as a document": price.TEXTS["document"],
         f"each {price.TEXT_CHARS:,} characters of these texts": 1,
     }
     assert f"costs more than {price.MOST_PLAIN}" in text

@@ -196,7 +196,7 @@ RELIED_ON = (
 
 
 def test_uvicorns_protocol_has_what_ours_relies_on() -> None:
-    """It is not public (docs/decisions/0020): a release that renames something is found out here, by name."""
+    """It is not public (docs/decisions/0019): a release that renames something is found out here, by name."""
     source = inspect.getsource(HttpToolsProtocol)
     assert not [name for name in RELIED_ON if not re.search(rf"\b{name}\b", source)]
 

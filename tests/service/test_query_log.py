@@ -335,7 +335,7 @@ def test_a_last_line_that_is_still_being_written_is_left_out(path: Path, open_lo
 
 
 def test_the_line_in_the_docs_is_one(path: Path, open_log: Open) -> None:
-    page = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL)]
     shown = next(block for block in blocks if "hits" in block)
     log = open_log()

@@ -22,7 +22,7 @@ LEARNED_WORDS_FOLDER = "learned-words"
 _VECTORS, _GAINS, _WEIGHTS = "directions.npy", "gains.npy", "weights.npy"
 LEARNED_WORDS_FILES = ("words.bin", "offsets.npy", _VECTORS, _GAINS, _WEIGHTS)
 WEIGHT_POWER = 0.25
-"""Of a word's share among the words of queries; alike from .25 to .5 where it was measured (docs/results/learned.md)."""
+"""Of a word's share among the words of queries; alike from .25 to .5 where it was measured (docs/results/models.md)."""
 _LEAST = 1e-6
 
 

@@ -1,7 +1,7 @@
 """Lists of postings added up: the k documents with the highest sums.
 
 Of plain lists every posting is added: leaving out those that cannot matter was tried, exact, and slower at a million documents,
-because adding is one pass over memory and every test for what is left another (docs/results/learned.md). Packed lists must be
+because adding is one pass over memory and every test for what is left another (docs/results/models.md). Packed lists must be
 decoded first, and there it pays (`glow.index.postings.skipping`).
 
     n   documents       p   postings of one list        m   some rows       k   hits

@@ -1,7 +1,7 @@
 """How to search vectors of which only some are allowed: compare with each of those, or widen an approximate search.
 
 An approximate search meets vectors whether they are allowed or not, and must look further the fewer are. Comparing with
-every allowed vector is exact, and its cost falls with their number. docs/results/search.md has the measurements.
+every allowed vector is exact, and its cost falls with their number. docs/results/serving.md has the measurements.
 """
 
 from math import ceil, sqrt

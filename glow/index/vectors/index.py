@@ -40,7 +40,7 @@ __all__ = [
 
 faiss: Any = _faiss  # its type stubs lack much of what it has
 
-# docs/results/dense-index.md has the measurements behind these figures.
+# docs/results/serving.md has the measurements behind these figures.
 RESCORED, RESCORED_OF_MANY, MANY_VECTORS = 10, 20, 4_000_000
 """Vectors that `ivf-pq` scores again for each hit, of so many vectors twice as many: docs/results/scale.md."""
 MIN_READ_LIMIT_BYTES = 2 << 30

@@ -11,7 +11,7 @@ __all__ = [
     "KINDS", "IndexKind", "choose_kind", "code_count", "index_bytes", "list_count", "require_buildable",
 ]  # fmt: skip
 
-# docs/results/dense-index.md has the measurements behind these figures.
+# docs/results/serving.md has the measurements behind these figures.
 FLAT_MAX_VECTORS = 4_000
 DEFAULT_MEMORY_BYTES = 4 << 30
 HNSW_LINKS = 32
