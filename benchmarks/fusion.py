@@ -19,7 +19,7 @@ from glow.evaluation import compare, evaluate, find_tasks
 from glow.index import Fusion, FusionWeights, Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Hit
-from glow.search import DEFAULT_CANDIDATES, EncodedQuery, read_query
+from glow.search import DEFAULT_CANDIDATES, EncodedQuery, analyze_query
 from glow_index_builder.versions.judged import JudgedQuery
 from glow_index_builder.versions.tune import candidates_of
 
@@ -49,7 +49,7 @@ def main(
 
     for start in range(0, len(task.queries), QUERIES_AT_ONCE):
         block = task.queries[start : start + QUERIES_AT_ONCE]
-        readings = [read_query(opened, query.text, "off") for query in block]
+        readings = [analyze_query(opened, query.text, "off") for query in block]
         read = opened.encoder.read([reading.tokens for reading in readings])
         for query, reading, encoded in zip(block, readings, read, strict=True):
             asked = JudgedQuery(EncodedQuery.of(reading, encoded), {}, 1.0)  # `evaluate` reads the judgements

@@ -20,7 +20,7 @@ from glow.evaluation.retrieval import open_version
 from glow.evaluation.retrieval.served import ServedRetriever
 from glow.evaluation.task import Task
 from glow.records import Query
-from glow.search import Retriever, Typos, read_query
+from glow.search import Retriever, Typos, analyze_query
 from glow.text import slip_in
 
 __all__ = ["slipped"]
@@ -67,12 +67,12 @@ def _reciprocal_rank(served: ServedRetriever, task: Task, queries: Sequence[Quer
 
 def _microseconds(index: Any, queries: Sequence[Query]) -> float:
     for query in queries[:200]:
-        read_query(index, query.text)
+        analyze_query(index, query.text)
     took = []
     for typos in ("off", "auto"):
         started = time.process_time()
         for query in queries:
-            read_query(index, query.text, typos)
+            analyze_query(index, query.text, typos)
         took.append(time.process_time() - started)
     return round((took[1] - took[0]) / len(queries) * 1e6, 1)
 

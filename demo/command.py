@@ -38,9 +38,9 @@ class DemoOptions(StrictModel):
 
     port: int = option(8080, "Port to serve on.", ge=1, le=65_535)
     docs: Path | None = option(
-        None, "Your own documents, JSON lines; default: this Python's documentation.", metavar="FILE"
+        None, "Your own documents (JSON Lines); default: this Python's documentation.", metavar="FILE"
     )
-    folder: Path = option(Path(".demo"), "Where documents and index are kept.", metavar="DIR")
+    folder: Path = option(Path(".demo"), "Directory of documents and index.", metavar="DIR")
 
 
 @command(DemoOptions)

@@ -1,32 +1,31 @@
-"""The one tree of exceptions that GLOW raises on purpose.
+"""All exceptions that GLOW raises on purpose, as one tree.
 
     GlowError
-    ├── InputError                 what a person or a program gave us is not usable
-    │   ├── RecordError            one line of a corpus, query or qrels file
+    ├── InputError                 the input is not valid
+    │   ├── RecordError            a line of a corpus, query or qrels file
     │   ├── QueryError             a query that cannot be searched
     │   │   └── FilterError        a filter or facet that does not fit the index
     │   └── ConfigError            settings, schema or training options
     ├── ArtifactError              a model, index or checkpoint folder
     │   ├── ArtifactNotFoundError  nothing where one was expected
-    │   ├── FormatError            unreadable, or of a format version we do not know
-    │   ├── IntegrityError         a file that differs from what the manifest recorded
-    │   └── MismatchError          two artifacts that do not belong together
-    ├── DocumentNotFoundError      no document of that id in the index
-    ├── DeviceError                a device was asked for that is not there
-    ├── DependencyError            an optional package is needed and not installed
-    ├── BuildError                 a build that cannot give a correct artifact
-    ├── GateError                  a version that is not good enough to be published
-    ├── BusyError                  another process changes the same index root
-    ├── ReadOnlyError              an index root cannot be written from here
+    │   ├── FormatError            unreadable, or of an unknown format version
+    │   ├── IntegrityError         a file that differs from its manifest
+    │   └── MismatchError          two artifacts that do not fit together
+    ├── DocumentNotFoundError      the index has no document with this id
+    ├── DeviceError                the requested device is not available
+    ├── DependencyError            a required optional package is not installed
+    ├── BuildError                 a build failed
+    ├── GateError                  the gate refused to publish a version
+    ├── BusyError                  another process is changing the index root
+    ├── ReadOnlyError              the process cannot write to the index root
     ├── DiskError                  a disk that is full or fails
-    ├── StoreError                 a server that holds vectors does not answer
-    └── ExportError                an exported model that is not equal to its checkpoint
+    ├── StoreError                 the vector store does not respond
+    └── ExportError                an exported model differs from its checkpoint
 
-Two rooms grow branches of their own: `service/errors.py` (what HTTP needs) and `glow/client/errors.py` (what a call of
-the client can end in).
+Two packages have branches of their own: `service/errors.py` (HTTP) and `glow/client/errors.py` (the client).
 
-Messages say what was found, what was expected and what to do. `code` is stable: it is what HTTP clients
-and exit reports see; `exit_code` is how a command ends. `docs/reference/errors.md` lists both of every one.
+Messages say what was found, what was expected and what to do. `code` is stable: HTTP clients
+and exit reports see it. `exit_code` is a command's exit status. `docs/reference/errors.md` lists both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,21 +33,21 @@ from dataclasses import dataclass
 
 
 class GlowError(Exception):
-    """Base of every error that GLOW raises on purpose."""
+    """Base of all GLOW errors; in a response, an unexpected error."""
 
     code = "internal"
     exit_code = 1
 
 
 class InputError(GlowError):
-    """What a person or a program gave us is not usable."""
+    """The input is not valid."""
 
     code = "invalid_input"
     exit_code = 2
 
 
 class RecordError(InputError):
-    """One line of a corpus, query or qrels file is not usable."""
+    """A line of a corpus, query or qrels file is not valid."""
 
     code = "invalid_record"
 
@@ -61,7 +60,7 @@ class QueryError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with JSON that was given.
+    """An invalid value in JSON.
 
     Attributes:
         pointer: JSON pointer (RFC 6901) to the place.
@@ -73,7 +72,7 @@ class Fault:
 
 
 class FilterError(QueryError):
-    """A filter or facet is malformed, or does not fit the metadata of the index.
+    """A filter or facet is invalid, or does not fit the index's metadata.
 
     Args:
         faults: at least one, with its place each.
@@ -95,66 +94,66 @@ class ConfigError(InputError):
 
 
 class ArtifactError(GlowError):
-    """A model, index or checkpoint folder cannot be used."""
+    """A model, index or checkpoint cannot be used."""
 
     code = "artifact_error"
     exit_code = 3
 
 
 class ArtifactNotFoundError(ArtifactError):
-    """There is no artifact where one was expected."""
+    """A model, index or checkpoint does not exist."""
 
     code = "artifact_not_found"
 
 
 class FormatError(ArtifactError):
-    """An artifact is unreadable or of a format version that we do not know."""
+    """A model, index or checkpoint is unreadable, or has an unknown format version."""
 
     code = "artifact_format"
 
 
 class IntegrityError(ArtifactError):
-    """A file differs from what its manifest recorded."""
+    """A file differs from its manifest."""
 
     code = "artifact_damaged"
 
 
 class MismatchError(ArtifactError):
-    """Two artifacts do not belong together."""
+    """Two artifacts do not fit together, such as an index and another model."""
 
     code = "artifact_mismatch"
 
 
 class DocumentNotFoundError(GlowError):
-    """The index holds no document of that id."""
+    """The index has no document with this id."""
 
     code = "document_not_found"
     exit_code = 2
 
 
 class DeviceError(GlowError):
-    """A device was asked for that is not there."""
+    """The requested device is not available."""
 
     code = "device_unavailable"
     exit_code = 5
 
 
 class DependencyError(GlowError):
-    """An optional package is needed and not installed."""
+    """A required optional package is not installed."""
 
     code = "dependency_missing"
     exit_code = 5
 
 
 class BuildError(GlowError):
-    """A build cannot give a correct artifact."""
+    """A build failed."""
 
     code = "build_failed"
     exit_code = 4
 
 
 class GateError(GlowError):
-    """A version, or an adapted model, is not good enough to be published.
+    """The gate refused to publish a version or an adapted model.
 
     Args:
         message: which checks failed, and what to do.
@@ -170,28 +169,28 @@ class GateError(GlowError):
 
 
 class BusyError(GlowError):
-    """Another process is changing the same index root."""
+    """Another process is changing the index root."""
 
     code = "index_busy"
     exit_code = 4
 
 
 class ReadOnlyError(GlowError):
-    """An index root cannot be written from here."""
+    """The process cannot write to the index root."""
 
     code = "index_read_only"
     exit_code = 4
 
 
 class DiskError(GlowError):
-    """A disk is full or fails; what was there before is untouched."""
+    """A disk is full or fails. Existing files are unchanged."""
 
     code = "disk_failed"
     exit_code = 4
 
 
 class StoreError(GlowError):
-    """A server that holds an index's vectors does not answer, or has not what it should hold.
+    """The vector store does not respond, or lacks the index's vectors.
 
     Args:
         message: what failed, and what to do.
@@ -207,7 +206,7 @@ class StoreError(GlowError):
 
 
 class ExportError(GlowError):
-    """An exported model is not equal to its checkpoint."""
+    """An exported model differs from its checkpoint."""
 
     code = "export_refused"
     exit_code = 4

@@ -44,30 +44,40 @@ def rename_of(value: Any) -> Any:
 class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
     """What to build and how, but for what is one component's own."""
 
-    source: str = option(..., "A file, a folder of them, or - for standard input.", flag="--input")
-    model: Path | None = option(None, "Model folder; default: what models/DEFAULT names.", metavar="DIR")
-    publish: bool = option(True, "Make the new version the live one.")
-    device: Device = option("cpu", "Where to encode and build.")
-    threads: int | None = option(None, "Threads that encode and that FAISS uses; default: all cores.", ge=1)
+    source: str = option(..., "File, directory, or - for standard input.", flag="--input")
+    model: Path | None = option(
+        None, "Model directory; default: the one that models/DEFAULT names.", metavar="DIR"
+    )
+    publish: bool = option(True, "Make the new version live.")
+    device: Device = option("cpu", "Device that encodes and builds.")
+    threads: int | None = option(None, "Threads of encoding and FAISS; default: all cores.", ge=1)
     rename: Mapping[str, str] = option(
-        {}, "FOUND=WANTED renames a key; may be repeated.", flag="--rename-field", metavar="FOUND=WANTED"
+        {},
+        "FOUND=WANTED renames a key of the input; repeatable.",
+        flag="--rename-field",
+        metavar="FOUND=WANTED",
     )
-    term_stats: TermStats = option("corpus", "Documents that idf comes from.")
-    max_words: int = option(2_000_000, "Most words in the term table.", ge=1)
-    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line that is read, without its end.", ge=1)
+    term_stats: TermStats = option("corpus", "Source of idf.")
+    max_words: int = option(2_000_000, "Most words in the term statistics.", ge=1)
+    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line in bytes.", ge=1)
     max_reject_share: float = option(
-        0.2, "Share of bad lines that fails the build.", ge=0.0, le=1.0, flag="--max-reject-ratio"
+        0.2, "Ratio of invalid lines above which the build fails.", ge=0.0, le=1.0, flag="--max-reject-ratio"
     )
-    explain: bool = option(True, "Copy what explanations of hits need from the model.")
+    explain: bool = option(True, "Copy the model's data for explanations of hits.")
     shard_documents: int = option(
-        256, "Documents that are encoded, and kept, as one piece.", ge=1, flag="--encode-batch-documents"
+        256,
+        "Documents per encoding batch, which is also the unit of resuming.",
+        ge=1,
+        flag="--encode-batch-documents",
     )
-    workers: int = option(1, "Processes that encode; 1: this one.", ge=1)
-    runner: Literal["local", "ray"] = option("local", "Where they run.")
-    ray_address: str | None = option(None, "Ray cluster; default: Ray is started here.")
-    resume: bool = option(True, "Resume the same build where it ended before.")
+    workers: int = option(1, "Encoding processes; 1: no additional one.", ge=1)
+    runner: Literal["local", "ray"] = option("local", "Runner of the encoding processes.")
+    ray_address: str | None = option(None, "Address of a Ray cluster; default: start Ray here.")
+    resume: bool = option(True, "Resume an interrupted build with the same options.")
     gate: str | None = option(
-        None, "Publish only what is good enough: judged queries (a folder), or live.", metavar="DIR|live"
+        None,
+        "Publish only if the gate passes: a data directory with judged queries, or live.",
+        metavar="DIR|live",
     )
 
     _read_rename = field_validator("rename", mode="before")(rename_of)

@@ -2,10 +2,10 @@
 
 import typer
 
-from glow.commands import room_app
+from glow.commands import package_app
 from glow_model_export.command import export_command
 
-app = room_app({"export": export_command}, "Export trained towers to a model artifact (ONNX).")
+app = package_app({"export": export_command}, "Export trained towers to a model artifact (ONNX).")
 
 if __name__ == "__main__":
     typer.run(export_command)

@@ -1,4 +1,4 @@
-"""`glow adapt`: a model fitted to documents of one's own; no query and no judgement is needed.
+"""`glow adapt`: a model fitted to your documents; it needs no queries and no relevance judgments.
 
 Training pairs are made from the documents (`glow.training.synthesis`), the model that one has is trained further on them, held near what it was (and what words add in hybrid search),
 exported, and compared with the model before by queries that it was not trained on. The same call goes on where a stopped one was.
@@ -52,45 +52,38 @@ NOT_JUDGED = (
 class AdaptOptions(JsonOptions):
     """Which model to fit to which documents."""
 
-    source: Path = option(
-        ..., "JSON lines of the documents, as for `glow build`.", flag="--input", metavar="FILE"
-    )
-    out: Path = option(..., "Model folder to make; work in progress stands in OUT.adapting.", metavar="DIR")
+    source: Path = option(..., "Documents (JSON Lines), as for `glow build`.", flag="--input", metavar="FILE")
+    out: Path = option(..., "Model directory to write; work in progress is in OUT.adapting.", metavar="DIR")
     model: Path | None = option(
-        None, "Model to start from; default: the one models/DEFAULT names.", metavar="DIR"
+        None, "Model to start from; default: the one that models/DEFAULT names.", metavar="DIR"
     )
     quantize: Quantization = option("int8", "Precision of the towers.")
-    max_steps: int = option(
-        250, "Steps of 64 pairs at most; three passes over the pairs if those are fewer.", ge=1
-    )
-    seed: int = option(4, "Of every random choice.")
+    max_steps: int = option(250, "Most steps of 64 pairs; at most three passes over the pairs.", ge=1)
+    seed: int = option(4, "Random seed.")
     teacher: Path | None = option(
         None,
-        "Model, or BERT-layout folder, that the adapted model stays near; default: --model.",
+        "Model or BERT directory that the adapted model stays close to; default: --model.",
         metavar="DIR",
     )
     pretraining: PretrainingKind = option(
-        "cross-thought", "What the document tower is pre-trained by, where --pretrain-minutes says so."
+        "cross-thought", "Pre-training of the document tower, with --pretrain-minutes."
     )
-    pretrain_minutes: float = option(
-        0.0, "Minutes of pre-training on the documents before anything else.", ge=0.0
-    )
+    pretrain_minutes: float = option(0.0, "Minutes of pre-training on the documents; 0: none.", ge=0.0)
     judged: Path | None = option(
         None,
-        "Data folder of judged queries (queries.jsonl, qrels) that decide whether the new model is better; default: queries made of "
-        "documents that are held out.",
+        "Data directory of judged queries, which decide if the new model is better; default: queries from held-out documents.",
         metavar="DIR",
     )
-    split: str = option("dev", "Split of those judgements.")
-    force: bool = option(False, "Write the model even where it is clearly worse.")
-    device: TrainingDevice = option("auto", "`auto` takes a GPU where there is one.")
-    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+    split: str = option("dev", "Split of --judged.")
+    force: bool = option(False, "Write the model even if it is significantly worse.")
+    device: TrainingDevice = option("auto", "`auto`: a GPU if there is one.")
+    threads: int = option(0, "CPU threads; 0: all cores.", ge=0)
     replace: bool = option(False, "Replace an existing model.")
 
 
 @command(AdaptOptions)
 def adapt_command(options: AdaptOptions) -> None:
-    """Fits a model to documents of one's own, by pairs made from them; the same call resumes."""
+    """Fits a model to your documents, with pairs made from them; the same call resumes."""
     if options.threads:
         torch.set_num_threads(options.threads)
     if options.out.exists() and not options.replace:

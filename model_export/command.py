@@ -30,39 +30,40 @@ __all__ = ["ExportOptions", "export_command"]
 class ExportOptions(JsonOptions):
     """What to export, in which precision, and what to check it by."""
 
-    out: Path | None = option(None, "Model folder to make.", metavar="DIR")
-    checkpoint: Path | None = option(None, "Checkpoint to export.", metavar="DIR")
-    from_model: Path | None = option(
-        None, "Model to read back and export again, in place of a checkpoint.", metavar="DIR"
-    )
+    out: Path | None = option(None, "Model directory to write.", metavar="DIR")
+    checkpoint: Path | None = option(None, "Checkpoint directory to export.", metavar="DIR")
+    from_model: Path | None = option(None, "Model to export again, in place of a checkpoint.", metavar="DIR")
     quantize: Quantization = option("none", "Precision of the towers.")
     parity_data: Path | None = option(
         None,
-        "BEIR-style folder: parity on its texts, and nDCG@10 of shipped against float towers.",
+        "BEIR directory for the parity check; also reports nDCG@10 of quantized against float towers.",
         metavar="DIR",
     )
     split: str = option("dev", "Split of --parity-data.")
     share: float = option(
-        DEFAULT_MIXTURE.share, "Of a re-ranker: how much its score counts beside the first search's.", ge=0.0
+        DEFAULT_MIXTURE.share,
+        "Weight of a re-ranker's score relative to first-stage retrieval.",
+        flag="--rerank-weight",
+        ge=0.0,
     )
     replace: bool = option(False, "Replace an existing model.")
     token_size: int | None = option(
         None,
-        f"Numbers of a token for late interaction; 0 leaves tokens out. [default: as --from-model has, else {TOKEN_SIZE}]",
+        f"Dimensions of token vectors for late interaction; 0: none. [default: as in --from-model, otherwise {TOKEN_SIZE}]",
         ge=0,
         multiple_of=TOKEN_UNIT,
     )
     add_tokens: Path | None = option(
         None,
-        "Existing model to make a new one of, in --out, with tokens for late interaction; vectors stay, its hash does not.",
+        "Model to copy to --out with token vectors for late interaction; vectors stay the same, the hash changes.",
         metavar="DIR",
     )
     add_explain: Path | None = option(
-        None, "Existing model to give explain graphs, and nothing else; its hash stays.", metavar="DIR"
+        None, "Model to which only explain graphs are added; its hash stays the same.", metavar="DIR"
     )
     add_learned: Path | None = option(
         None,
-        "Existing model to give the head of learned impacts in --checkpoint, and nothing else; its hash stays.",
+        "Model to which only the learned impacts of --checkpoint are added; its hash stays the same.",
         metavar="DIR",
     )
 

@@ -80,8 +80,8 @@ def create_app(
         logs = (service.query_log, service.feedback_log, service.ingest)
         for each in (*logs, service.replicas, service.follower, service.tracer):
             await asyncio.to_thread(each.close)
-        for lane in service.lanes.values():
-            await asyncio.to_thread(lane.pool.close)
+        for work_pool in service.work_pools.values():
+            await asyncio.to_thread(work_pool.pool.close)
 
     app = FastAPI(
         title="GLOW",

@@ -1,6 +1,6 @@
 """Several indexes in one service: `/v1/NAME/search` goes to the index of that name, every other path to the one without.
 
-Each index is an app of its own, with its own lanes, caches and swaps; what they share is the process, the address and the keys.
+Each index is an app of its own, with its own worker pools, caches and swaps; what they share is the process, the address and the keys.
 """
 
 import asyncio

@@ -1,28 +1,28 @@
-"""What can go wrong with a request: a branch of the tree in `glow/errors.py` that only HTTP needs.
+"""Errors of requests: the branch of the tree in `glow/errors.py` that only HTTP needs.
 
 InputError
-└── RequestError               a request that cannot be served as it is
+└── RequestError               the request is not valid
     ├── MalformedJsonError     the body is not JSON
     ├── BodyTooLargeError      the body exceeds max_body_bytes
-    ├── MediaTypeError         the body is not declared as JSON
+    ├── MediaTypeError         the Content-Type is not JSON
     ├── RouteNotFoundError     no such path
-    ├── MethodNotAllowedError  the path does not know this method
-    ├── AnswerTooLargeError    the answer would exceed max_answer_bytes
-    ├── RequestIdError         feedback names a search that was not answered here
-    └── NotAvailableError      a feature that this index or this version lacks
+    ├── MethodNotAllowedError  the path does not support this method
+    ├── AnswerTooLargeError    the response would exceed max_answer_bytes
+    ├── RequestIdError         the service has no search with this request id
+    └── NotAvailableError      the index lacks the requested feature
 QueryError
 └── QueryTooLongError          the query exceeds max_query_chars
 GlowError
-├── AccessError                the request comes from someone who may not send it
-│   ├── KeyMissingError        a key is needed, and none came
-│   └── KeyRefusedError        the key is not one of those that are known
-├── RateLimitError             a key sends more requests than it may
-├── SwapRefusedError           the index version that is asked for cannot be served
-├── DeadlineError              the deadline passed before the answer was made
-└── UnavailableError           the service cannot answer now
-    ├── OverloadedError        as many requests as can be served are in work
-    ├── NotReadyError          the index is still loading, or a resource does not answer
-    └── DrainingError          the service is about to stop
+├── AccessError                the client may not send this request
+│   ├── KeyMissingError        the request has no API key
+│   └── KeyRefusedError        the API key is unknown or not allowed here
+├── RateLimitError             an API key exceeds its rate limit
+├── SwapRefusedError           the requested index version cannot be served
+├── DeadlineError              the deadline passed before the response was ready
+└── UnavailableError           the service is temporarily unavailable
+    ├── OverloadedError        too many requests are in work
+    ├── NotReadyError          the index is still loading, or a resource does not respond
+    └── DrainingError          the service is shutting down
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class RequestError(InputError):
-    """A request cannot be served as it is.
+    """The request is not valid.
 
     Args:
         message: one sentence for people.
@@ -54,19 +54,19 @@ class RequestError(InputError):
 
 
 class MalformedHttpError(RequestError):
-    """The bytes are no HTTP request."""
+    """The request is not valid HTTP."""
 
     code = "malformed_http"
 
 
 class HeadersTooLateError(RequestError):
-    """The headers do not end in time."""
+    """The headers did not arrive in time."""
 
     code = "header_timeout"
 
 
 class HeadersTooLargeError(RequestError):
-    """The headers do not end within the bound."""
+    """The headers exceed the size limit."""
 
     code = "headers_too_large"
 
@@ -84,37 +84,37 @@ class BodyTooLargeError(RequestError):
 
 
 class MediaTypeError(RequestError):
-    """The body is not declared as JSON."""
+    """The `Content-Type` is not JSON."""
 
     code = "unsupported_media_type"
 
 
 class RouteNotFoundError(RequestError):
-    """There is no such path."""
+    """The path does not exist."""
 
     code = "not_found"
 
 
 class MethodNotAllowedError(RequestError):
-    """The path does not know this method."""
+    """The path does not support this method."""
 
     code = "method_not_allowed"
 
 
 class AnswerTooLargeError(RequestError):
-    """The answer would exceed `max_answer_bytes`."""
+    """The response would exceed `max_answer_bytes`."""
 
     code = "answer_too_large"
 
 
 class RequestIdError(RequestError):
-    """Feedback names a search that this service did not answer."""
+    """The service has no search with this request id."""
 
     code = "unknown_request_id"
 
 
 class NotAvailableError(RequestError):
-    """The request asks for a feature that this index or this version lacks."""
+    """The index lacks the requested feature."""
 
     code = "not_available"
     exit_code = 3
@@ -127,25 +127,25 @@ class QueryTooLongError(QueryError):
 
 
 class AccessError(GlowError):
-    """The request comes from someone who may not send it."""
+    """The client may not send this request."""
 
     code = "access"
 
 
 class KeyMissingError(AccessError):
-    """A key is needed, and none came."""
+    """The request has no API key."""
 
     code = "key_missing"
 
 
 class KeyRefusedError(AccessError):
-    """The key is not one of those that are known."""
+    """The API key is unknown or not allowed here."""
 
     code = "key_refused"
 
 
 class RateLimitError(GlowError):
-    """A key sends more requests than it may.
+    """An API key exceeds its rate limit.
 
     Args:
         message: one sentence for people.
@@ -160,36 +160,36 @@ class RateLimitError(GlowError):
 
 
 class SwapRefusedError(GlowError):
-    """The index version that is asked for cannot be served; the live one goes on."""
+    """The requested index version cannot be served. The live version continues."""
 
     code = "swap_refused"
 
 
 class DeadlineError(GlowError):
-    """The deadline passed before the answer was made."""
+    """The deadline passed before the response was ready."""
 
     code = "deadline"
 
 
 class UnavailableError(GlowError):
-    """The service cannot answer now; the same request may succeed later."""
+    """The service is temporarily unavailable. Retry later."""
 
     code = "unavailable"
 
 
 class OverloadedError(UnavailableError):
-    """As many requests as can be served are in work."""
+    """Too many requests are in work. Retry later."""
 
     code = "overloaded"
 
 
 class NotReadyError(UnavailableError):
-    """The index is still loading, or a resource does not answer."""
+    """The index is still loading, or a resource does not respond."""
 
     code = "not_ready"
 
 
 class DrainingError(UnavailableError):
-    """The service is about to stop."""
+    """The service is shutting down."""
 
     code = "draining"

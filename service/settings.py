@@ -1,7 +1,7 @@
 """The service's settings: one table that makes the flags, the environment variables and their documentation.
 
-A setting `max_body_bytes` is the flag `--max-body-bytes` and the variable `GLOW_MAX_BODY_BYTES`. They are read once,
-at start, into a frozen `Settings`; a flag wins over the environment, the environment over the default.
+The setting `max_body_bytes` is the flag `--max-body-bytes` and the variable `GLOW_MAX_BODY_BYTES`. GLOW reads settings
+once, at start. A flag overrides its variable, and a variable the TOML file.
 """
 
 import os
@@ -60,220 +60,214 @@ def _cores() -> int:
 class Settings(StrictModel):
     """How the service runs; `docs/reference/settings.md` has the same table for people."""
 
-    index_root: Path = _setting(..., "Folder with the index versions and CURRENT.")
+    index_root: Path = _setting(..., "Directory of all versions of an index.")
     index: tuple[str, ...] = _setting(
         (),
-        "More indexes as NAME=ROOT, separated by commas or each with a flag, at /v1/NAME/search and the like.",
+        "More indexes as NAME=ROOT, separated by commas or one per flag. Their routes are /v1/NAME/search etc.",
     )
     host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every interface.")
     port: int = _setting(8080, "TCP port to listen on.", ge=1, le=65_535)
     workers: int = _setting(
-        0,
-        "Processes that serve, all on one map of the index; 0 is one for each CPU core, at most 8.",
-        ge=0,
-        le=64,
+        0, "Worker processes, which share the index in memory; 0: one per CPU core, at most 8.", ge=0, le=64
     )
-    device: Device = _setting("cpu", "Where the query tower and the vectors live.")
+    device: Device = _setting("cpu", "Device of the query encoder and the vectors.")
     search_threads: int = _setting(
-        0,
-        "Searches that run side by side in a process; 0 shares the CPU cores among the processes.",
-        ge=0,
-        le=64,
+        0, "Parallel searches per process; 0 divides the CPU cores among the processes.", ge=0, le=64
     )
-    encode_threads: int = _setting(1, "Threads that one search may use.", ge=1, le=64)
+    encode_threads: int = _setting(1, "Threads of one search.", ge=1, le=64)
     max_body_bytes: int = _setting(
-        64 << 10, "Largest request body; a larger one is a 413.", "bytes", ge=1 << 10, le=64 << 20
+        64 << 10, "Largest request body; above it: 413.", "bytes", ge=1 << 10, le=64 << 20
     )
-    max_query_chars: int = _setting(
-        2_000, "Longest query; a longer one is a 422.", "characters", ge=1, le=100_000
-    )
-    max_top_k: int = _setting(100, "Most hits that one request may ask for.", "hits", ge=1, le=2_048)
+    max_query_chars: int = _setting(2_000, "Longest query; above it: 422.", "characters", ge=1, le=100_000)
+    max_top_k: int = _setting(100, "Most hits of a request.", "hits", ge=1, le=2_048)
     # FAISS on a GPU finds at most 2,048 neighbours.
-    max_candidates: int = _setting(
-        1_000, "Most candidates that one search may gather.", "hits", ge=1, le=2_048
-    )
+    max_candidates: int = _setting(1_000, "Most candidates of a search.", "hits", ge=1, le=2_048)
     default_candidates: int = _setting(
         DEFAULT_CANDIDATES,
-        "Candidates of a request that names none; pages inside them agree.",
+        "Default candidates of a search; pages within them are consistent.",
         "hits",
         ge=1,
         le=2_048,
     )
     default_retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"] = _setting(
-        "auto",
-        "What searches where a request does not say; auto is hybrid where the index has words, else dense.",
+        "auto", "Default retriever; auto: hybrid if the index has a lexical part, otherwise dense."
     )
     late_interaction: bool = _setting(
-        True,
-        "Whether a hybrid search compares tokens too, if the index has them and the request does not say.",
+        True, "Compare tokens in hybrid searches by default, if the index has token vectors."
     )
     max_batch_queries: int = _setting(
-        64, "Most queries of one batch, or texts of one embeddings request.", "texts", ge=1, le=1_024
+        64, "Most queries of a batch, or texts of an embeddings request.", "texts", ge=1, le=1_024
     )
     max_filter_terms: int = _setting(
-        1_000, "Most conditions, groups and values of one filter.", "terms", ge=1, le=100_000
+        1_000, "Most conditions, groups and values of a filter.", "terms", ge=1, le=100_000
     )
     max_batch_filter_terms: int = _setting(
-        4_000, "Most terms of all filters of one batch.", "terms", ge=1, le=400_000
+        4_000, "Most conditions, groups and values of all filters of a batch.", "terms", ge=1, le=400_000
     )
-    max_explained_hits: int = _setting(20, "Most hits that one search may explain.", "hits", ge=1, le=2_048)
+    max_explained_hits: int = _setting(20, "Most hits that a search explains.", "hits", ge=1, le=2_048)
     max_batch_explained_hits: int = _setting(
-        64, "Most hits that all searches of one batch may explain.", "hits", ge=1, le=100_000
+        64, "Most hits that all searches of a batch explain.", "hits", ge=1, le=100_000
     )
     max_answer_bytes: int = _setting(
         8 << 20,
-        "Most bytes of the documents in one answer, a batch's answers counted together.",
+        "Most bytes of the documents in a response, for a batch in total.",
         "bytes",
         ge=1 << 10,
         le=1 << 30,
     )
     max_in_flight: int = _setting(
         128,
-        "Requests that a process works on at once, and in its other lanes their prices; one more is a 429.",
+        "Requests in work per process, and the total request cost in its other worker pools; above it: 429.",
         "requests",
         ge=1,
         le=10_000,
     )
     default_timeout_ms: int = _setting(
-        2_000, "Deadline of a request that names none.", "milliseconds", ge=1, le=600_000
+        2_000, "Default deadline of a request.", "milliseconds", ge=1, le=600_000
     )
-    max_timeout_ms: int = _setting(
-        30_000, "Latest deadline that a request may ask for.", "milliseconds", ge=1, le=600_000
-    )
+    max_timeout_ms: int = _setting(30_000, "Longest deadline of a request.", "milliseconds", ge=1, le=600_000)
     batch_tokens: int = _setting(
-        512, "Most tokens that the query tower reads at once, padding counted.", "tokens", ge=16, le=65_536
+        512, "Most tokens of a query encoder's batch, with padding.", "tokens", ge=16, le=65_536
     )
     batch_wait_us: int = _setting(
-        0, "How long a batch waits for requests that are on their way.", "microseconds", ge=0, le=100_000
+        0, "How long a batch waits for more requests.", "microseconds", ge=0, le=100_000
     )
     cache_entries: int = _setting(
         10_000,
-        "Answers, and as many query vectors, that a process keeps; 0 for none.",
+        "Responses in the cache of a process, and as many query vectors; 0: no cache.",
         "entries",
         ge=0,
         le=10_000_000,
     )
-    cache_ttl_s: int = _setting(300, "How long the cache keeps an entry.", "seconds", ge=1, le=604_800)
+    cache_ttl_s: int = _setting(300, "Lifetime of a cache entry.", "seconds", ge=1, le=604_800)
     redis_url: SecretStr = _setting(
-        SecretStr(""), "Redis that workers share as a cache, such as redis://host:6379/0; empty for none."
+        SecretStr(""), "Redis cache that all workers share, such as redis://host:6379/0; empty: none."
     )
     redis_timeout_ms: int = _setting(
-        20, "Most time that a search spends on Redis.", "milliseconds", ge=1, le=10_000
+        20, "Most time that a search waits for Redis.", "milliseconds", ge=1, le=10_000
     )
     api_keys: SecretStr = _setting(
-        SecretStr(""), "Keys for searching, as name:SHA-256 separated by commas; empty lets everyone search."
+        SecretStr(""),
+        "API keys for searching, as name:SHA-256, separated by commas; empty: everyone may search.",
     )
-    admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty turns /admin off.")
+    admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty disables /admin.")
     write_key: SecretStr = _setting(
-        SecretStr(""), "Key for writing documents, as SHA-256; empty turns writing off."
+        SecretStr(""), "Key for writing documents, as SHA-256; empty disables writing."
     )
     ingest_bytes: int = _setting(
-        1 << 30, "Most that may wait to be applied; one more write is a 429.", "bytes", ge=1 << 16, le=1 << 40
+        1 << 30,
+        "Most bytes of writes that wait to be applied; above it: 429.",
+        "bytes",
+        ge=1 << 16,
+        le=1 << 40,
     )
     ingest_folder: str = _setting(
-        "", "Folder of the log of writes, shared by all replicas; empty: .ingest in the index root."
+        "", "Directory of the write log, shared by all replicas; empty: .ingest in the index root."
     )
     max_write_documents: int = _setting(
-        1_000, "Most documents or ids of one write.", "documents", ge=1, le=100_000
+        1_000, "Most documents or ids of a write.", "documents", ge=1, le=100_000
     )
     max_write_waiters: int = _setting(
         256,
-        "Most requests that wait for a write to be visible (wait=visible); one more is a 429.",
+        "Most requests that wait for a visible write (wait=visible); above it: 429.",
         "requests",
         ge=1,
         le=100_000,
     )
     max_document_bytes: int = _setting(
         MAX_DOCUMENT_BYTES,
-        "Longest JSON of a document that is written; a longer one is rejected, the others are taken.",
+        "Largest JSON of a written document; a larger one is rejected, others are not affected.",
         "bytes",
         ge=1 << 10,
         le=1 << 30,
     )
     max_write_bytes: int = _setting(
-        16 << 20, "Largest body of a write; a larger one is a 413.", "bytes", ge=1 << 10, le=1 << 30
+        16 << 20, "Largest body of a write; above it: 413.", "bytes", ge=1 << 10, le=1 << 30
     )
     document_model: str = _setting(
-        "", "Model folder whose document tower answers /v1/embeddings; empty for none."
+        "", "Model directory whose document encoder serves /v1/embeddings; empty: none."
     )
     tenants: str = _setting(
-        "", "TOML file that says which collections and documents each API key opens; empty: all."
+        "", "TOML file with the indexes and documents that each API key can search; empty: all."
     )
     rate_limit: float = _setting(
-        0.0, "Requests that one key may send in each second; 0 for no limit.", "requests/s", ge=0, le=1e6
+        0.0, "Requests per second of an API key; 0: no limit.", "requests/s", ge=0, le=1e6
     )
     rate_burst: int = _setting(
-        50, "Requests that one key may send at once before the limit counts.", "requests", ge=1, le=1_000_000
+        50,
+        "Requests that an API key can send at once, before the limit applies.",
+        "requests",
+        ge=1,
+        le=1_000_000,
     )
     cors_origins: str = _setting(
-        "", "Origins whose pages may read answers, separated by commas; empty for none."
+        "", "Origins whose pages can read responses (CORS), separated by commas; empty: none."
     )
-    query_log: str = _setting("", "File that sampled queries are written to; empty for none.")
-    query_log_sample_rate: float = _setting(1.0, "Fraction of the queries that are written.", ge=0, le=1)
+    query_log: str = _setting("", "File for sampled queries; empty: none.")
+    query_log_sample_rate: float = _setting(1.0, "Fraction of the queries in the query log.", ge=0, le=1)
     query_log_bytes: int = _setting(
-        64 << 20, "Size at which the query log is rotated.", "bytes", ge=1 << 12, le=1 << 40
+        64 << 20, "Size at which the query log rotates.", "bytes", ge=1 << 12, le=1 << 40
     )
-    query_log_files: int = _setting(4, "Rotated query logs to keep.", "files", ge=1, le=1_000)
+    query_log_files: int = _setting(4, "Rotated query logs that are kept.", "files", ge=1, le=1_000)
     feedback_log: str = _setting(
-        "",
-        "File that clicks and judgements are written to, rotated as the query log; empty turns /feedback off.",
+        "", "File for clicks and relevance judgments, rotated like the query log; empty disables /feedback."
     )
     feedback_salt_days: int = _setting(
-        30, "How long all clicks of one person have one mark in the log.", "days", ge=1, le=366
+        30, "How long a person keeps the same pseudonym in the feedback log.", "days", ge=1, le=366
     )
     feedback_per_hour: int = _setting(
         200,
-        "Clicks and judgments that one person may send at once, and again in each hour; 0 for no limit.",
+        "Clicks and judgments that a person can send at once, and again each hour; 0: no limit.",
         "requests",
         ge=0,
         le=1_000_000,
     )
     feedback_key: SecretStr = _setting(
         SecretStr(""),
-        "Secret that signs request ids if clicks need no API key; replicas share it; empty: a file beside the log.",
+        "Secret that signs request ids if clicks need no API key, shared by all replicas; empty: a file beside the log.",
     )
-    otel_endpoint: str = _setting(
-        "", "OpenTelemetry collector (OTLP over HTTP) to send traces to; empty for none."
-    )
-    otel_sample_rate: float = _setting(0.01, "Fraction of the requests that are traced.", ge=0, le=1)
+    otel_endpoint: str = _setting("", "OpenTelemetry collector for traces (OTLP over HTTP); empty: none.")
+    otel_sample_rate: float = _setting(0.01, "Fraction of the requests that GLOW traces.", ge=0, le=1)
     warmup_queries: int = _setting(
-        16, "Queries to run before the service is ready.", "queries", ge=0, le=1_000
+        16, "Queries that run before the service is ready.", "queries", ge=0, le=1_000
     )
     watch_s: float = _setting(
-        0.5,
-        "How often to look whether CURRENT names another version; 0 for never.",
-        "seconds",
-        ge=0,
-        le=3_600,
+        0.5, "Interval of checks whether CURRENT names another version; 0: never.", "seconds", ge=0, le=3_600
     )
     shadow_version: str = _setting(
-        "", "Version that runs some of the searches beside the live one, or newest; empty for none."
+        "", "Version that repeats some searches beside the live one, or newest; empty: none."
     )
-    shadow_sample_rate: float = _setting(0.1, "Fraction of the searches that it runs.", ge=0, le=1)
+    shadow_sample_rate: float = _setting(
+        0.1, "Fraction of the searches that the shadow version repeats.", ge=0, le=1
+    )
     drain_s: float = _setting(
-        0.0, "How long to go on serving, no longer ready, after SIGTERM.", "seconds", ge=0, le=600
+        0.0,
+        "How long the service continues after SIGTERM, with /readyz reporting 503.",
+        "seconds",
+        ge=0,
+        le=600,
     )
     shutdown_timeout_s: int = _setting(
-        10, "How long requests in flight may take to finish at shutdown.", "seconds", ge=1, le=600
+        10, "How long requests in flight can take at shutdown.", "seconds", ge=1, le=600
     )
     keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=3_600)
     page: bool = _setting(True, "Serve the search page at /.")
-    page_live: bool = _setting(True, "Refresh the page's results while a query is typed.")
+    page_live: bool = _setting(True, "Search while the user types.")
     page_examples: str = _setting(
-        "", "Questions that the page begins with, separated by |; empty for some of the index."
+        "", "Example queries on the start page, separated by |; empty: some of the index."
     )
     page_filters: str = _setting(
         "",
-        "Metadata fields that the page offers as filters, separated by commas; empty for those that group documents.",
+        "Metadata fields that the page offers as filters, separated by commas; empty: fields with few values.",
     )
     page_group_by: str = _setting(
-        "", "Field, and most results of one value on a page: module:3.", pattern=GROUP
+        "", "Metadata field and most results per value, such as module:3; empty: no limit.", pattern=GROUP
     )
-    access_log: bool = _setting(True, "Log a line for each request.")
+    access_log: bool = _setting(True, "Log every request.")
     log_format: LogForm = _setting(
-        "auto", "How to log: JSON lines, text for people, or auto: text where stderr is a terminal."
+        "auto", "Log format; auto: text if stderr is a terminal, otherwise JSON Lines."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Least level to log.")
+    log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Lowest log level.")
 
     @field_validator("index", mode="before")
     @classmethod

@@ -19,7 +19,7 @@ from glow_service.access import (
 from glow_service.cache import Cache
 from glow_service.collections import DEFAULT_COLLECTION
 from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
-from glow_service.search import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName, SearchLimits
+from glow_service.search import BULK_NICENESS, RERANK_NICENESS, SearchLimits, WorkPool, WorkPoolName
 from glow_service.settings import Settings
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
 from glow_service.writes import Follower, Replicas
@@ -37,9 +37,9 @@ class Service:
     limits: SearchLimits
     metrics: Metrics
     resources: Resources
-    plain: Lane
-    bulk: Lane
-    rerank: Lane
+    plain: WorkPool
+    bulk: WorkPool
+    rerank: WorkPool
     cache: Cache
     access: AccessControl
     clients: ClientLimits
@@ -58,8 +58,8 @@ class Service:
     follower: Follower
 
     @property
-    def lanes(self) -> Mapping[LaneName, Lane]:
-        """Every lane by its name."""
+    def work_pools(self) -> Mapping[WorkPoolName, WorkPool]:
+        """Every worker pool by its name."""
         return {"plain": self.plain, "rerank": self.rerank, "bulk": self.bulk}
 
 
@@ -176,8 +176,8 @@ def _request_ids(settings: Settings) -> RequestIds:
     return RequestIds(feedback_key(settings.feedback_log, settings.feedback_key.get_secret_value()))
 
 
-def _lane(settings: Settings, metrics: Metrics, niceness: int = 0) -> Lane:
-    return Lane.open(
+def _lane(settings: Settings, metrics: Metrics, niceness: int = 0) -> WorkPool:
+    return WorkPool.open(
         metrics,
         permits=settings.max_in_flight,
         threads=settings.threads,

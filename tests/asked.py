@@ -1,12 +1,12 @@
 """A query as a hybrid search asks it."""
 
 from glow.index import Index
-from glow.search import EncodedQuery, read_query
+from glow.search import EncodedQuery, analyze_query
 
 __all__ = ["asked_of"]
 
 
 def asked_of(index: Index, text: str) -> EncodedQuery:
     """A query that the index' own tower has read."""
-    reading = read_query(index, text, "off")
+    reading = analyze_query(index, text, "off")
     return EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])

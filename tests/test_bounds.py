@@ -38,8 +38,8 @@ NOT_OF_REQUESTS = {
     "glow_service.live.readiness.LONGEST_S": "of the service's own probes",
     "glow_service.live.swap.MAX_REASON_CHARACTERS": "of a message",
     "glow_service.search.checks.MAX_FAULTS": "of a message",
-    "glow_service.search.price.MOST_PLAIN": "chooses the pool, and refuses nothing",
-    "glow_service.search.price.MOST_READING": "chooses the pool, and refuses nothing",
+    "glow_service.search.costs.MOST_PLAIN": "chooses the pool, and refuses nothing",
+    "glow_service.search.costs.MOST_READING": "chooses the pool, and refuses nothing",
     "glow_service.settings.MOST_BATCH_BYTES": "of settings together",
     "glow_service.settings.MOST_PROCESSES": "of a default",
 }

@@ -30,8 +30,8 @@ KEY_VARIABLE = "GLOW_API_KEY"
 class McpOptions(StrictModel):
     """Which service to offer."""
 
-    url: str = option("http://127.0.0.1:8080", "Service to ask, or a collection of it (http://HOST/v1/NAME).")
-    name: str = option("glow", "Name of the server, as agents see it.")
+    url: str = option("http://127.0.0.1:8080", "Service, or one of its indexes (http://HOST/v1/NAME).")
+    name: str = option("glow", "Server name that agents see.")
 
 
 def make_server(client: GlowClient, name: str = "glow") -> Any:

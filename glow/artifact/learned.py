@@ -9,9 +9,9 @@ from glow.artifact.manifest import FileRecord
 __all__ = ["LEARNED_HEAD", "LEARNED_MODEL_FILES", "TERMS_TOWER", "learned_hash"]
 
 TERMS_TOWER = "document-terms.onnx"
-"""The document tower over the same weights, with a direction for every token as a second output (decision 30)."""
+"""The document encoder with a second output, from which learned impacts are made; optional."""
 LEARNED_HEAD = "learned.npz"
-"""What makes directions and gains of words, and how likely a query is to hold each of many."""
+"""Parameters of learned impacts, and the probability of each term in queries; optional."""
 LEARNED_MODEL_FILES = (TERMS_TOWER, LEARNED_HEAD)
 """No part of the model hash: vectors do not depend on them, and a model may lack them."""
 

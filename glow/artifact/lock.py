@@ -15,6 +15,7 @@ from glow.errors import BusyError, DiskError, ReadOnlyError
 __all__ = ["LOCK_FILE", "RootLock", "disk_error"]
 
 LOCK_FILE = ".lock"
+"""Lock of the process that changes the index root."""
 POLL_S = 0.05
 _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 

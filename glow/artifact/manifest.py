@@ -19,9 +19,10 @@ __all__ = [
 ]  # fmt: skip
 
 MANIFEST_FILE = "manifest.json"
+"""Format, origin, hashes and checksums of all other files."""
 FORMAT_VERSION = 1
 SHARDS_FILE = "shards.json"
-"""Only in index versions that an earlier release built with `--shards`: their documents are in other index roots."""
+"""Sharded indexes of an earlier release (`--shards`) only: their other index roots."""
 Kind = Literal["checkpoint", "model", "reranker", "index"]
 
 

@@ -18,15 +18,17 @@ __all__ = [
 MODELS_PACKAGE = "glow_models"
 """Where an installed GLOW has its models; a package of data alone."""
 QUERY_TOWER = "query.onnx"
+"""Graph of the query encoder."""
 DOCUMENT_TOWER = "document.onnx"
+"""Graph of the document encoder."""
 TOWER_WEIGHTS = {QUERY_TOWER: "query.bin", DOCUMENT_TOWER: "document.bin"}
-"""External data of each graph: the weights of that tower alone."""
+"""Weights of each encoder."""
 WORD_TABLE = "words.bin"
-"""External data of both towers: the word-embedding table that they share (GLOW: shared, nothing else)."""
+"""Token embedding matrix, which both encoders share."""
 TOKEN_PROJECTION = "tokens.bin"  # noqa: S105 - of texts
-"""External data of both towers: what projects their last states to tokens for late interaction, float32 [H, P]. A model may lack it."""
+"""Projection from the encoders' last layer to token vectors for late interaction, float32 [H, P]; optional."""
 OPTIONAL_FILES = (TOKENIZER_FILE, TOKEN_PROJECTION)
-"""Hashed, and copied by an index, of a model that has them."""
+"""Optional; part of the model hash, and copied by an index."""
 QUERY_SIDE_FILES = (
     QUERY_TOWER,
     TOWER_WEIGHTS[QUERY_TOWER],
@@ -36,13 +38,13 @@ QUERY_SIDE_FILES = (
     "weighting.json",
     "towers.json",
 )
-"""What an index copies from its model, so that one swap exchanges model, table and index together."""
+"""Copied by an index, so that a hot swap exchanges model and index together."""
 EXPLAIN_TOWERS = {QUERY_TOWER: "query-explain.onnx", DOCUMENT_TOWER: "document-explain.onnx"}
-"""The same towers over the same weights, with the last layer's attention as a second output (decision 8)."""
+"""The encoders with the last layer's attention as second output, for explanations; optional."""
 EXPLAIN_FILES = (*EXPLAIN_TOWERS.values(), TOWER_WEIGHTS[DOCUMENT_TOWER])
-"""What an index copies beside the query side, so that it can say why a hit was found. A model may lack the graphs."""
+"""Also copied by an index, for explanations. A model may lack the graphs."""
 CALIBRATION_FILE = "calibration.json"
-"""What makes probabilities of hybrid search's scores; copied, not hashed: no vector depends on it. A model may lack it."""
+"""Calibration of hybrid scores as probabilities; optional, copied by an index, and no part of the model hash."""
 HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER, TOWER_WEIGHTS[DOCUMENT_TOWER])
 
 

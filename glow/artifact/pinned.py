@@ -14,6 +14,7 @@ from glow.errors import FormatError
 __all__ = ["PINNED_FILE", "VERSION_NAME", "pin_lines", "read_pinned"]
 
 PINNED_FILE = "PINNED"
+"""Pinned versions, one per line, each without limit or until a time."""
 VERSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """What a version's folder may be called."""
 UNTIL = " until "

@@ -16,16 +16,17 @@ __all__ = [
 ]  # fmt: skip
 
 QUERY_READER, DOCUMENT_READER, JOIN_GRAPH = "query.onnx", "document.onnx", "join.onnx"
-"""Layers 1 to l over a query, over a document, and the layers above over both."""
+"""Graphs of layers 1 to l over a query, of layers 1 to l over a document, and of the layers above over both."""
 LATE_GRAPH = "late.onnx"
-"""Late interaction over the same states; a re-ranker may lack it."""
+"""Graph of late interaction over the same token embeddings; optional."""
 RERANKER_WEIGHTS = "weights.bin"
-"""External data of all graphs; what two of them share lies in it once."""
+"""Weights of all graphs."""
 RERANKER_SHAPE = "reranker.json"
+"""Number of layers, sizes and methods."""
 MIXTURE_FILE = "mixture.json"
-"""How much the score counts beside that of the first search. No part of the hash: states do not depend on it."""
+"""Weight of the re-ranker's score relative to first-stage retrieval. No part of the hash."""
 RERANKER_FOLDER = "reranker"
-"""Where an index version has its copy, whole: a delta reads documents with it."""
+"""An index version's copy of its re-ranker, which encodes the documents of deltas."""
 _NEEDED = (
     QUERY_READER, DOCUMENT_READER, JOIN_GRAPH, RERANKER_WEIGHTS, WORD_TABLE, "vocab.txt", "schema.json", "weighting.json",
     RERANKER_SHAPE,

@@ -25,8 +25,9 @@ from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError, Format
 __all__ = ["CURRENT_FILE", "WORK_FOLDER", "IndexRoot"]
 
 CURRENT_FILE = "CURRENT"
+"""Names of the live version and of the previous ones."""
 WORK_FOLDER = ".work"
-"""Folder of an index root with what unfinished builds have done."""
+"""Finished encoding batches of interrupted builds."""
 LEFT = "left "
 _TIME_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 HISTORY = 20
@@ -203,14 +204,14 @@ class IndexRoot:
             live, before = self.current(), self.history()
             if not before:
                 raise ArtifactNotFoundError(
-                    f"no version was live before {live}, or none is left; name one of "
-                    f"{', '.join(self.versions())} with `glow publish`"
+                    f"cannot roll back: {live} has no previous version; publish another with `glow publish` "
+                    f"(available: {', '.join(self.versions())})"
                 )
             if version is not None and version not in before:
                 if version in self.pinned():  # kept to go back to, longer than CURRENT remembers it
                     return self.publish(version)
                 raise ArtifactNotFoundError(
-                    f"version {version} was not live before {live}, or is gone; those that were: {', '.join(before)}"
+                    f"cannot roll back to {version}: it is not a previous version of {live}; previous: {', '.join(before)}"
                 )
             place = 0 if version is None else before.index(version)
             manifest = verify(self.folder(before[place]), "index", self._verified(before[place]))

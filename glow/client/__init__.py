@@ -19,12 +19,13 @@ from glow.client.errors import (
 )
 from glow.client.explanations import ExplainedTerm, Explanation, LexicalTerm, QueryTerm, WordDelta
 from glow.client.options import PagedOptions, SearchOptions, SearchRequest
-from glow.client.results import Facet, FacetCount, IndexName, Passage, QueryReading, SearchHit, SearchResult
+from glow.client.results import AnalyzedQuery, Facet, FacetCount, IndexName, Passage, SearchHit, SearchResult
 from glow.client.retry import RetryPolicy
 from glow.client.sync import GlowClient
 
 __all__ = [
     "AccessDeniedError",
+    "AnalyzedQuery",
     "AsyncGlowClient",
     "BadRequestError",
     "BatchResult",
@@ -45,7 +46,6 @@ __all__ = [
     "NotFoundError",
     "PagedOptions",
     "Passage",
-    "QueryReading",
     "QueryTerm",
     "Readiness",
     "RejectedDocument",

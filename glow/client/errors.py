@@ -1,16 +1,16 @@
-"""What a call of the client can end in: a branch of the tree in `glow/errors.py`.
+"""Errors of the client: a branch of the tree in `glow/errors.py`.
 
-ClientError                      a call of the client that brought no usable answer
-├── ConnectionFailedError        no connection, or one that was cut; the service may be gone
-│   └── ResponseTimeoutError      connected, and nothing came in time
-├── InvalidResponseError          an answer that is not GLOW's: no JSON, another shape, a redirect
-└── ServiceError                 a problem that the service answered with (RFC 9457)
+ClientError                      a call of the client failed
+├── ConnectionFailedError        no connection, or it broke
+│   └── ResponseTimeoutError      connected, but no response in time
+├── InvalidResponseError          not a response of GLOW: no JSON, another shape, a redirect
+└── ServiceError                 the service responded with a problem (RFC 9457)
     ├── BadRequestError          400, 405, 408, 413, 415, 422, 431: the request must change
-    ├── AccessDeniedError        401, 403: a key is needed, or is not known
+    ├── AccessDeniedError        401, 403: no API key, or an unknown one
     ├── NotFoundError            404: no such document or path
-    ├── BusyError                429: too many requests; tried again as often as allowed
-    ├── UnavailableServiceError  503: loading, draining or a resource is gone; tried again likewise
-    ├── DeadlineExceededError      504: the deadline passed before the answer was made
+    ├── BusyError                429: too many requests; retried as often as allowed
+    ├── UnavailableServiceError  503: loading, draining or a resource is gone; retried likewise
+    ├── DeadlineExceededError      504: the deadline passed before the response was ready
     └── InternalServiceError     any other 5xx
 
 A `ServiceError` has the `code` that the service sent, which is stable and listed in docs/reference/errors.md; the others have
@@ -42,7 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """One thing wrong with a request.
+    """An invalid value of a request.
 
     Attributes:
         pointer: JSON pointer (RFC 6901) to the place in the request's body; "" is the whole body.
@@ -54,39 +54,39 @@ class RequestFault:
 
 
 class ClientError(GlowError):
-    """A call of the client brought no usable answer."""
+    """A call of the client failed."""
 
     code = "client_failed"
 
 
 class ConnectionFailedError(ClientError):
-    """There was no connection, or it was cut."""
+    """The connection failed or broke."""
 
     code = "connection_failed"
 
 
 class ResponseTimeoutError(ConnectionFailedError):
-    """The service was reached, and its answer did not come in time."""
+    """Connected, but no response within `timeout_s`."""
 
     code = "response_timeout"
 
 
 class InvalidResponseError(ClientError):
-    """What answered does not speak GLOW's contract."""
+    """The response does not come from GLOW."""
 
     code = "invalid_response"
 
 
 class ServiceError(ClientError):
-    """The service answered with a problem.
+    """The service responded with a problem.
 
     Args:
         detail: the problem's sentence for people.
-        code: the problem's code, stable; a class's own where the answer was no problem document.
+        code: the problem's code, stable; the class's own if the response was no problem document.
         status: HTTP status, 400 to 599.
-        request_id: names the request in the service's log; "" where the answer had none.
+        request_id: names the request in the service's log; "" if the response had none.
         faults: the places of the request that are at fault.
-        retry_after_s: seconds to wait before the next try, where the service said so.
+        retry_after_s: seconds to wait before the next try, if the service said so.
     """
 
     code = "service_error"
@@ -112,43 +112,43 @@ class ServiceError(ClientError):
 
 
 class BadRequestError(ServiceError):
-    """The request cannot be served as it is."""
+    """The request is not valid."""
 
     code = "bad_request"
 
 
 class AccessDeniedError(ServiceError):
-    """A key is needed, or the key is not known."""
+    """The request has no API key, or an unknown one."""
 
     code = "access_denied"
 
 
 class NotFoundError(ServiceError):
-    """There is no such document or path."""
+    """The document or path does not exist."""
 
     code = "not_found"
 
 
 class BusyError(ServiceError):
-    """The service has too many requests in work."""
+    """The service has too many requests in work. Retry later."""
 
     code = "busy"
 
 
 class UnavailableServiceError(ServiceError):
-    """The service cannot answer now."""
+    """The service is temporarily unavailable."""
 
     code = "service_unavailable"
 
 
 class DeadlineExceededError(ServiceError):
-    """The deadline passed before the answer was made."""
+    """The deadline passed before the response was ready."""
 
     code = "deadline_exceeded"
 
 
 class InternalServiceError(ServiceError):
-    """The service failed at a request that may be well."""
+    """The service failed. The request may be valid."""
 
     code = "service_failed"
 

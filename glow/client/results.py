@@ -10,7 +10,7 @@ from typing import Any
 from glow.client.explanations import Explanation, QueryTerm
 from glow.client.node import Node
 
-__all__ = ["Facet", "FacetCount", "IndexName", "Passage", "QueryReading", "SearchHit", "SearchResult"]
+__all__ = ["AnalyzedQuery", "Facet", "FacetCount", "IndexName", "Passage", "SearchHit", "SearchResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class IndexName:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryReading:
+class AnalyzedQuery:
     """How the service read a query.
 
     Attributes:
@@ -51,7 +51,7 @@ class QueryReading:
     unknown: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, node: Node) -> "QueryReading":
+    def read(cls, node: Node) -> "AnalyzedQuery":
         """Reads it from an answer."""
         terms = tuple(QueryTerm.read(term) for term in node.nodes("terms"))
         explained = Explanation.read_optional(node)
@@ -182,7 +182,7 @@ class SearchResult:
     took_ms: float
     degraded: tuple[str, ...]
     index: IndexName
-    query: QueryReading
+    query: AnalyzedQuery
     hits: tuple[SearchHit, ...]
     confidence: str
     facets: Mapping[str, Facet]
@@ -205,7 +205,7 @@ class SearchResult:
             took_ms=head.number("took_ms", 0.0),
             degraded=node.texts("degraded"),
             index=IndexName.read(node.node("index")),
-            query=QueryReading.read(node.node("query")),
+            query=AnalyzedQuery.read(node.node("query")),
             hits=tuple(SearchHit.read(hit) for hit in node.nodes("hits", required=True)),
             confidence=node.text("confidence", ""),
             facets={} if facets is None else {name: Facet.read(facets.node(name)) for name in names},

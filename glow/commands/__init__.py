@@ -1,7 +1,7 @@
 """The one layer under every command: options, how a command ends, and how far it is. Rooms define the verbs."""
 
 from glow.commands.bars import Advance, Show, progress, shown_progress, write_line
-from glow.commands.command import IndexRootOptions, JsonOptions, command, room_app
+from glow.commands.command import IndexRootOptions, JsonOptions, command, package_app
 from glow.commands.options import (
     OptionRow,
     describe_faults,
@@ -29,8 +29,32 @@ from glow.commands.renamed import (
 )
 
 __all__ = [
-    "RENAMED_COMMANDS", "RENAMED_FLAGS", "RENAMED_SETTINGS", "Advance", "Command", "IndexRootOptions", "JsonOptions", "OptionRow", "Show", "all_cores", "command",
-    "describe_faults", "fail", "option", "plain", "progress", "read_options", "renamed_command", "reporting", "room_app",
-    "rows_of", "say", "say_error", "shown_progress", "with_parameters", "write_line", "write_report",
+    "RENAMED_COMMANDS",
+    "RENAMED_FLAGS",
+    "RENAMED_SETTINGS",
+    "Advance",
+    "Command",
+    "IndexRootOptions",
+    "JsonOptions",
+    "OptionRow",
+    "Show",
+    "all_cores",
+    "command",
+    "describe_faults",
+    "fail",
+    "option",
+    "package_app",
+    "plain",
+    "progress",
+    "read_options",
+    "renamed_command",
+    "reporting",
+    "rows_of",
+    "say",
+    "say_error",
+    "shown_progress",
+    "with_parameters",
+    "write_line",
+    "write_report",
     "write_text",
 ]  # fmt: skip

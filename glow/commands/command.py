@@ -12,7 +12,7 @@ from glow.commands.outcome import reporting
 from glow.commands.renamed import Command
 from glow.options import StrictModel
 
-__all__ = ["IndexRootOptions", "JsonOptions", "command", "room_app"]
+__all__ = ["IndexRootOptions", "JsonOptions", "command", "package_app"]
 
 O = TypeVar("O", bound=BaseModel)
 
@@ -51,7 +51,7 @@ def command(model: type[O]) -> Callable[[Callable[[O], None]], Callable[..., Non
     return decorate
 
 
-def room_app(commands: dict[str, Callable[..., None]], text: str) -> typer.Typer:
+def package_app(commands: dict[str, Callable[..., None]], text: str) -> typer.Typer:
     """The application of one room, for `python -m ROOM`.
 
     Args:

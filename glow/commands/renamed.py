@@ -48,6 +48,7 @@ RENAMED_FLAGS = {
     "--from": "--min-rank",
     "--to": "--max-rank",
     "--synthesise": "--synthesize",
+    "--share": "--rerank-weight",
 }
 """Flag of before -> flag of today, in every command that has the second and not the first."""
 

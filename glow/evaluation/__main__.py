@@ -1,9 +1,9 @@
 """`python -m glow.evaluation`, as it was called before `glow`: the same commands under the names that they had."""
 
-from glow.commands import room_app
+from glow.commands import package_app
 from glow.evaluation.commands import compare, run, runs
 
-app = room_app(
+app = package_app(
     {
         "run": run.run_command,
         "measure": runs.measure_command,

@@ -27,8 +27,9 @@ __all__ = [
 ]  # fmt: skip
 
 HEADER_FILE, TOMBSTONES_FILE, ORDER_FILE = "delta.json", "tombstones.npy", "order.npy"
+"""Files of a delta: sizes, rows of deleted base documents (uint32 [t]), and rank of each document's id (uint32 [N + M])."""
 DELTA_HEADER = f"{DELTA}{HEADER_FILE}"
-"""A version with this file has a delta."""
+"""Sizes of the delta; only versions with a delta have it."""
 Count = Annotated[int, Field(ge=0, lt=2**32)]
 
 

@@ -22,8 +22,11 @@ from glow.text import VOCABULARY_FILE, Preprocessor, TermTable, load_preprocesso
 __all__ = ["MODEL_FOLDER", "TERMS_FOLDER", "Models", "model_parent", "open_models", "open_preprocessor"]
 
 MODEL_FOLDER = "model"
+"""Copy of the model's files that searches need."""
 TERMS_FOLDER = "terms"
+"""Term statistics: each word with its document frequency."""
 TERM_FILES = ("terms.json", "words.bin", "offsets.npy", "dfs.npy")
+"""Header, words, word offsets and document frequencies."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 FUSION_FILE = "fusion.json"
+"""Fusion of hybrid search."""
 RRF_K = 60
 MAX_K = 10_000
 Setting = TypeVar("Setting", bound=StrictModel)

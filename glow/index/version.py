@@ -36,6 +36,7 @@ from glow.text import Analyzer, Preprocessor
 __all__ = ["REPORT_FILE", "Index"]
 
 REPORT_FILE = "report.json"
+"""Report of the build: counts, times and sizes."""
 PLAIN = Analyzer()
 R = TypeVar("R")
 

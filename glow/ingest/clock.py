@@ -18,6 +18,7 @@ from glow.errors import BusyError
 __all__ = ["CLOCK_FILE", "LogBusyError", "LogClock"]
 
 CLOCK_FILE = "clock"
+"""Clock of the log, which orders the writes of all writers."""
 LOCK_WAIT_S = 5.0
 POLL_S = 0.0005
 """The lock is held for the time of one append, without its sync."""
@@ -26,7 +27,7 @@ _LENGTH = 30
 
 
 class LogBusyError(BusyError):
-    """Another process keeps the log locked, as one that is stopped in the middle of a write does."""
+    """Another process holds the lock of the write log, such as one that was stopped during a write."""
 
     code = "ingest_busy"
 

@@ -19,7 +19,7 @@ from glow.storage import append_whole
 __all__ = ["INGEST_FOLDER", "IngestLog", "LogFullError"]
 
 INGEST_FOLDER = ".ingest"
-"""Folder of an index root with what was written and is not in the index yet, unless another one is named."""
+"""Write log in an index root, unless `ingest_folder` names another directory."""
 MOST_FILE_BYTES = 16 << 20
 MOST_FILE_IDLE_S = 3600.0
 """A file that is larger, or was not written to for longer, is ended: once applied it may be removed (`remove_applied`), which must
@@ -27,7 +27,7 @@ never happen to one that is written to."""
 
 
 class LogFullError(GlowError):
-    """As many writes wait as may; what was accepted is applied first."""
+    """Too many writes wait to be applied. Retry later."""
 
     code = "ingest_full"
 

@@ -15,6 +15,7 @@ from glow.ingest.tail import last_header
 __all__ = ["LOG_FOLDER", "Accepted", "has_log", "read_accepted", "remove_applied", "waiting_bytes", "writers"]
 
 LOG_FOLDER = "log"
+"""Accepted writes, in files of each writer."""
 KEPT_S = 24 * 3600.0
 """How long a file stays after all of it was applied and nobody writes to it."""
 SETTLED_S = 60.0

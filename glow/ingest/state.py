@@ -25,7 +25,9 @@ __all__ = [
 ]  # fmt: skip
 
 STATE_FILE = "state.json"
+"""Positions of applied operations, if no live version's manifest has them."""
 OUTCOMES_FOLDER = "outcomes"
+"""Outcomes of applied operations, for `GET /operations/{id}`."""
 APPLIED = "ingested"
 """The manifest's parameter with the positions."""
 

@@ -1,7 +1,7 @@
 """Running towers and re-rankers without torch: models, ONNX sessions, encoders."""
 
 from glow.runtime.encoder import DEFAULT_BATCH_TOKENS, TOKENS, VECTOR, EncodedText, Encoder
-from glow.runtime.explain import ATTENTION, AttentionEncoder, Explainer, Explanation, LeftOut
+from glow.runtime.explain import ATTENTION, AttentionEncoder, Explainer, Explanation, TermAblation
 from glow.runtime.learned import TERMS, LearnedHead
 from glow.runtime.model import Model, preprocess_documents
 from glow.runtime.reranker import (
@@ -15,7 +15,26 @@ from glow.runtime.reranker import (
 from glow.runtime.session import Device, open_session
 
 __all__ = [
-    "ATTENTION", "DEFAULT_BATCH_TOKENS", "TERMS", "TOKENS", "VECTOR", "AttentionEncoder", "Device", "DocumentReader", "EncodedText", "Encoder", "Explainer", "Explanation",
-    "LearnedHead", "LeftOut", "Model", "QueryStates", "RerankMethod", "Reranker", "RerankerShape", "open_session", "preprocess_documents",
+    "ATTENTION",
+    "DEFAULT_BATCH_TOKENS",
+    "TERMS",
+    "TOKENS",
+    "VECTOR",
+    "AttentionEncoder",
+    "Device",
+    "DocumentReader",
+    "EncodedText",
+    "Encoder",
+    "Explainer",
+    "Explanation",
+    "LearnedHead",
+    "Model",
+    "QueryStates",
+    "RerankMethod",
+    "Reranker",
+    "RerankerShape",
+    "TermAblation",
+    "open_session",
+    "preprocess_documents",
     "reranker_preprocessor",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from glow.runtime.encoder import VECTOR, Encoder
 from glow.runtime.session import Device
 from glow.text import QUERY, Preprocessor, WeightedTokens, batches_by_length, field_words, is_punctuation
 
-__all__ = ["ATTENTION", "AttentionEncoder", "ExplainedWord", "Explainer", "Explanation", "LeftOut"]
+__all__ = ["ATTENTION", "AttentionEncoder", "ExplainedWord", "Explainer", "Explanation", "TermAblation"]
 
 ATTENTION = "attention"
 MAX_BATCH_TOKENS = 512
@@ -75,7 +75,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class TermAblation:
     """What leaving a word out of the query does to each hit's cosine: `deltas[i]`, negative where it falls."""
 
     word: str
@@ -169,7 +169,7 @@ class Explainer:
                 explanations[row] = self._explanation(sequences[row], fields, shares, vector)
         return [explanations[row] for row in range(len(documents))]
 
-    def leave_one_out(self, text: str, vectors: NDArray[np.float32]) -> list[LeftOut]:
+    def leave_one_out(self, text: str, vectors: NDArray[np.float32]) -> list[TermAblation]:
         """Leaves each different word out of the query, wherever it stands, and encodes and scores what is left.
 
         The rest is the list of the query's words without that word, preprocessed as if it had been the query: the other
@@ -195,7 +195,7 @@ class Explainer:
         encoded = self._tower(QUERY_TOWER).tower.encode([tokens, *rests])
         scores = encoded @ vectors.T  # [1 + w, n]
         deltas = scores[1:] - scores[0]
-        return [LeftOut(word, tuple(row)) for word, row in zip(kept, deltas.tolist(), strict=True)]
+        return [TermAblation(word, tuple(row)) for word, row in zip(kept, deltas.tolist(), strict=True)]
 
     def _tower(self, name: str) -> AttentionEncoder:
         if name not in self._towers:

@@ -15,7 +15,7 @@ from glow.search.hybrid import HEAD, Fused, Scorer, contributions, fuse_rankings
 from glow.search.late import AnsweredWord, QueryTokens, answered_words
 from glow.search.meaning import Meaning, can_tell
 from glow.search.passage_search import search_documents
-from glow.search.queries import EncodedQuery, QueryReading, Typos, is_known, read_query, unknown_words
+from glow.search.queries import AnalyzedQuery, EncodedQuery, Typos, analyze_query, is_known, unknown_words
 from glow.search.reranking import (
     MAX_DEPTH,
     AttendedWord,
@@ -28,7 +28,7 @@ from glow.search.reranking import (
 from glow.search.retrievers import (
     DEFAULT_CANDIDATES,
     RETRIEVERS,
-    Ranked,
+    RankedDocuments,
     Retriever,
     Words,
     fuse_hybrid,
@@ -45,6 +45,7 @@ __all__ = [
     "MAX_DEPTH",
     "RETRIEVERS",
     "SHARPNESS",
+    "AnalyzedQuery",
     "AnsweredWord",
     "Arrangement",
     "AttendedWord",
@@ -53,9 +54,8 @@ __all__ = [
     "FilterBoost",
     "Fused",
     "Meaning",
-    "QueryReading",
     "QueryTokens",
-    "Ranked",
+    "RankedDocuments",
     "RecencyBoost",
     "Reranking",
     "Retriever",
@@ -63,6 +63,7 @@ __all__ = [
     "SortKey",
     "Typos",
     "Words",
+    "analyze_query",
     "answered_words",
     "arrange",
     "attended_words",
@@ -80,7 +81,6 @@ __all__ = [
     "rank_dense",
     "rank_hybrid",
     "rank_lexical",
-    "read_query",
     "reads_head",
     "rerank",
     "rows_read",

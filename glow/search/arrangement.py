@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glow.index import RowMask
 from glow.index.columns import Columns, TypedColumn, value_ranks
 from glow.index.columns.filters import Expression
-from glow.search.retrievers import Ranked
+from glow.search.retrievers import RankedDocuments
 
 __all__ = ["Arrangement", "FilterBoost", "RecencyBoost", "SortKey", "arrange"]
 
@@ -74,8 +74,8 @@ class Arrangement:
 
 
 def arrange(
-    ranked: Ranked, wanted: Arrangement, columns: Columns, mask: Callable[[Expression], RowMask]
-) -> Ranked:
+    ranked: RankedDocuments, wanted: Arrangement, columns: Columns, mask: Callable[[Expression], RowMask]
+) -> RankedDocuments:
     """Arranges candidates.
 
     Args:
@@ -97,7 +97,7 @@ def arrange(
     if wanted.group_by:
         places = places[_first_of_groups(columns, wanted.group_by, wanted.group_size, rows[places])]
     parts = {name: values[places] for name, values in ranked.parts.items()}
-    return Ranked(scores[places], rows[places], parts, ranked.passages)
+    return RankedDocuments(scores[places], rows[places], parts, ranked.passages)
 
 
 def _times(scores: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -16,14 +16,14 @@ from glow.runtime import EncodedText
 from glow.search.late import QueryTokens
 from glow.text import WeightedTokens, is_lexical, is_punctuation
 
-__all__ = ["EncodedQuery", "QueryReading", "Typos", "is_known", "read_query", "unknown_words"]
+__all__ = ["AnalyzedQuery", "EncodedQuery", "Typos", "analyze_query", "is_known", "unknown_words"]
 
 Typos = Literal["auto", "off"]
 """Whether words that the index does not know are corrected where it settles what was meant."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryReading:
+class AnalyzedQuery:
     """A query as it is searched.
 
     Attributes:
@@ -52,7 +52,7 @@ class EncodedQuery:
     tokens: QueryTokens | None = None
 
     @classmethod
-    def of(cls, reading: QueryReading, encoded: EncodedText) -> "EncodedQuery":
+    def of(cls, reading: AnalyzedQuery, encoded: EncodedText) -> "EncodedQuery":
         """A query that its tower has read."""
         tokens = None if encoded.tokens is None else QueryTokens.of(reading.tokens, encoded.tokens)
         return cls(reading.text, encoded.vector, tokens)
@@ -73,7 +73,7 @@ def is_known(index: Searchable, word: str) -> bool:
     return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
 
 
-def read_query(index: Searchable, text: str, typos: Typos = "auto") -> QueryReading:
+def analyze_query(index: Searchable, text: str, typos: Typos = "auto") -> AnalyzedQuery:
     """Reads a query as an index searches it.
 
     Args:
@@ -84,8 +84,8 @@ def read_query(index: Searchable, text: str, typos: Typos = "auto") -> QueryRead
     preprocessor, speller = index.preprocessor, index.speller
     words = preprocessor.pieces.words(text)
     if typos == "off" or speller is None or not speller.suspects(words):
-        return QueryReading(text, preprocessor.query_words(words))
+        return AnalyzedQuery(text, preprocessor.query_words(words))
     correction = speller.correct(text)
     if not correction.words:
-        return QueryReading(text, preprocessor.query_words(words))
-    return QueryReading(correction.text, preprocessor.query(correction.text), correction.words)
+        return AnalyzedQuery(text, preprocessor.query_words(words))
+    return AnalyzedQuery(correction.text, preprocessor.query(correction.text), correction.words)

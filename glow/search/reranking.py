@@ -20,7 +20,7 @@ from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.records import Document
 from glow.runtime import Reranker, RerankMethod
 from glow.search.dense_scores import rows_read
-from glow.search.retrievers import Ranked, Retriever
+from glow.search.retrievers import RankedDocuments, Retriever
 from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
 
 __all__ = [
@@ -81,12 +81,12 @@ def score_unit(index: Rerankable, retriever: Retriever, fusion: Fusion | None) -
 def rerank(
     index: Rerankable,
     text: str,
-    ranked: Ranked,
+    ranked: RankedDocuments,
     wanted: Reranking,
     unit: float = 1.0,
     vector: NDArray[np.float32] | None = None,
     is_over: Callable[[], bool] = lambda: False,
-) -> tuple[Ranked, bool]:
+) -> tuple[RankedDocuments, bool]:
     """Orders the first hits of a search again; what follows them stays as it is, behind them.
 
     Args:
@@ -192,7 +192,7 @@ def _gathered(
     return [AttendedWord(field, word, share) for (field, word), share in shares.items()]
 
 
-def mixed(ranked: Ranked, share: float, order: NDArray[np.uint32] | None) -> Ranked:
+def mixed(ranked: RankedDocuments, share: float, order: NDArray[np.uint32] | None) -> RankedDocuments:
     """The hits that were read by both scores, and the others behind them in their order.
 
     Args:
@@ -214,7 +214,7 @@ def mixed(ranked: Ranked, share: float, order: NDArray[np.uint32] | None) -> Ran
     by_row = np.argsort(ranked.rows)
     places = by_row[np.searchsorted(ranked.rows, rows, sorter=by_row)]
     parts = {name: values[places] for name, values in ranked.parts.items()}
-    return Ranked(np.concatenate([first_scores, rest_scores]), rows, parts, ranked.passages)
+    return RankedDocuments(np.concatenate([first_scores, rest_scores]), rows, parts, ranked.passages)
 
 
 def _batches(lengths: NDArray[np.int64]) -> Iterator[list[int]]:

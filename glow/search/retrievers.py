@@ -26,7 +26,7 @@ from glow.search.passage_search import search_documents
 from glow.search.queries import EncodedQuery
 
 __all__ = [
-    "DEFAULT_CANDIDATES", "RETRIEVERS", "HybridCandidates", "Ranked", "Retriever", "Words", "fuse_hybrid", "gather_hybrid",
+    "DEFAULT_CANDIDATES", "RETRIEVERS", "HybridCandidates", "RankedDocuments", "Retriever", "Words", "fuse_hybrid", "gather_hybrid",
     "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "words_of",
 ]  # fmt: skip
 
@@ -40,7 +40,7 @@ Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ranked:
+class RankedDocuments:
     """Documents, best first, ties by id.
 
     Attributes:
@@ -94,7 +94,7 @@ def rank_dense(
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
     allowed: RowMask | None = None,
-) -> Ranked:
+) -> RankedDocuments:
     """The k documents nearest to a query; fewer where an approximate search meets fewer.
 
     Args:
@@ -112,18 +112,18 @@ def rank_dense(
             # An approximate search may have met another passage than the best one, a filtered search yet another.
             scores, rows = best(_true_scores(index, vector, rows), rows, k, index.order)
             passages = best_passages(dense, cut, vector, rows)
-        return Ranked(
+        return RankedDocuments(
             scores, rows, {"dense": scores}, dict(zip(rows.tolist(), passages.tolist(), strict=True))
         )
     every_score, every_row = dense.search(vector[None], k, params, allowed=allowed, order=index.order)
     met = int(np.count_nonzero(every_row[0] >= 0))  # what is missing stands at the end
     scores, rows = every_score[0, :met], every_row[0, :met]
-    return Ranked(scores, rows, {"dense": scores}, {})
+    return RankedDocuments(scores, rows, {"dense": scores}, {})
 
 
 def rank_lexical(
     index: Searchable, text: str, k: int, allowed: RowMask | None = None, by: Words = "lexical"
-) -> Ranked:
+) -> RankedDocuments:
     """The k documents whose words match a query's best; none that shares no word with it.
 
     Args:
@@ -134,7 +134,7 @@ def rank_lexical(
     """
     words = index.preprocessor.pieces.words(text)
     scores, rows = words_of(index, by).search(words, k, allowed, index.order)
-    return Ranked(scores, rows, {by: scores}, {})
+    return RankedDocuments(scores, rows, {by: scores}, {})
 
 
 def rank_hybrid(
@@ -146,7 +146,7 @@ def rank_hybrid(
     allowed: RowMask | None = None,
     *,
     calibrates: bool = False,
-) -> Ranked:
+) -> RankedDocuments:
     """Both rankings, k documents of each, fused; the k best of them. Needs words; they count with learned impacts where there are any.
 
     If index and query have tokens, late interaction counts for every document that either ranking holds, or for none.
@@ -172,7 +172,7 @@ def fuse_hybrid(
     is_over: Callable[[], bool] = lambda: False,
     *,
     calibrates: bool = False,
-) -> Ranked:
+) -> RankedDocuments:
     """The k best of what both parts of a hybrid search found.
 
     Args:
@@ -204,10 +204,10 @@ def fuse_hybrid(
     if calibrates and fused.head is not None and gathered.words == "lexical":
         calibration = index.calibrations.of(fusion, late="late" in parts)
     if calibration is None or fused.head is None:
-        return Ranked(fused.scores[:k], fused.rows[:k], parts, passages)
+        return RankedDocuments(fused.scores[:k], fused.rows[:k], parts, passages)
     parts["fused"] = evidence = fused.scores[:k]
     likely = probabilities(calibration, evidence, fused.head, fused.openness)
-    return Ranked(likely, fused.rows[:k], parts, passages, calibration)
+    return RankedDocuments(likely, fused.rows[:k], parts, passages, calibration)
 
 
 def gather_hybrid(
@@ -217,7 +217,7 @@ def gather_hybrid(
     params: SearchParams = DEFAULT_PARAMS,
     allowed: RowMask | None = None,
     needs_head: bool = True,
-) -> tuple[Ranked, HybridCandidates]:
+) -> tuple[RankedDocuments, HybridCandidates]:
     """Both rankings of one query, and what fusing them takes; arguments as for `rank_hybrid`.
 
     `needs_head` says whether the fusion reads the head of all documents, which is a search of its own where not all are allowed.

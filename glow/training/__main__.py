@@ -1,9 +1,9 @@
 """`python -m glow.training`, as it was called before `glow`: the same commands under the names that they had."""
 
-from glow.commands import room_app
+from glow.commands import package_app
 from glow.training.commands import average, data, train
 
-app = room_app(
+app = package_app(
     {
         "train": train.train_command,
         "mine": data.mine_command,

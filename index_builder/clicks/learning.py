@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glow_index_builder.clicks.propensities import Counts, Propensities
-from glow_index_builder.clicks.sessions import Shown
+from glow_index_builder.clicks.sessions import Impression
 
 __all__ = ["LearnLimits", "Learned", "Pair", "learn"]
 
@@ -62,7 +62,7 @@ class Learned:
 
 
 def learn(
-    searches: Sequence[Shown], counts: Counts, propensities: Propensities, limits: LearnLimits
+    searches: Sequence[Impression], counts: Counts, propensities: Propensities, limits: LearnLimits
 ) -> Learned:
     """Decides about every query and document that was shown for it.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glow_index_builder.clicks.sessions import Shown
+from glow_index_builder.clicks.sessions import Impression
 
 __all__ = ["Propensities", "count_at_ranks", "measure_propensities"]
 
@@ -40,7 +40,7 @@ class Propensities:
         return float(self.values[min(rank, len(self.values)) - 1])
 
 
-def count_at_ranks(searches: Sequence[Shown], most_rank: int) -> Counts:
+def count_at_ranks(searches: Sequence[Impression], most_rank: int) -> Counts:
     """Counts how often each document was shown and clicked at each rank, by query; dislikes are no clicks."""
     shown: Counter[tuple[str, str, int]] = Counter()
     clicked: Counter[tuple[str, str, int]] = Counter()

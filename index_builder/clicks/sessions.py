@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from glow.feedback import Feedback
 from glow.query_log import LoggedQuery
 
-__all__ = ["Click", "ClickLimits", "Joined", "Shown", "join", "same_query"]
+__all__ = ["Click", "ClickLimits", "Impression", "Joined", "join", "same_query"]
 
 MOST_QUERY_CHARACTERS = 200
 """A longer text is nobody's query that others could have, too."""
@@ -51,7 +51,7 @@ class Click:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Impression:
     """One search: what it showed, and what was chosen.
 
     Attributes:
@@ -78,7 +78,7 @@ class Joined:
         programs: how many sources were taken for programs.
     """
 
-    searches: list[Shown]
+    searches: list[Impression]
     counts: dict[str, int]
     programs: int
 
@@ -102,12 +102,12 @@ def join(queries: Iterable[LoggedQuery], feedback: Iterable[Feedback], limits: C
     """
     events = list(feedback)
     programs = _programs(events, limits)
-    searches: list[Shown] = []
+    searches: list[Impression] = []
     by_request: defaultdict[str, list[int]] = defaultdict(list)
     for each in queries:
         if query := same_query(each.query):
             by_request[each.request_id].append(len(searches))
-            searches.append(Shown(query, each.hits, each.offset + 1))
+            searches.append(Impression(query, each.hits, each.offset + 1))
     counts: Counter[str] = Counter(dict.fromkeys(("clicks", "dislikes", "unknown", "short", "programs"), 0))
     removed: set[int] = set()
     for event in _merged(events):

@@ -1,11 +1,11 @@
 """`python -m index_builder`, as it was called before `glow`: the same commands under the names that they had."""
 
-from glow.commands import room_app
+from glow.commands import package_app
 from glow_index_builder.commands import build, delta, diff, gate, ingest, learn, snapshot, versions
 
 __all__ = ["app"]
 
-app = room_app(
+app = package_app(
     {
         "build": build.build_command,
         "verify": build.verify_command,

@@ -50,7 +50,7 @@ def verify_command(options: VerifyOptions) -> None:
 
 @command(TuneOptions)
 def tune_command(options: TuneOptions) -> None:
-    """Fits how hybrid search fuses, or how much the re-ranker's score counts, to judged queries; stores it as a new version of the same files."""
+    """Fits the fusion of hybrid search, or the re-ranker's weight, to judged queries, and adds a version with the result."""
     result = tune_index(options)
     write_report(options.json_file, result.report(published=options.publish))
     say(result.summary(published=options.publish))

@@ -34,7 +34,7 @@ def delete_command(options: DeleteOptions) -> None:
 
 @command(CompactOptions)
 def compact_command(options: CompactOptions) -> None:
-    """Merges what was added and deleted into the live version's other files, and publishes the result."""
+    """Merges the live version's delta into its base, and publishes the result."""
     report = compact(options, Stages(sys.stderr))
     write_report(options.json_file, report)
     if report["status"] == "unchanged":

@@ -20,16 +20,16 @@ class DiffOptions(JsonOptions, IndexRootOptions):
 
     old: str = option(..., "The older version.", is_argument=True, metavar="A")
     new: str = option(..., "The newer version.", is_argument=True, metavar="B")
-    queries: Path | None = option(None, "Ask these (queries.jsonl) for the overlap of hits.", metavar="FILE")
+    queries: Path | None = option(None, "Queries (queries.jsonl) for the overlap of hits.", metavar="FILE")
     query_log: Path | None = option(
-        None, "The service's query log, to compare without judgements.", metavar="FILE"
+        None, "Query log of the service, for the overlap of hits.", metavar="FILE"
     )
     threads: int | None = option(None, "Threads of a search; default: all cores.", ge=1)
 
 
 @command(DiffOptions)
 def diff_command(options: DiffOptions) -> None:
-    """Says how two versions differ: documents, hits, weights of words, model and options."""
+    """Says how two versions differ: documents, hits, term weights, model and options."""
     if options.queries and options.query_log:
         raise ConfigError("--queries and --query-log are two sources of the same thing; give one")
     root, threads = IndexRoot(options.index_root), options.threads or all_cores()

@@ -13,7 +13,7 @@ class PublishOptions(IndexRootOptions):
     version: str | None = option(
         None, "Version name; default: the newest.", is_argument=True, metavar="[VERSION]"
     )
-    force: bool = option(False, "Publish what the gate refuses; the manifest says who did.")
+    force: bool = option(False, "Publish even if the gate refuses; the manifest records who did.")
 
 
 class GateCommandOptions(GateOptions, JsonOptions, IndexRootOptions):
@@ -27,7 +27,7 @@ class GateCommandOptions(GateOptions, JsonOptions, IndexRootOptions):
 
 @command(PublishOptions)
 def publish_command(options: PublishOptions) -> None:
-    """Makes a version the live one (default: the newest), after verifying it whole."""
+    """Makes a version live (default: the newest), after verifying all files."""
     root = IndexRoot(options.index_root)
     version = options.version or newest(root)
     publish_judged(root, version, force=options.force)

@@ -15,7 +15,7 @@ __all__ = ["ingest_command"]
 
 @command(IngestOptions)
 def ingest_command(options: IngestOptions) -> None:
-    """Applies writes that services accepted (POST /documents) to the index, until it is ended."""
+    """Applies writes that services accepted (POST /documents) to the index, until stopped."""
     if options.check:
         if not is_claimed(options.folder):
             say(f"no process applies the log in {options.folder}")

@@ -34,59 +34,55 @@ _CLICKS, _LIMITS = ClickLimits(), LearnLimits()
 class LearnOptions(JsonOptions, IndexRootOptions):
     """Which logs to learn from, and what is enough."""
 
-    query_log: tuple[Path, ...] = option(
-        ..., "The service's query log; may be given several times.", metavar="FILE"
-    )
-    feedback_log: tuple[Path, ...] = option(
-        ..., "The service's log of feedback; may be given several times.", metavar="FILE"
-    )
-    out: Path = option(..., "Folder to write to.", metavar="DIR")
+    query_log: tuple[Path, ...] = option(..., "Query log of the service; repeatable.", metavar="FILE")
+    feedback_log: tuple[Path, ...] = option(..., "Feedback log of the service; repeatable.", metavar="FILE")
+    out: Path = option(..., "Directory to write.", metavar="DIR")
     least_users: int = option(
         _LIMITS.least_users,
-        "Different people who clicked a document for a query, within one salt period.",
+        "Fewest users who clicked a document for a query, within one salt period.",
         ge=1,
         flag="--min-users",
     )
     least_rate: float = option(
         _LIMITS.least_rate,
-        "Share of those who looked at it who clicked it.",
+        "Lowest click-through rate among users who examined the document.",
         ge=0.0,
         le=1.0,
         flag="--min-ctr",
     )
     least_share: float = option(
         _LIMITS.least_share,
-        "That share against the query's best document's.",
+        "Lowest click-through rate relative to the query's best document.",
         ge=0.0,
         le=1.0,
         flag="--min-relative-ctr",
     )
     most_clicks: int = option(
         _CLICKS.most_a_day,
-        "Clicks of one mark on a day; one with more is taken for a program.",
+        "Most clicks of a user per day; above it, the user counts as a bot.",
         ge=1,
         flag="--max-clicks-per-day",
     )
     most_clicks_in_all: int = option(
         _CLICKS.most,
-        "Clicks of one mark in its salt period; one with more is a program, too.",
+        "Most clicks of a user per salt period; above it, the user counts as a bot.",
         ge=1,
         flag="--max-clicks-total",
     )
     least_dwell_s: float = option(
         _CLICKS.least_dwell_s,
-        "Seconds; who came back sooner did not find it there.",
+        "Shortest dwell time in seconds; shorter clicks do not count.",
         flag="--min-dwell-s",
         ge=0.0,
     )
     most_rank: int = option(10, "Deepest rank that counts.", ge=2, le=100, flag="--max-rank")
-    dev_share: float = option(0.1, "Share of the queries that go to the split dev.", ge=0.0, le=0.9)
-    seed: int = option(0, "Seed of that choice.", ge=0)
+    dev_share: float = option(0.1, "Fraction of the queries in the split dev.", ge=0.0, le=0.9)
+    seed: int = option(0, "Seed of the split.", ge=0)
 
 
 @command(LearnOptions)
 def learn_command(options: LearnOptions) -> None:
-    """Learns from clicks: clicked queries for documents, and pairs for training."""
+    """Learns from clicks: clicked queries for documents, and training pairs."""
     root = IndexRoot(options.index_root)
     folder = root.folder(root.current())
     specs = {spec.name: spec for spec in FieldSchema.load(folder / MODEL_FOLDER / "schema.json").fields}

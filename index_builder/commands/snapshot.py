@@ -1,4 +1,4 @@
-"""Commands that carry a version from root to root: export and import."""
+"""Commands that copy a version to another index root: export and import."""
 
 import gzip
 import io
@@ -47,8 +47,8 @@ class ImportOptions(JsonOptions, IndexRootOptions):
         is_argument=True,
         metavar="FILE",
     )
-    publish: bool = option(False, "Make it the live version.")
-    force: bool = option(False, "Publish what the gate refuses; the manifest says who did.")
+    publish: bool = option(False, "Make the version live.")
+    force: bool = option(False, "Publish even if the gate refuses; the manifest records who did.")
 
 
 @command(ExportOptions)

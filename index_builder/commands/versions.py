@@ -1,4 +1,4 @@
-"""Commands that change which versions there are and which one is live: versions, rollback, pin, unpin, gc."""
+"""Commands that change the versions and which one is live: versions, rollback, pin, unpin, gc."""
 
 from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
@@ -17,7 +17,7 @@ class RollbackOptions(ReportedOptions):
 
     version: str | None = option(
         None,
-        "Version that was live before; default: the one before the live one.",
+        "A version that was live; default: the previous one.",
         is_argument=True,
         metavar="[VERSION]",
     )
@@ -32,14 +32,16 @@ class PinOptions(IndexRootOptions):
 class GcOptions(ReportedOptions):
     """What stays, and what else goes."""
 
-    keep: int = option(..., "Versions that stay, the live one among them, beside pinned ones.", ge=1)
-    dry_run: bool = option(False, "Only say what would be removed.")
-    work: bool = option(False, "Remove interrupted builds, too, which then cannot be resumed.")
+    keep: int = option(
+        ..., "Number of versions to keep, with the live one, in addition to pinned ones.", ge=1
+    )
+    dry_run: bool = option(False, "Only print what would be removed.")
+    work: bool = option(False, "Also remove interrupted builds, which then cannot resume.")
 
 
 @command(ReportedOptions)
 def versions_command(options: ReportedOptions) -> None:
-    """Lists the versions: which is live, which were, which are pinned, and what the gate found."""
+    """Lists the versions: live, previous, pinned, and the gate's results."""
     rows = list_versions(IndexRoot(options.index_root))
     write_report(options.json_file, {"status": "listed", "versions": [row.values() for row in rows]})
     say(table(rows))
@@ -47,7 +49,7 @@ def versions_command(options: ReportedOptions) -> None:
 
 @command(RollbackOptions)
 def rollback_command(options: RollbackOptions) -> None:
-    """Makes the version live that was so before the live one, or an earlier one, after verifying it whole."""
+    """Makes the previous version, or an earlier one, live again after verifying all files."""
     root = IndexRoot(options.index_root)
     root.current()  # a root that is not there is not made by taking its lock
     with root.locked():
@@ -58,7 +60,7 @@ def rollback_command(options: RollbackOptions) -> None:
 
 @command(PinOptions)
 def pin_command(options: PinOptions) -> None:
-    """Keeps a version from being removed by `gc`."""
+    """Keeps a version from removal by `gc`."""
     IndexRoot(options.index_root).pin(options.version)
     say(f"pinned {options.version}")
 
@@ -75,7 +77,7 @@ def unpin_command(options: PinOptions) -> None:
 
 @command(GcOptions)
 def gc_command(options: GcOptions) -> None:
-    """Removes old versions, and what killed commands left behind."""
+    """Removes old versions and remains of killed commands."""
     collected = collect(
         IndexRoot(options.index_root), options.keep, dry_run=options.dry_run, work=options.work
     )

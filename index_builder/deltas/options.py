@@ -16,22 +16,28 @@ __all__ = ["ChangeOptions", "CompactOptions", "DeleteOptions", "UpsertOptions"]
 class WaitOptions(JsonOptions, IndexRootOptions):
     """For commands that wait for their turn at an index root."""
 
-    wait_s: float = option(WAIT_S, "Seconds to wait for another command on the root.", flag="--wait", ge=0.0)
+    wait_s: float = option(
+        WAIT_S, "Seconds to wait for another command on the index root.", flag="--wait", ge=0.0
+    )
 
 
 class ChangeOptions(WaitOptions):
     """What to change, and how much of it may be wrong or too much."""
 
-    source: str = option(..., "FILE.jsonl, a folder, or - for standard input.", flag="--input")
-    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line that is read.", ge=1)
+    source: str = option(..., "FILE.jsonl, a directory, or - for standard input.", flag="--input")
+    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line in bytes.", ge=1)
     max_reject_share: float = option(
-        0.2, "Share of bad lines that is refused.", ge=0.0, le=1.0, flag="--max-reject-ratio"
+        0.2,
+        "Ratio of invalid lines above which the command fails.",
+        ge=0.0,
+        le=1.0,
+        flag="--max-reject-ratio",
     )
     max_share: float = option(
-        0.1, "Largest delta as a share of the base, from 1,000 changes on.", flag="--max-delta-ratio", ge=0.0
+        0.1, "Largest ratio of delta to base; applies from 1,000 changes.", flag="--max-delta-ratio", ge=0.0
     )
     max_documents: int = option(
-        20_000, "Largest delta in documents and tombstones together.", flag="--max-delta-documents", ge=1
+        20_000, "Most documents and tombstones in a delta.", flag="--max-delta-documents", ge=1
     )
 
 
@@ -39,12 +45,12 @@ class UpsertOptions(ChangeOptions):
     """Documents to add or replace."""
 
     model: Path | None = option(
-        None, "Model that built the index; default: what models/DEFAULT names.", metavar="DIR"
+        None, "Model that built the index; default: the one that models/DEFAULT names.", metavar="DIR"
     )
-    threads: int | None = option(None, "Threads that encode; default: all cores.", ge=1)
+    threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
     rename: Mapping[str, str] = option(
         {},
-        "FOUND=WANTED; default: as the index was built with.",
+        "FOUND=WANTED renames a key of the input; default: as in the build.",
         flag="--rename-field",
         metavar="FOUND=WANTED",
     )
@@ -69,13 +75,13 @@ class UpsertOptions(ChangeOptions):
 class DeleteOptions(ChangeOptions):
     """Documents to delete."""
 
-    source: str = option(..., "File of ids, one a line, or - for standard input.", flag="--input")
+    source: str = option(..., "File with one id per line, or - for standard input.", flag="--input")
 
 
 class CompactOptions(WaitOptions):
     """What to compact and how."""
 
-    threads: int | None = option(None, "Threads that FAISS builds with; default: all cores.", ge=1)
+    threads: int | None = option(None, "Threads of FAISS; default: all cores.", ge=1)
 
     @property
     def thread_count(self) -> int:

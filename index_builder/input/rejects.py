@@ -113,11 +113,11 @@ class RejectLog:
             raise BuildError("the input holds no document: every line is empty; the live index is unchanged")
         self._file.flush()
         self.path.replace(keep_as)
-        limit = f"more than the {max_share:.0%} that --max-reject-ratio allows"
+        limit = f"limit: {max_share:.0%}, --max-reject-ratio" if documents else "so there is no document"
         faults = ", ".join(f"{count} x {fault}" for fault, count in self.faults.most_common(5))
         (fault, _), *_ = self.faults.most_common(1)
         hint = next((f". {hint}" for start, hint in _HINTS.items() if fault.startswith(start)), "")
         raise BuildError(
-            f"{self.count} of {lines} lines are no documents, {limit if documents else 'so there is none'}: "
-            f"{faults}. First: {' | '.join(self.first)}{hint}. {written_of(self.count).capitalize()} {keep_as}; the live index is unchanged"
+            f"{self.count} of {lines} input lines are invalid ({limit}): {faults}. First: {' | '.join(self.first)}{hint}. "
+            f"{written_of(self.count).capitalize()} {keep_as}. The live index is unchanged"
         )

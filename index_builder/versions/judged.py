@@ -10,7 +10,7 @@ from glow.errors import InputError
 from glow.evaluation import Task, dcg, grades_by_query
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow.search import EncodedQuery, read_query
+from glow.search import EncodedQuery, analyze_query
 
 __all__ = ["DEPTH", "JudgedQuery", "judged_queries"]
 
@@ -53,7 +53,7 @@ def judged_queries(index: Index, task: Task) -> list[JudgedQuery]:
     places = ((document, index[STORED_FIELDS].find(document)) for document in wanted)
     rows = {document: row for document, row in places if row is not None}
     relevant = [query for query in task.queries if max(grades[query.id].values()) > 0]
-    readings = [(query.id, read_query(index, query.text)) for query in relevant]
+    readings = [(query.id, analyze_query(index, query.text)) for query in relevant]
     asked = [(name, reading) for name, reading in readings if reading.tokens.words]
     if len(asked) < 2 or not rows:
         raise InputError(

@@ -18,7 +18,7 @@ from glow.index.postings import POSTINGS
 from glow.search import (
     DEFAULT_CANDIDATES,
     EncodedQuery,
-    Ranked,
+    RankedDocuments,
     Reranking,
     mixed,
     rank_dense,
@@ -80,7 +80,7 @@ def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> Tu
     return TunedShare(**choice.figures(), mixture=Mixture(share=shares[chosen]))
 
 
-def _first(index: Index, query: EncodedQuery) -> Ranked:
+def _first(index: Index, query: EncodedQuery) -> RankedDocuments:
     if not index.holds(POSTINGS):
         return rank_dense(index, query.vector, DEFAULT_CANDIDATES)
     return rank_hybrid(index, query, DEFAULT_CANDIDATES)

@@ -44,26 +44,24 @@ class ImportModelOptions(JsonOptions):
     """Which encoder, and how it is to read."""
 
     source: Path = option(
-        ..., "Folder of Hugging Face's or sentence-transformers' layout.", is_argument=True, metavar="PATH"
+        ..., "Model directory of Hugging Face or sentence-transformers.", is_argument=True, metavar="PATH"
     )
-    out: Path = option(..., "Model folder to make.", metavar="DIR")
+    out: Path = option(..., "Model directory to write.", metavar="DIR")
     pooling: Literal["cls", "mean"] | None = option(
-        None, "Of the tokens' vectors; default: as the folder says, else mean."
+        None, "Pooling of token vectors; default: as in PATH, otherwise mean."
     )
-    query_prefix: str | None = option(None, "Words before every query; default: as the folder says.")
-    document_prefix: str | None = option(None, "Words before every document; default: as the folder says.")
-    fields: str = option(FIELDS, "Fields of a document, in the order in which they are read as one text.")
-    query_tokens: int = option(LONGEST_QUERY, "Longest query, in pieces.", ge=8)
-    document_tokens: int | None = option(
-        None, "Longest document, in pieces; default: as the folder says.", ge=8
-    )
+    query_prefix: str | None = option(None, "Text before every query; default: as in PATH.")
+    document_prefix: str | None = option(None, "Text before every document; default: as in PATH.")
+    fields: str = option(FIELDS, "Document fields, in the order in which they form one text.")
+    query_tokens: int = option(LONGEST_QUERY, "Token limit of a query.", ge=8)
+    document_tokens: int | None = option(None, "Token limit of a document; default: as in PATH.", ge=8)
     word_weights: float = option(
-        0.0, "How much rare words count in the mean; 0: not at all, as it was trained.", ge=0.0, le=2.0
+        0.0, "Extra weight of rare words in the mean; 0: none, as the encoder was trained.", ge=0.0, le=2.0
     )
     quantize: Quantization = option("none", "Precision of the towers.")
     parity_data: Path | None = option(
         None,
-        "BEIR-style folder: parity on its texts, and nDCG@10 of shipped against float towers.",
+        "BEIR directory for the parity check; also reports nDCG@10 of quantized against float towers.",
         metavar="DIR",
     )
     split: str = option("dev", "Split of --parity-data.")
@@ -75,7 +73,7 @@ class ImportOptions(ImportModelOptions):
 
     queries: Path | None = option(
         None,
-        "Distilled query tower of this encoder, as `glow distil --keep-queries` writes it.",
+        "Distilled query tower of this encoder, from `glow distil --keep-queries`.",
         metavar="FILE",
     )
 

@@ -57,27 +57,28 @@ class DistilOptions(ImportModelOptions):
 
     documents: Path = option(
         ...,
-        "JSON lines of documents; titles, anchors, clicked queries and sentences of theirs are learned.",
+        "Documents (JSON Lines) to learn from: titles, anchors, clicked queries and sentences.",
         flag="--input",
         metavar="FILE",
     )
     texts: tuple[Path, ...] = option(
-        (), "Further texts, a line each, such as queries; may be given several times.", metavar="FILE"
+        (), "More texts, such as queries, one per line; repeatable.", metavar="FILE"
     )
     layers: str = option(
-        "", "The encoder's layers that queries keep, from 0, by commas; default: the first and the last two."
+        "",
+        "Encoder layers that queries keep, from 0, separated by commas; default: the first and the last two.",
     )
     hours: float = option(
-        0.4, "How long the training may take; it ends earlier if held-out texts gain nothing.", gt=0.0
+        0.4, "Longest training time in hours; it ends earlier if held-out texts stop improving.", gt=0.0
     )
     keep_queries: Path | None = option(
         None,
-        "File for the query tower alone, which `glow import-model --queries` makes the model of again.",
+        "File for the query tower alone, for `glow import-model --queries`.",
         metavar="FILE",
     )
-    seed: int = option(0, "Of every random choice.")
-    device: TrainingDevice = option("auto", "`auto` takes a GPU if there is one.")
-    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+    seed: int = option(0, "Random seed.")
+    device: TrainingDevice = option("auto", "`auto`: a GPU if there is one.")
+    threads: int = option(0, "CPU threads; 0: all cores.", ge=0)
 
 
 @command(DistilOptions)

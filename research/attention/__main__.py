@@ -1,4 +1,4 @@
-"""Which words towers look at, as a table and as a picture (docs/training.md)."""
+"""Which words towers look at, as a table and as a picture (docs/results/quality.md)."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 import typer
 
 from glow.artifact import default_model
-from glow.commands import reporting, room_app
+from glow.commands import package_app, reporting
 from research.attention.report import draw_study, study_markdown
 from research.attention.studied import open_studied, read_texts
 from research.attention.study import Rows, study
@@ -44,7 +44,7 @@ def attention_command(
         sys.stdout.write(study_markdown(found, models, rows))
 
 
-app = room_app({"attention": attention_command}, "Which words towers look at.")
+app = package_app({"attention": attention_command}, "Which words towers look at.")
 
 if __name__ == "__main__":
     app()

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from glow.commands import room_app
+from glow.commands import package_app
 from research.clicks.controls import learned_queries, shuffled, true_pairs, true_queries, write_corpus
 from research.clicks.simulate import simulate
 from research.folders import given_file, given_folder, read_records
@@ -57,7 +57,7 @@ def pairs_command(
     true_pairs(data, like, out, seed)
 
 
-app = room_app(
+app = package_app(
     {"simulate": simulate_command, "corpus": corpus_command, "pairs": pairs_command},
     "Simulated users, and what their clicks teach.",
 )

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from glow.commands import room_app, say
+from glow.commands import package_app, say
 from research.debian.books import book_pairs
 from research.debian.dictionaries import dictd_pairs, wordnet_pairs
 from research.debian.docstrings import docstring_pairs
@@ -158,7 +158,7 @@ def _read(name: str, roots: list[Path], whole_sections: bool) -> list[Pair]:
     return list(found.values())
 
 
-app = room_app({"debian": main}, "Training texts from packages of Debian.")
+app = package_app({"debian": main}, "Training texts from packages of Debian.")
 
 if __name__ == "__main__":
     app()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from glow.commands import reporting, room_app, say
+from glow.commands import package_app, reporting, say
 from glow.runtime import Model
 from research.distil.layers import try_layers
 from research.distil.texts import make_texts
@@ -47,7 +47,9 @@ def layers_command(
         (out / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
-app = room_app({"texts": texts_command, "layers": layers_command}, "Texts and layers of fast query towers.")
+app = package_app(
+    {"texts": texts_command, "layers": layers_command}, "Texts and layers of fast query towers."
+)
 
 if __name__ == "__main__":
     app()

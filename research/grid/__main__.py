@@ -9,7 +9,7 @@ import torch
 import typer
 from rich.console import Console
 
-from glow.commands import reporting, room_app
+from glow.commands import package_app, reporting
 from glow.errors import ConfigError
 from glow.nn import minilm_folder
 from research.grid.grid import GridRun, planned, run
@@ -83,7 +83,7 @@ def _shard(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-app = room_app(
+app = package_app(
     {"grid": grid_command, "grid-report": grid_report_command, "grid-curves": grid_curves_command},
     "Variants × seeds of a model.",
 )

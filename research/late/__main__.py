@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from glow.artifact import default_model
-from glow.commands import reporting, room_app, say
+from glow.commands import package_app, reporting, say
 from glow.runtime import Model
 from research.folders import given_folder
 from research.late.collections import write_collections
@@ -42,7 +42,7 @@ def directions_command(
         np.save(out, fit_directions(data, Model.open(default_model()), work))
 
 
-app = room_app(
+app = package_app(
     {"collections": collections_command, "directions": directions_command},
     "What late interaction was measured on.",
 )

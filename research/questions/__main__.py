@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from glow.commands import reporting, room_app, say
+from glow.commands import package_app, reporting, say
 from research.folders import given_folder, names_among, write_folder
 from research.questions.collection import make_documents
 from research.questions.faq import faq_questions
@@ -83,7 +83,7 @@ def pairs_command(
         say(f"{len(documents):,} documents with {anchors:,} anchors, {len(ids):,} queries")
 
 
-app = room_app(
+app = package_app(
     {"packages": packages_command, "build": build_command, "pairs": pairs_command},
     "Test collections and training pairs from documentation.",
 )

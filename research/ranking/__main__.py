@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from glow.artifact import CALIBRATION_FILE, verify, write_artifact
-from glow.commands import reporting, room_app, say
+from glow.commands import package_app, reporting, say
 from research.folders import given_folder
 from research.ranking.calibrate import Hits, Kind, calibrated, hits_of, left_out
 from research.ranking.columns import gather_columns, open_columns
@@ -77,7 +77,7 @@ def _hits(work: Path, kind: Kind) -> dict[str, Hits]:
     return {name: hits_of(open_columns(name, work), kind) for name in _names(work)}
 
 
-app = room_app(
+app = package_app(
     {
         "nothing": nothing_command,
         "columns": columns_command,

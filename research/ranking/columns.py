@@ -15,7 +15,7 @@ from glow.evaluation import find_tasks
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
-from glow.search import DEFAULT_CANDIDATES, EncodedQuery, gather_hybrid, read_query
+from glow.search import DEFAULT_CANDIDATES, EncodedQuery, analyze_query, gather_hybrid
 from glow.text import is_lexical
 from research.candidates import Candidates, gather, head_of, open_candidates, open_index
 
@@ -45,7 +45,7 @@ def open_columns(name: str, work: Path, split: str = "dev") -> Candidates:
 
 
 def _query(index: Index, text: str, titles: list[frozenset[str]]) -> dict[str, NDArray[Any]]:
-    reading = read_query(index, text)
+    reading = analyze_query(index, text)
     query = EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
     dense, gathered = gather_hybrid(index, query, DEFAULT_CANDIDATES)
     rows = np.union1d(dense.rows, gathered.lexical[1]).astype(np.int64)

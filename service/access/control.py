@@ -174,20 +174,20 @@ class AccessControl:
         found = self._tenants.get(name)
         return found if found is not None and found.filter is not None else None
 
-    def charge(self, scope: Scope, name: str, price: int) -> None:
+    def charge(self, scope: Scope, name: str, cost: int) -> None:
         """Takes from a client's rate what its request costs, once that is known.
 
         Args:
             scope: of the request, which `check` let pass.
             name: what `check` returned.
-            price: of the whole request, >= 1; `check` took 1.
+            cost: of the whole request, >= 1; `check` took 1.
 
         Raises:
             RateLimitError: if the client still owes for an earlier request.
         """
-        if self._limiter is None or price <= 1:
+        if self._limiter is None or cost <= 1:
             return
-        wait_s = self._limiter.charge(name or client_of_scope(scope), price - 1)
+        wait_s = self._limiter.charge(name or client_of_scope(scope), cost - 1)
         if wait_s:
             self._limited.inc()
             raise RateLimitError(
@@ -195,16 +195,16 @@ class AccessControl:
                 wait_s,
             )
 
-    def owe(self, scope: Scope, name: str, price: int) -> None:
+    def owe(self, scope: Scope, name: str, cost: int) -> None:
         """Has a client owe what work cost that was done already; its next requests wait for that.
 
         Args:
             scope: of the request, which `check` let pass.
             name: what `check` returned.
-            price: of that work, >= 0.
+            cost: of that work, >= 0.
         """
-        if self._limiter is not None and price:
-            self._limiter.owe(name or client_of_scope(scope), price)
+        if self._limiter is not None and cost:
+            self._limiter.owe(name or client_of_scope(scope), cost)
 
     def _name(self, scope: Scope, digests: dict[str, bytes]) -> str:
         given = set(_presented(scope["headers"]))

@@ -18,10 +18,10 @@ _MAX_CLIENT_CHARS = 64
 
 
 class RateLimiter:
-    """Token buckets: each holds `burst` tokens, a request takes its price, and `rate` come back each second.
+    """Token buckets: each holds `burst` tokens, a request takes its cost, and `rate` come back each second.
 
     A request begins where one token is there, and pays what it costs more on credit: a dear one must not be refused for ever
-    because its price exceeds the burst, and whoever sent it waits until the debt is paid back.
+    because its cost exceeds the burst, and whoever sent it waits until the debt is paid back.
 
     Not safe to share between threads; the event loop owns it.
 
@@ -56,38 +56,38 @@ class RateLimiter:
         """
         return self._take(client, 1.0, needed=1.0)
 
-    def charge(self, client: str, price: int) -> int:
+    def charge(self, client: str, cost: int) -> int:
         """Takes what a request costs beyond its first token, on credit.
 
         Args:
             client: whose.
-            price: tokens, >= 1.
+            cost: tokens, >= 1.
 
         Returns:
             0, or where the client is in debt already the whole seconds (>= 1) until it is not; then nothing is taken, and the
             request's first token is given back.
         """
-        wait_s = self._take(client, float(price), needed=0.0)
+        wait_s = self._take(client, float(cost), needed=0.0)
         if wait_s:
             self._take(client, -1.0, needed=-math.inf)
         return wait_s
 
-    def owe(self, client: str, price: int) -> None:
+    def owe(self, client: str, cost: int) -> None:
         """Takes what work cost that was done already, whatever the client owes.
 
         Args:
             client: whose.
-            price: tokens, >= 1.
+            cost: tokens, >= 1.
         """
-        self._take(client, float(price), needed=-math.inf)
+        self._take(client, float(cost), needed=-math.inf)
 
-    def _take(self, client: str, price: float, needed: float) -> int:
+    def _take(self, client: str, cost: float, needed: float) -> int:
         now = self._clock()
         tokens, then = self._buckets.pop(client, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)
         lacking = needed - tokens
         if lacking <= _SLACK:
-            tokens = min(self._burst, tokens - price)
+            tokens = min(self._burst, tokens - cost)
         self._buckets[client] = (tokens, now)
         if len(self._buckets) > self._max_clients:
             del self._buckets[next(iter(self._buckets))]

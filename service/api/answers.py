@@ -15,7 +15,7 @@ from glow.query_log import LoggedQuery
 from glow.runtime import EncodedText
 from glow.search import Words
 from glow_service.api.context import RequestContext
-from glow_service.api.lanes import Reading
+from glow_service.api.work_pools import Reading
 from glow_service.cache import RedisBudget
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
@@ -23,11 +23,11 @@ from glow_service.search import (
     CheckedSearch,
     Deadline,
     Job,
-    Lane,
     LongHitsError,
     SearchAnswer,
     SearchSession,
     StageClock,
+    WorkPool,
     encoded_of,
     result_body,
     to_bytes,
@@ -67,13 +67,13 @@ async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline:
     """Answers a search from the cache, or by the towers and the index.
 
     Args:
-        reading: the request: what answers it, in which lane, and what becomes of it if its hits are long.
+        reading: the request: what answers it, in which worker pool, and what becomes of it if its hits are long.
         index: the version to answer from.
         checked: what was asked.
         deadline: by which the answer must be there.
 
     Raises:
-        OverloadedError: if its hits are long, and the bulk lane has too few permits.
+        OverloadedError: if its hits are long, and the bulk worker pool has too few permits.
         QueryError: if the query holds no word.
         DeadlineError: if the deadline passed, and no partial answer was asked for.
         StoreError: if the vectors lie on a server that does not answer, or lost them; a hybrid search that may
@@ -122,7 +122,7 @@ class _Making:
 
     async def cached(self) -> ResultFragment:
         """The result from the cache, or made; requests that ask the same at the same time make it once."""
-        cache, pool = self.reading.service.cache, self.reading.lane.pool
+        cache, pool = self.reading.service.cache, self.reading.work_pool.pool
         if not cache.enabled:
             return ResultFragment(await self._make())
         try:
@@ -139,9 +139,9 @@ class _Making:
         """The answer of the words alone, if the server that holds the vectors does not answer; no cache keeps it."""
         by: Words = "lexical" if not self.index.holds(LEARNED_SPARSE) else "learned"
         call = replace(self.checked.call, retriever=by, rerank=None, fusion=None)
-        session, lane = SearchSession(self.index, call, self.deadline), self.reading.lane
-        await lane.pool.run_by(self.deadline, session.preprocess)
-        answer, result = await _finish_by(lane, session, partial(session.retrieve, None))
+        session, work_pool = SearchSession(self.index, call, self.deadline), self.reading.work_pool
+        await work_pool.pool.run_by(self.deadline, session.preprocess)
+        answer, result = await _finish_by(work_pool, session, partial(session.retrieve, None))
         return Answer(result, ("dense",), dict(answer.timings_ms))
 
     async def _make(self) -> bytes:
@@ -169,27 +169,29 @@ class _Making:
 
     async def _search(self, session: SearchSession) -> tuple[SearchAnswer, ResultFragment]:
         """Searches, with the query's vector from the cache or the batcher if the search needs one."""
-        cache, lane, call = self.reading.service.cache, self.reading.lane, session.call
+        cache, work_pool, call = self.reading.service.cache, self.reading.work_pool, session.call
         if call.source != "text":
-            return await _finish_by(lane, session, partial(session.retrieve, None))
+            return await _finish_by(work_pool, session, partial(session.retrieve, None))
         if len(call.text) <= SHORT_CHARS:
             tokens = session.preprocess()
         else:
-            tokens = await lane.pool.run_by(self.deadline, session.preprocess)
+            tokens = await work_pool.pool.run_by(self.deadline, session.preprocess)
         if not session.needs_vector:  # so no batch either
-            return await _finish_by(lane, session, partial(session.retrieve, None))
+            return await _finish_by(work_pool, session, partial(session.retrieve, None))
         key = cache.keys(self.index).vector(session.text) if cache.enabled else b""
         found = await cache.get("vector", key, self.budget) if key else None
         known = encoded_of(found, self.index.encoder, len(tokens))
         if known is not None:
-            return await _finish_by(lane, session, partial(session.retrieve, known))
+            return await _finish_by(work_pool, session, partial(session.retrieve, known))
 
         def finish(job: Job[Any], encoded: EncodedText) -> tuple[SearchAnswer, ResultFragment, bytes]:
             session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
             session.clock.gone = job.future.done
             return *_finish(session, partial(session.retrieve, encoded)), to_bytes(encoded) if key else b""
 
-        answer, result, encoded = await lane.batcher.run(self.index.encoder, tokens, finish, self.deadline)
+        answer, result, encoded = await work_pool.batcher.run(
+            self.index.encoder, tokens, finish, self.deadline
+        )
         if key:
             cache.put("vector", key, encoded)
         return answer, result
@@ -211,13 +213,13 @@ def count_late(service: Service, context: RequestContext) -> None:
 
 
 async def _finish_by(
-    lane: Lane, session: SearchSession, work: Callable[[], SearchAnswer]
+    work_pool: WorkPool, session: SearchSession, work: Callable[[], SearchAnswer]
 ) -> tuple[SearchAnswer, ResultFragment]:
     """`_finish` in a search thread, which is told when nobody waits for it any more."""
     gone = threading.Event()
     session.clock.gone = gone.is_set
     try:
-        return await lane.pool.run_by(session.deadline, _finish, session, work)
+        return await work_pool.pool.run_by(session.deadline, _finish, session, work)
     finally:
         gone.set()
 

@@ -15,10 +15,10 @@ from glow_service.api.answers import count_late, find, note
 from glow_service.api.batch_checks import AnswerRoom, check_searches
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, head_of, leaving_cancels
-from glow_service.api.lanes import Reading, enter_lane
 from glow_service.api.problems import problem_body
 from glow_service.api.responses import json_answer
 from glow_service.api.schemas import BatchBody
+from glow_service.api.work_pools import Reading, enter_work_pool
 from glow_service.errors import DeadlineError, Fault, RequestError
 from glow_service.search import CheckedSearch, Deadline, faults_of, index_body
 from glow_service.state import Service, service_of
@@ -41,9 +41,9 @@ async def post_batch(request: Request) -> Response:
     body = _parse(value, limits.batch_limit)
     with leaving_cancels(context):
         checked = await check_searches(service, context, index, body.searches)
-        price = sum(each.price if isinstance(each, CheckedSearch) else 1 for each in checked)
-        lane = enter_lane(service, context, request.scope, price, "bulk")
-        reading = Reading(service, context, request.scope, lane)
+        cost = sum(each.cost if isinstance(each, CheckedSearch) else 1 for each in checked)
+        work_pool = enter_work_pool(service, context, request.scope, cost, "bulk")
+        reading = Reading(service, context, request.scope, work_pool)
         room, turns = AnswerRoom(limits.max_answer_bytes), asyncio.Semaphore(AT_ONCE)
 
         async def one(place: int, search: CheckedSearch | Exception) -> bytes:

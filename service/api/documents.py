@@ -22,12 +22,19 @@ from glow.ingest import Kind, OperationId, parse_operation_id
 from glow_service.access import require_visible
 from glow_service.api.body import read_bytes, read_json, read_object
 from glow_service.api.context import context_of, leaving_cancels
-from glow_service.api.lanes import enter_lane
 from glow_service.api.responses import json_response
+from glow_service.api.work_pools import enter_work_pool
 from glow_service.errors import Fault, RequestError
 from glow_service.search import Deadline, index_body, list_fields, shown_fields
 from glow_service.state import Service, service_of
-from glow_service.writes import OperationState, Reject, Taken, read_documents, read_ids, read_lines
+from glow_service.writes import (
+    AcceptedDocuments,
+    OperationState,
+    Reject,
+    read_documents,
+    read_ids,
+    read_lines,
+)
 
 __all__ = ["delete_document", "get_document", "get_operation", "post_delete", "post_documents"]
 
@@ -112,12 +119,12 @@ async def get_operation(request: Request) -> Response:
     """How far a write has come."""
     service = service_of(request)
     operation = parse_operation_id(request.path_params["id"])
-    enter_lane(service, context_of(request.scope), request.scope, 1, "bulk")
+    enter_work_pool(service, context_of(request.scope), request.scope, 1, "bulk")
     return json_response(_operation_body(operation, await service.follower.look(operation)))
 
 
 async def _write(
-    service: Service, request: Request, kind: Kind, taken: Taken | None, **content: Any
+    service: Service, request: Request, kind: Kind, taken: AcceptedDocuments | None, **content: Any
 ) -> Response:
     wait_s, context = _wait_s(request), context_of(request.scope)
     append = partial(service.ingest.append, kind, **content)
@@ -154,13 +161,13 @@ def _operation_body(operation: OperationId, state: OperationState) -> dict[str, 
 
 
 def _begin(service: Service, request: Request) -> Index:
-    """The live index, which can be written to. Writes are work of the bulk lane: however many come, searches go on.
+    """The live index, which can be written to. Writes are work of the bulk work_pool: however many come, searches go on.
 
     Raises:
-        OverloadedError: if the lane is full.
+        OverloadedError: if the worker pool is full.
     """
     index = service.resources.live()
-    enter_lane(service, context_of(request.scope), request.scope, 1, "bulk")
+    enter_work_pool(service, context_of(request.scope), request.scope, 1, "bulk")
     return index
 
 

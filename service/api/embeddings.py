@@ -19,20 +19,20 @@ from glow.runtime import Encoder
 from glow.text import WeightedTokens
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, leaving_cancels
-from glow_service.api.lanes import enter_lane
 from glow_service.api.responses import json_response
 from glow_service.api.schemas import EmbeddingsBody
+from glow_service.api.work_pools import enter_work_pool
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.live import OpenVersion
 from glow_service.search import (
     MAX_FAULTS,
     MOST_PLAIN,
     Deadline,
-    Lane,
     StageClock,
+    WorkPool,
     faults_of,
-    price_of_texts,
     query_tokens,
+    texts_cost,
 )
 from glow_service.settings import Settings
 from glow_service.state import service_of
@@ -57,16 +57,16 @@ async def post_embeddings(request: Request) -> Response:
     texts = [body.input] if isinstance(body.input, str) else body.input
     input_type = _input_type(body, index)
     encoder = _encoder(version, input_type)
-    price = price_of_texts(len(texts), input_type, sum(map(len, texts)))
-    is_bulk = len(texts) > 1 or price > MOST_PLAIN
-    lane = enter_lane(service, context, request.scope, price, "bulk" if is_bulk else "plain")
+    cost = texts_cost(len(texts), input_type, sum(map(len, texts)))
+    is_bulk = len(texts) > 1 or cost > MOST_PLAIN
+    work_pool = enter_work_pool(service, context, request.scope, cost, "bulk" if is_bulk else "plain")
     with leaving_cancels(context):
-        sequences = await lane.pool.run_by(
+        sequences = await work_pool.pool.run_by(
             context.deadline, _sequences, index, texts, input_type, StageClock(context.deadline)
         )
         for _ in filter(None, (tokens.truncated for tokens in sequences)):
             service.metrics.truncate(input_type)
-        vectors = await _encode(lane, encoder, sequences, context.deadline)
+        vectors = await _encode(work_pool, encoder, sequences, context.deadline)
     return json_response(
         {
             "object": "list",
@@ -191,11 +191,11 @@ def _query(index: Index, text: str, place: int) -> WeightedTokens:
 
 
 async def _encode(
-    lane: Lane, encoder: Encoder, sequences: list[WeightedTokens], deadline: Deadline
+    work_pool: WorkPool, encoder: Encoder, sequences: list[WeightedTokens], deadline: Deadline
 ) -> list[Vector]:
     return await asyncio.gather(
         *(
-            lane.batcher.run(encoder, tokens, lambda _, encoded: encoded.vector, deadline)
+            work_pool.batcher.run(encoder, tokens, lambda _, encoded: encoded.vector, deadline)
             for tokens in sequences
         )
     )

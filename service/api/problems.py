@@ -1,6 +1,6 @@
-"""Errors as RFC 9457 problems: one table from exception to status and title; `code` comes from the exception.
+"""Errors as RFC 9457 problems: a table from exception to status and title. `code` comes from the exception.
 
-`docs/reference/errors.md` documents every row, and `GET /problems/{code}` answers with one.
+`docs/reference/errors.md` documents every row, and `GET /problems/{code}` returns one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,14 +96,14 @@ def problem_of(kind: type[GlowError]) -> Problem:
 
 
 def problem_type(code: str) -> str:
-    """URI of a problem type, relative to the service; it answers with what the problem means."""
+    """URI of a problem type, relative to the service. `GET` returns the problem's meaning."""
     return f"/problems/{code}"
 
 
 def problem_response(
     error: BaseException, *, request_id: str, instance: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Turns an exception into a problem; one that is not ours tells nothing about itself.
+    """Turns an exception into a problem; details of unexpected exceptions are hidden.
 
     Args:
         error: what was raised.
@@ -145,7 +145,7 @@ def _headers(error: GlowError, problem: Problem) -> dict[str, str]:
 
 
 def responses_of(kinds: Sequence[type[GlowError]]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's `responses` of a route that can answer with these errors."""
+    """OpenAPI's `responses` of a route with these errors."""
     responses: dict[int | str, dict[str, Any]] = {}
     for status, codes in _by_status(kinds):
         responses[status] = {

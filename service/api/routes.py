@@ -1,4 +1,4 @@
-"""Every route: path, method, handler, and what OpenAPI says of it."""
+"""Every route: path, method, handler, and its OpenAPI description."""
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -91,14 +91,14 @@ class Route:
 
     Attributes:
         paths: the path, and its synonyms.
-        method: GET (which also answers HEAD), POST or DELETE.
-        handler: what answers.
-        errors: the errors that it can answer with, beside the internal one.
-        answer: shape of its answer where that is documented.
+        method: GET (which also serves HEAD), POST or DELETE.
+        handler: makes the response.
+        errors: the errors of its responses, beside the internal one.
+        answer: shape of its response, if documented.
         body: shape of its request.
         parameter: name of its path parameter.
-        tag: the group that it stands in.
-        example: a request's body.
+        tag: its group.
+        example: an example of its request's body.
     """
 
     paths: tuple[str, ...]
@@ -113,7 +113,7 @@ class Route:
 
 
 async def get_openapi_document(request: Request) -> Response:
-    """This API in OpenAPI's form."""
+    """The OpenAPI document of this API."""
     return json_response(openapi(request.app))
 
 
@@ -131,14 +131,23 @@ def openapi(app: FastAPI) -> dict[str, Any]:
 
 
 _TAGS = {
-    "search": "Finding documents.",
-    "documents": "Documents by id.",
-    "embeddings": "Vectors of the towers, in OpenAI's shape.",
-    "operations": "Health, metrics, and what runs here.",
-    "admin": "Another live version, with the admin key.",
+    "search": "Search.",
+    "documents": "Read and write documents.",
+    "embeddings": "Vectors, in the format of OpenAI's API.",
+    "operations": "Health, metrics, and service information.",
+    "admin": "Change the live version, with the admin key.",
+}
+_PARAMETERS = {
+    "/documents": "The document's id.",
+    "/operations": "The operation's id, from the response to a write.",
+    "/problems": "A problem code.",
 }
 _SCHEMES: dict[str, Any] = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or for /admin the admin key."},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key; for /admin, the admin key; for writes, the write key.",
+    },
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key."},
 }
 _SEARCH_EXAMPLE: dict[str, Any] = {
@@ -311,7 +320,7 @@ class PlainRoute(APIRoute):
 
 
 def add_routes(app: FastAPI, *, page: bool) -> None:
-    """Adds every route to the app, and the search page where it is wanted."""
+    """Adds every route to the app, and the search page if `page`."""
     app.router.route_class = PlainRoute
     for route in ROUTES:
         for path in route.paths:
@@ -338,7 +347,7 @@ def _extra(route: Route, path: str) -> dict[str, Any]:
     choices = {Access.OPEN: [], Access.KEY: [{}, *with_key], Access.ADMIN: with_key, Access.WRITE: with_key}
     extra: dict[str, Any] = {"security": choices[access_of(path, route.method)]}
     if route.answer:
-        extra["responses"] = {"200": {"description": "found", "content": _json(route.answer)}}
+        extra["responses"] = {"200": {"description": "Success.", "content": _json(route.answer)}}
     if route.body:
         required = any(field.is_required() for field in route.body.model_fields.values())
         content = _json(route.body)
@@ -347,7 +356,8 @@ def _extra(route: Route, path: str) -> dict[str, Any]:
         extra["requestBody"] = {"required": required, "content": content}
     if route.parameter:
         parameter = {"name": route.parameter, "in": "path", "required": True, "schema": {"type": "string"}}
-        extra["parameters"] = [parameter]
+        text = _PARAMETERS[path.removeprefix("/v1").partition("/{")[0]]
+        extra["parameters"] = [{**parameter, "description": text}]
     return extra
 
 

@@ -34,8 +34,7 @@ class EmbeddingsBody(Shape):
         None, description="The index's model; the hash and the encoder are optional: `glow-mini:document`."
     )
     input_type: Literal["query", "document"] | None = Field(
-        None,
-        description="Encoder, if `model` does not name it; `document` needs `document_model`.",
+        None, description="Encoder, if `model` does not name it; `document` needs `document_model`."
     )
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or base64 of float32, little-endian."
@@ -64,7 +63,7 @@ class CorrectedShape(Shape):
     """Corrected typos."""
 
     text: str = Field(description="The corrected query.")
-    words: dict[str, str] = Field(description="Typo and its correction.")
+    words: dict[str, str] = Field(description="Typos and their corrections.")
 
 
 class WordShape(Shape):
@@ -129,9 +128,7 @@ class HitExplanation(Shape):
 
     terms: list[WordShape] = Field(description="Words of the document, as the encoder read them.")
     lexical: list[ImpactShape] | None = Field(None, description="BM25 of each query word.")
-    leave_one_out: list[DeltaShape] | None = Field(
-        None, description="Change of the cosine without each query word."
-    )
+    leave_one_out: list[DeltaShape] | None = Field(None, description="Cosine change without each query word.")
     fused: dict[Literal["dense", "late", "words"], float] | None = Field(
         None, description="What each method adds to `scores.fused`; `words` is BM25."
     )
@@ -172,7 +169,7 @@ class HitShape(Shape):
     id: str = Field(description="The document's id.")
     score: float = Field(description="Score that ranks; a probability if the response has a `confidence`.")
     scores: dict[Literal["dense", "lexical", "learned", "late", "fused", "rerank"], float] = Field(
-        description="Scores of each method."
+        description="Score of each method: dense, lexical, learned, late, fused, rerank."
     )
     fields: dict[str, str | list[str]] = Field(description="Text fields that are not empty.")
     metadata: dict[str, Any] = Field(description="Metadata of the document.")
@@ -180,7 +177,7 @@ class HitShape(Shape):
         None, description="Fields that were cut or omitted to keep within `max_answer_bytes`."
     )
     passage: PassageShape | None = Field(None, description="Best passage, in an index with passages.")
-    highlights: dict[str, list[str]] | None = Field(None, description="Field and its snippets, as HTML.")
+    highlights: dict[str, list[str]] | None = Field(None, description="Snippets of each field, as HTML.")
     explanation: HitExplanation | None = Field(None, description="Explanation of the hit.")
 
 
@@ -222,13 +219,13 @@ class SearchResult(Shape):
     request_id: str = Field(description="The request's id, as in logs.")
     took_ms: float = Field(description="Milliseconds from the request's first byte.")
     degraded: list[str] = Field(
-        description="What is missing: `timeout`, `dense`, `late`, `rerank_partial` or `snippets`."
+        description="What is missing: timeout, dense, late, rerank_partial, snippets."
     )
     index: IndexShape = Field(description="Index that was searched.")
     query: QueryShape = Field(description="The query as GLOW read it.")
     hits: list[HitShape] = Field(description="Hits, best first.")
     confidence: Literal["high", "low", "none"] | None = Field(None, description="Rating of the first hit.")
-    facets: dict[str, FacetShape] | None = Field(None, description="Metadata field and its counts.")
+    facets: dict[str, FacetShape] | None = Field(None, description="Counts of each metadata field.")
     timings_ms: TimingsShape = Field(description="Milliseconds of each stage.")
 
 
@@ -241,7 +238,7 @@ class BatchItem(Shape):
     query: QueryShape | None = Field(None, description="The query as GLOW read it.")
     hits: list[HitShape] | None = Field(None, description="Hits, best first.")
     confidence: Literal["high", "low", "none"] | None = Field(None, description="Rating of the first hit.")
-    facets: dict[str, FacetShape] | None = Field(None, description="Metadata field and its counts.")
+    facets: dict[str, FacetShape] | None = Field(None, description="Counts of each metadata field.")
     timings_ms: TimingsShape | None = Field(None, description="Milliseconds of each stage.")
     problem: "ProblemBody | None" = Field(None, description="The error, in place of the other fields.")
 

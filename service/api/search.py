@@ -11,8 +11,8 @@ from glow_service.access import confined
 from glow_service.api.answers import LONG_FILTER, count_late, find, note
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, head_of, leaving_cancels
-from glow_service.api.lanes import Reading, enter_lane
 from glow_service.api.responses import json_answer
+from glow_service.api.work_pools import Reading, enter_work_pool
 from glow_service.search import CheckedSearch, Deadline, check_search
 from glow_service.state import Service, service_of
 
@@ -36,8 +36,8 @@ async def post_search(request: Request) -> Response:
             )
         checked = await _check(service, index, body, context.deadline)
         context.deadline = Deadline.after(context.started, checked.timeout_ms)
-        lane = enter_lane(service, context, request.scope, checked.price, checked.lane)
-        reading = Reading(service, context, request.scope, lane)
+        work_pool = enter_work_pool(service, context, request.scope, checked.cost, checked.work_pool)
+        reading = Reading(service, context, request.scope, work_pool)
         answer = await find(reading, index, checked, context.deadline)
     context.timings_ms = answer.timings_ms
     service.metrics.stages(answer.timings_ms)

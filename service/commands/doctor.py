@@ -71,9 +71,9 @@ class Finding:
 class DoctorOptions(JsonOptions):
     """What to look at beside this installation."""
 
-    index_root: Path | None = option(None, "Index root to look at.", env="GLOW_INDEX_ROOT")
+    index_root: Path | None = option(None, "Index root to check.", env="GLOW_INDEX_ROOT")
     redis_url: str = option(
-        os.environ.get("GLOW_REDIS_URL", ""), "Redis to ask, such as redis://host:6379/0."
+        os.environ.get("GLOW_REDIS_URL", ""), "Redis to check, such as redis://host:6379/0."
     )
 
 

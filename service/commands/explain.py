@@ -14,7 +14,7 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams
 from glow.options import StrictModel
 from glow.records import Document
-from glow.search import read_query
+from glow.search import analyze_query
 from glow.text import Highlighter, Highlighting
 from glow_service.commands.explain_tables import Explained, as_json, as_tables
 from glow_service.search import SearchCall, SearchSession, explain, passage_document, require_explainer
@@ -27,17 +27,17 @@ CANDIDATES = 200
 class ExplainOptions(StrictModel):
     """What to explain, and how much to show."""
 
-    index_root: Path = option(..., "Index root; its live version is asked.", env="GLOW_INDEX_ROOT")
+    index_root: Path = option(..., "Index root, whose live version is searched.", env="GLOW_INDEX_ROOT")
     query: str = option(..., "The query.")
     ids: tuple[str, ...] = option(
-        (), "Document to explain in place of the hits; may be repeated.", flag="--id", metavar="ID"
+        (), "Document to explain in place of the hits; repeatable.", flag="--id", metavar="ID"
     )
-    top_k: int = option(5, "Hits to explain where no --id is given.", ge=1, le=CANDIDATES)
-    words: int = option(10, "Most words to show of each text.", ge=1)
-    leave_one_out: bool = option(False, "Also what each word of the query does to each score.")
-    fragments: int = option(2, "Most snippets of a field.", ge=1)
-    fragment_chars: int = option(200, "Most characters of a snippet.", ge=20)
-    json_output: bool = option(False, "Write JSON in place of tables.", flag="--json")
+    top_k: int = option(5, "Hits to explain without --id.", ge=1, le=CANDIDATES)
+    words: int = option(10, "Most words per text.", ge=1)
+    leave_one_out: bool = option(False, "Also show how each score changes without each query word.")
+    fragments: int = option(2, "Most snippets per field.", ge=1)
+    fragment_chars: int = option(200, "Most characters per snippet.", ge=20)
+    json_output: bool = option(False, "Print JSON in place of tables.", flag="--json")
 
 
 @command(ExplainOptions)
@@ -53,7 +53,7 @@ def explain_command(options: ExplainOptions) -> None:
 
 def _explain(index: Index, options: ExplainOptions) -> Explained:
     require_explainer(index)
-    query = read_query(index, options.query).text
+    query = analyze_query(index, options.query).text
     documents, scores = _documents(index, query, options.ids, options.top_k)
     explanations = explain(index, query, documents, leave_one_out=options.leave_one_out)
     highlighter, shown = (

@@ -1,4 +1,4 @@
-"""Settings that stand in files: a TOML file of them, and secrets in a file each, as containers are given them."""
+"""Settings from files: a TOML file, and one file per secret."""
 
 import os
 import tomllib

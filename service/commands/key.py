@@ -10,14 +10,14 @@ __all__ = ["KeyOptions", "key_command"]
 class KeyOptions(StrictModel):
     """Whose key to make."""
 
-    name: str = option("", "Whose key it is; log lines show it.", is_argument=True, metavar="[NAME]")
-    admin: bool = option(False, "Make the key of /admin, which has no name.")
-    write: bool = option(False, "Make the key for writing documents, which has none either.")
+    name: str = option("", "Name of the key, as logs show it.", is_argument=True, metavar="[NAME]")
+    admin: bool = option(False, "Make the key for /admin, which has no name.")
+    write: bool = option(False, "Make the key for writing documents, which has no name.")
 
 
 @command(KeyOptions)
 def key_command(options: KeyOptions) -> None:
-    """Makes a key; it is shown this once, and only its hash is to be kept."""
+    """Makes a key and prints it once; settings need only its hash."""
     key, entry = make_key(options.name, is_admin=options.admin, is_write=options.write)
     where = (
         "the setting"

@@ -35,17 +35,17 @@ SNIPPET_FIELDS = 2
 class SearchOptions(StrictModel):
     """What to search for, where, and how to show it; one of `index_root` and `url` is given."""
 
-    text: str = option(..., "What to search for.", is_argument=True, metavar="TEXT")
-    index_root: Path | None = option(None, "Index root on this machine; its live version is searched.")
+    text: str = option(..., "The query.", is_argument=True, metavar="TEXT")
+    index_root: Path | None = option(None, "Local index root, whose live version is searched.")
     url: str = option(
-        "", f"Service to ask instead, such as http://127.0.0.1:8080; its key in {KEY_VARIABLE}."
+        "", f"Service to search instead, such as http://127.0.0.1:8080; API key in {KEY_VARIABLE}."
     )
     top_k: int = option(10, "Hits to show.", ge=1, le=100)
     retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"] = option(
-        "auto", "What searches; auto is hybrid where the index holds words, else dense."
+        "auto", "Retriever; auto: hybrid if the index has a lexical part, otherwise dense."
     )
-    rerank: bool = option(False, "Read the first hits again by the index's re-ranker.")
-    json_output: bool = option(False, "Write the answer as JSON, as POST /search gives it.", flag="--json")
+    rerank: bool = option(False, "Re-rank the first hits with the index's re-ranker.")
+    json_output: bool = option(False, "Print the response as JSON, as for POST /search.", flag="--json")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -146,6 +146,6 @@ _CONFIG = typer.Option(
     is_eager=True,
     callback=_read,
     metavar="FILE",
-    help="TOML file of settings, by their names.",
+    help="TOML file with settings by name.",
 )
 serve_command = with_parameters(_serve, settings_table(), config=Annotated[Path | None, _CONFIG])

@@ -5,21 +5,55 @@ from glow_service.search.batcher import Batcher, Job
 from glow_service.search.calls import FoundDocument, HighlightCall, SearchAnswer, SearchCall, SearchLimits
 from glow_service.search.checks import MAX_FAULTS, CheckedSearch, check_search, faults_of
 from glow_service.search.clock import StageClock
+from glow_service.search.costs import MOST_PLAIN, MOST_READING, request_cost, texts_cost
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.encoded import encoded_of, to_bytes
 from glow_service.search.explanations import Explanations, explain, require_explainer
 from glow_service.search.hits import LongHitsError, passage_document
-from glow_service.search.lane import BULK_NICENESS, RERANK_NICENESS, Lane, LaneName
 from glow_service.search.pool import SearchPool
-from glow_service.search.price import MOST_PLAIN, MOST_READING, price_of, price_of_texts
 from glow_service.search.render import index_body, list_fields, result_body, shown_fields
 from glow_service.search.session import SearchSession, query_tokens
 from glow_service.search.shapes import SearchBody, Shape
+from glow_service.search.work_pool import BULK_NICENESS, RERANK_NICENESS, WorkPool, WorkPoolName
 
 __all__ = [
-    "BULK_NICENESS", "MAX_FAULTS", "MOST_PLAIN", "MOST_READING", "NEVER", "RERANK_NICENESS", "Admission", "Batcher",
-    "CheckedSearch", "Deadline", "Explanations", "FoundDocument", "HighlightCall", "Job", "Lane", "LaneName",
-    "LongHitsError", "SearchAnswer", "SearchBody", "SearchCall", "SearchLimits", "SearchPool", "SearchSession", "Shape",
-    "StageClock", "check_search", "encoded_of", "explain", "faults_of", "index_body", "list_fields", "passage_document", "price_of",
-    "price_of_texts", "query_tokens", "require_explainer", "result_body", "shown_fields", "to_bytes",
+    "BULK_NICENESS",
+    "MAX_FAULTS",
+    "MOST_PLAIN",
+    "MOST_READING",
+    "NEVER",
+    "RERANK_NICENESS",
+    "Admission",
+    "Batcher",
+    "CheckedSearch",
+    "Deadline",
+    "Explanations",
+    "FoundDocument",
+    "HighlightCall",
+    "Job",
+    "LongHitsError",
+    "SearchAnswer",
+    "SearchBody",
+    "SearchCall",
+    "SearchLimits",
+    "SearchPool",
+    "SearchSession",
+    "Shape",
+    "StageClock",
+    "WorkPool",
+    "WorkPoolName",
+    "check_search",
+    "encoded_of",
+    "explain",
+    "faults_of",
+    "index_body",
+    "list_fields",
+    "passage_document",
+    "query_tokens",
+    "request_cost",
+    "require_explainer",
+    "result_body",
+    "shown_fields",
+    "texts_cost",
+    "to_bytes",
 ]  # fmt: skip

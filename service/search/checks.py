@@ -16,11 +16,11 @@ from glow.index.vectors import SearchParams
 from glow.search import Retriever
 from glow_service.errors import Fault, QueryTooLongError, RequestError
 from glow_service.search.calls import SearchCall, SearchLimits
+from glow_service.search.costs import MOST_PLAIN, request_cost
 from glow_service.search.features import check_features
-from glow_service.search.lane import LaneName
-from glow_service.search.price import MOST_PLAIN, price_of
 from glow_service.search.shapes import SearchBody
 from glow_service.search.sources import check_source, unit_vector
+from glow_service.search.work_pool import WorkPoolName
 
 __all__ = ["MAX_FAULTS", "CheckedSearch", "check_search", "faults_of"]
 
@@ -51,14 +51,14 @@ class CheckedSearch:
     filter_terms: int = 0
 
     @property
-    def price(self) -> int:
+    def cost(self) -> int:
         """What the search costs, >= 1."""
-        return price_of(self.call, self.filter_terms)
+        return request_cost(self.call, self.filter_terms)
 
     @property
-    def lane(self) -> LaneName:
+    def work_pool(self) -> WorkPoolName:
         """Where the search belongs: what costs much beside re-ranking is no work for people who wait."""
-        if price_of(replace(self.call, rerank=None), self.filter_terms) > MOST_PLAIN:
+        if request_cost(replace(self.call, rerank=None), self.filter_terms) > MOST_PLAIN:
             return "bulk"
         return "plain" if self.call.rerank is None else "rerank"
 

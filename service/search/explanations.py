@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from glow.index import Index
 from glow.records import Document
-from glow.runtime import Explainer, Explanation, LeftOut
+from glow.runtime import Explainer, Explanation, TermAblation
 from glow.search import AnsweredWord, AttendedWord, EncodedQuery, QueryTokens, answered_words, rows_read
 from glow_service.errors import NotAvailableError
 
@@ -29,7 +29,7 @@ class Explanations:
 
     query: Explanation
     documents: tuple[Explanation, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[TermAblation, ...] = ()
     reranked: Mapping[int, tuple[AttendedWord, ...]] = field(default_factory=dict)
     answered: tuple[tuple[AnsweredWord, ...], ...] = ()
 
@@ -100,7 +100,7 @@ def explain(
     """
     explainer = require_explainer(index)
     asked, explained = explainer.explain_query(query), explainer.explain_documents(documents, check)
-    left_out: list[LeftOut] = []
+    left_out: list[TermAblation] = []
     if leave_one_out and explained:
         check()
         left_out = explainer.leave_one_out(query, np.stack([explanation.vector for explanation in explained]))

@@ -15,16 +15,16 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, FoundPassage
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
-from glow.search import Meaning, Ranked
+from glow.search import Meaning, RankedDocuments
 from glow.text import Highlighter, ReadText, markup
 from glow_service.search.answer_size import AnswerSize
 from glow_service.search.calls import FoundDocument, HighlightCall, SearchCall
 from glow_service.search.clock import StageClock
+from glow_service.search.costs import reading_cost
 from glow_service.search.explanations import Explanations
-from glow_service.search.price import price_of_reading
 
 __all__ = [
-    "MOST_READ", "Causes", "LongHitsError", "PageReader", "Place", "causes_with", "documents_of", "page_of", "passage_document", "shown_part",
+    "MOST_READ", "Causes", "LongHitsError", "PageReader", "RankedHit", "causes_with", "documents_of", "page_of", "passage_document", "shown_part",
 ]  # fmt: skip
 
 Causes = Callable[[int, Document], Mapping[str, str]]
@@ -37,7 +37,7 @@ FETCHED_FIRST, FETCHED_AT_ONCE = 3, 10
 """Documents that are read together; while they are looked at, no more of them are in memory. The first few tell how long they are."""
 
 
-class Place(NamedTuple):
+class RankedHit(NamedTuple):
     """A hit before its document is read."""
 
     row: int
@@ -46,7 +46,7 @@ class Place(NamedTuple):
     passage: int | None
 
 
-def page_of(call: SearchCall, ranked: Ranked) -> list[Place]:
+def page_of(call: SearchCall, ranked: RankedDocuments) -> list[RankedHit]:
     """The hits that are returned."""
     page = slice(call.offset, call.offset + call.top_k)
     rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
@@ -55,19 +55,19 @@ def page_of(call: SearchCall, ranked: Ranked) -> list[Place]:
     for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
         # NaN, the one number that is not itself, stands for a score that is not known.
         known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
-        hits.append(Place(row, score, known, ranked.passages.get(row)))
+        hits.append(RankedHit(row, score, known, ranked.passages.get(row)))
     return hits
 
 
-def rows_of(page: Sequence[Place]) -> tuple[NDArray[np.int64], dict[int, int]]:
+def rows_of(page: Sequence[RankedHit]) -> tuple[NDArray[np.int64], dict[int, int]]:
     """The hits' rows, int64 [m], and row -> row of the best passage, of those whose passage the search found."""
     known = {hit.row: hit.passage for hit in page if hit.passage is not None}
     return np.array([hit.row for hit in page], np.int64), known
 
 
 def documents_of(
-    index: Index, page: Sequence[Place]
-) -> Iterator[tuple[Place, Document, FoundPassage | None]]:
+    index: Index, page: Sequence[RankedHit]
+) -> Iterator[tuple[RankedHit, Document, FoundPassage | None]]:
     """Each hit with its whole document and its best passage."""
     for start in (0, *range(FETCHED_FIRST, len(page), FETCHED_AT_ONCE)):
         hits = page[start : start + FETCHED_AT_ONCE] if start else page[:FETCHED_FIRST]
@@ -186,7 +186,7 @@ class PageReader:
         index: Index,
         call: SearchCall,
         text: str,
-        page: Sequence[Place],
+        page: Sequence[RankedHit],
         explanations: Explanations | None,
         clock: StageClock,
         meaning: Meaning | None = None,
@@ -202,21 +202,21 @@ class PageReader:
         self._fetched = 0
 
     @property
-    def price(self) -> int:
+    def cost(self) -> int:
         """What the hits cost so far, >= 0."""
-        return price_of_reading(self._fetched, 0 if self._snippets is None else self._snippets.read)
+        return reading_cost(self._fetched, 0 if self._snippets is None else self._snippets.read)
 
     @property
     def price_left(self) -> int:
         """What those that are left may cost, if they are like the others, >= 1."""
         done = max(len(self._size.found), 1)
-        return max(-(-self.price * (self._hits - done) // done), 1)
+        return max(-(-self.cost * (self._hits - done) // done), 1)
 
     def run(self, most: int | None = None) -> tuple[FoundDocument, ...]:
         """Every hit of the page.
 
         Args:
-            most: price after which hits are left for another call, >= 1; None: all are read.
+            most: cost after which hits are left for another call, >= 1; None: all are read.
 
         Raises:
             LongHitsError: if hits are left.
@@ -239,7 +239,7 @@ class PageReader:
             shown = shown_part(document, self._call)
             self._size.add(FoundDocument(at.score, at.row, at.parts, shown, passage, (), snippets, because))
             self._fetched += sum(len(value) for values in document.fields.values() for value in values)
-            if most is not None and self.price >= most and place + 1 < self._hits:
+            if most is not None and self.cost >= most and place + 1 < self._hits:
                 raise LongHitsError
         clock.switch("fetch")
         clock.check()

@@ -70,5 +70,5 @@ def _begin(encode_threads: int, niceness: int) -> None:
     # OpenMP keeps its number of threads for each calling thread apart, so each of ours sets it.
     set_threads(encode_threads)
     if niceness:
-        with suppress(OSError):  # another system than Linux: the lane has the priority of the process
+        with suppress(OSError):  # another system than Linux: the worker pool has the priority of the process
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -24,9 +24,10 @@ from glow.search import (
     EncodedQuery,
     Meaning,
     QueryTokens,
-    Ranked,
+    RankedDocuments,
     Reranking,
     Words,
+    analyze_query,
     arrange,
     attended_words,
     can_tell,
@@ -35,7 +36,6 @@ from glow.search import (
     is_known,
     rank_dense,
     rank_lexical,
-    read_query,
     reads_head,
     rerank,
     score_unit,
@@ -49,7 +49,7 @@ from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, answers_of, explain
 from glow_service.search.hits import (
     PageReader,
-    Place,
+    RankedHit,
     documents_of,
     page_of,
     passage_document,
@@ -104,7 +104,7 @@ class SearchSession:
         corrected: unknown word -> what is searched in its place.
         ranked: the candidates, once they are ranked.
         left_out: what there was no time for, as `SearchAnswer` has it.
-        reads_first: price of hits after which `retrieve` stops, and `go_on` is to read the rest; None: it reads all.
+        reads_first: cost of hits after which `retrieve` stops, and `go_on` is to read the rest; None: it reads all.
     """
 
     __slots__ = (
@@ -120,7 +120,7 @@ class SearchSession:
         self.tokens: WeightedTokens | None = None
         self.text = call.text
         self.corrected: Mapping[str, str] = {}
-        self.ranked: Ranked | None = None
+        self.ranked: RankedDocuments | None = None
         self.left_out: tuple[str, ...] = ()
         self.reads_first: int | None = None
         self._query: EncodedQuery | None = None
@@ -132,7 +132,7 @@ class SearchSession:
     @property
     def reading_price(self) -> int:
         """What its hits cost so far beyond the search itself, >= 0."""
-        return 0 if self._reader is None else self._reader.price
+        return 0 if self._reader is None else self._reader.cost
 
     @property
     def reading_left(self) -> int:
@@ -150,7 +150,7 @@ class SearchSession:
         Raises:
             QueryError: if the query holds no word.
         """
-        reading = read_query(self.index, self.call.text, self.call.typos)
+        reading = analyze_query(self.index, self.call.text, self.call.typos)
         require_words(reading.tokens)
         self.text, self.tokens, self.corrected = reading.text, reading.tokens, reading.corrected
         self.clock.lap("preprocess")
@@ -210,7 +210,7 @@ class SearchSession:
         self.clock.switch("queue")
         return self._answer(self._reader.run(), self._facets, self._explanations)
 
-    def _rank(self, encoded: EncodedText | None, allowed: RowMask | None) -> Ranked:
+    def _rank(self, encoded: EncodedText | None, allowed: RowMask | None) -> RankedDocuments:
         """The candidates, or as many of them as the page needs; an approximate search may find fewer."""
         index, call = self.index, self.call
         if call.retriever == "hybrid" and call.source == "text" and encoded is not None:
@@ -229,7 +229,7 @@ class SearchSession:
         self.clock.lap("search")
         return ranked
 
-    def _rank_hybrid(self, encoded: EncodedText, allowed: RowMask | None) -> Ranked:
+    def _rank_hybrid(self, encoded: EncodedText, allowed: RowMask | None) -> RankedDocuments:
         """Both parts of a hybrid search, and their tokens compared if time allows."""
         index, call, clock = self.index, self.call, self.clock
         fusion, tokens = call.fusion or index.fusion, None
@@ -255,7 +255,9 @@ class SearchSession:
                 self.left_out += ("late",)
         return ranked
 
-    def _reranked(self, ranked: Ranked, wanted: Reranking, vector: NDArray[np.float32] | None) -> Ranked:
+    def _reranked(
+        self, ranked: RankedDocuments, wanted: Reranking, vector: NDArray[np.float32] | None
+    ) -> RankedDocuments:
         """The first hits by the re-ranker too, as many as time allows."""
         index, call = self.index, self.call
         unit = score_unit(index, call.retriever, call.fusion)
@@ -280,7 +282,7 @@ class SearchSession:
             size.add(FoundDocument(found.score, found.row, found.parts, shown, passage))
         return self._answer(tuple(size.found), {}, None)
 
-    def _to_explain(self, page: Sequence[Place]) -> list[Document]:
+    def _to_explain(self, page: Sequence[RankedHit]) -> list[Document]:
         """What the tower read of each hit; an answer that would be too large is refused before it is explained."""
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
         read = []
@@ -290,7 +292,7 @@ class SearchSession:
         return read
 
     def _with_attention(
-        self, explanations: Explanations, page: Sequence[Place], read: Sequence[Document]
+        self, explanations: Explanations, page: Sequence[RankedHit], read: Sequence[Document]
     ) -> Explanations:
         """What the re-ranker looked at in the hits that it read."""
         places = [place for place, hit in enumerate(page) if "rerank" in hit.parts]
@@ -323,7 +325,7 @@ class SearchSession:
             left_out=self.left_out + (() if self._reader is None else self._reader.left_out),
         )
 
-    def _open(self, page: Sequence[Place]) -> PageReader:
+    def _open(self, page: Sequence[RankedHit]) -> PageReader:
         """The page, with the reasons of its hits if they are asked for."""
         index, call, clock = self.index, self.call, self.clock
         if call.explain is not None:
@@ -339,14 +341,14 @@ class SearchSession:
         meaning = self._meaning(page) if call.highlight is not None else None
         return PageReader(index, call, self.text, page, self._explanations, clock, meaning)
 
-    def _compared(self, page: Sequence[Place]) -> tuple[EncodedQuery, QueryTokens] | None:
+    def _compared(self, page: Sequence[RankedHit]) -> tuple[EncodedQuery, QueryTokens] | None:
         """The query, if its tokens were compared with those of every hit."""
         query = self._query
         if query is None or query.tokens is None or not all("late" in hit.parts for hit in page):
             return None
         return query, query.tokens
 
-    def _meaning(self, page: Sequence[Place]) -> Meaning | None:
+    def _meaning(self, page: Sequence[RankedHit]) -> Meaning | None:
         """What tells which words of the hits answer the query's, if their tokens were compared."""
         compared = self._compared(page)
         if compared is None or not can_tell(self.index.preprocessor):

@@ -20,18 +20,20 @@ MOST_FACET_VALUES = 100
 
 
 class Shape(BaseModel):
-    """A JSON object whose members are all known and of the very types that are declared."""
+    """A JSON object without unknown members, each of exactly the declared type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ParamsBody(Shape):
-    """How thoroughly to search; what the index's kind does not know has no effect."""
+    """How thoroughly to search. Parameters of other index kinds have no effect."""
 
-    ef_search: int | None = Field(None, ge=1, le=10_000, description="Candidates that an hnsw index keeps.")
-    nprobe: int | None = Field(None, ge=1, le=65_536, description="Lists that an ivf index looks into.")
+    ef_search: int | None = Field(None, ge=1, le=10_000, description="Candidates of an `hnsw` index.")
+    nprobe: int | None = Field(
+        None, ge=1, le=65_536, description="Inverted lists that an `ivf-*` index searches."
+    )
     exact: bool = Field(
-        False, description="Compare with every vector, as it is stored: those of ivf-pq in 8 bits."
+        False, description="Compare with every stored vector; `ivf-pq` stores them in 8 bits."
     )
 
 
@@ -39,165 +41,158 @@ _NO_PARAMS = ParamsBody(ef_search=None, nprobe=None, exact=False)
 
 
 class FusionBody(Shape):
-    """How `hybrid` makes one ranking of two; what is left out is the index's own."""
+    """How `hybrid` fuses rankings. Defaults are the index's own."""
 
     method: Literal["convex", "rrf"] | None = Field(
-        None, description="`convex`: a weighted mean of normalised scores; `rrf`: reciprocal ranks."
+        None, description="`convex`: weighted mean of normalized scores; `rrf`: reciprocal ranks."
     )
     k: int | None = Field(None, ge=0, le=10_000, description="The constant of `rrf`.")
     weights: dict[Literal["dense", "lexical"], float] | None = Field(
-        None, description="Weight of each part, at least 0; not all 0."
+        None, description="Weight of each retriever, at least 0; not all 0."
     )
 
 
 class FacetBody(Shape):
-    """A metadata field whose values are counted."""
+    """A metadata field to count."""
 
     field: str = Field(description="A metadata field of the index.")
     limit: int = Field(10, ge=1, le=MOST_FACET_VALUES, description="Most values to return.")
 
 
 class HighlightBody(Shape):
-    """Where and how much to cut out of a hit's texts."""
+    """Fields and sizes of snippets."""
 
     fields: list[str] | None = Field(
-        None, max_length=MOST_FIELDS, description="Fields to look into; those that are returned where absent."
+        None,
+        max_length=MOST_FIELDS,
+        description="Fields with snippets; default: the returned ones and the body.",
     )
-    fragments: int = Field(2, ge=1, le=10, description="Most snippets of a field.")
+    fragments: int = Field(2, ge=1, le=10, description="Most snippets per field.")
     fragment_chars: int = Field(200, ge=40, le=2_000, description="Most characters of a snippet.")
 
 
 class ExplainBody(Shape):
-    """What to explain beside the words' weights and attention."""
+    """What to explain in addition to weights and attention."""
 
-    leave_one_out: bool = Field(
-        False, description="How each score changes when one word of the query is left out."
-    )
+    leave_one_out: bool = Field(False, description="Explain how the cosine changes without each query word.")
 
 
 class LikeBody(Shape):
     """A document of the index."""
 
-    id: str = Field(min_length=1, max_length=1_024, description="Its id.")
+    id: str = Field(min_length=1, max_length=1_024, description="The document's id.")
 
 
 class SortBody(Shape):
-    """By what hits are ordered."""
+    """A sort key."""
 
     field: str = Field(description="A metadata field, or `score`.")
-    order: Literal["asc", "desc"] = Field("asc", description="Documents without a value come last in both.")
+    order: Literal["asc", "desc"] = Field(
+        "asc", description="Order; documents without a value come last in both."
+    )
 
 
 class RecencyBody(Shape):
-    """Newer documents first, by how much."""
+    """Boost of recent documents."""
 
-    field: str = Field(description="A metadata field that holds dates.")
+    field: str = Field(description="A metadata field with dates.")
     half_life: str = Field(
-        "30d", description="Age at which half of the boost is left: a number and s, m, h, d, w, M or y."
+        "30d", description="Age at which half of the boost remains: a number and s, m, h, d, w, M or y."
     )
     weight: float = Field(
-        0.5, gt=0, le=100, description="How much more a document dated now scores: 0.5 is half more."
+        0.5, gt=0, le=100, description="Boost of a document dated now; 0.5 raises its score by half."
     )
 
 
 class BoostBody(Shape):
-    """Either a filter with a factor, or recency."""
+    """A filter with a factor, or a recency boost."""
 
-    filter: dict[str, Any] | None = Field(
-        None, description="Documents that match score `factor` times as much."
-    )
-    factor: float = Field(2.0, gt=0, le=100, description="Of the score; below 1 they fall behind.")
+    filter: dict[str, Any] | None = Field(None, description="Documents to boost.")
+    factor: float = Field(2.0, gt=0, le=100, description="Factor of their score; below 1, they rank lower.")
     recency: RecencyBody | None = None
 
 
 class GroupBody(Shape):
-    """At most so many hits for each value of a metadata field."""
+    """Most hits per value of a metadata field."""
 
     field: str = Field(description="A metadata field.")
-    size: int = Field(1, ge=1, le=100, description="Most hits of one value.")
+    size: int = Field(1, ge=1, le=100, description="Most hits per value.")
 
 
 class RerankBody(Shape):
-    """How the first hits are read again, word by word together with the query."""
+    """How to re-rank the first hits."""
 
-    depth: int = Field(50, ge=1, le=MAX_DEPTH, description="How many of the first hits.")
+    depth: int = Field(50, ge=1, le=MAX_DEPTH, description="Number of hits to re-rank.")
     method: Literal["join", "late"] = Field(
         "join",
-        description="`join`: by the joined layers; `late`: by late interaction alone, which is cheaper.",
+        description="`join`: the trained re-ranker's joined layers; `late`: late interaction, which is faster.",
     )
 
 
 class SearchBody(Shape):
-    """`POST /search`: `query` is required, or one of `vector`, `like` and `filter`."""
+    """A search. It needs `query`, `vector`, `like` or `filter`."""
 
     query: str | None = Field(
-        None,
-        description="What to search for, at most `max_query_chars`; may be blank where a filter is given.",
+        None, description="Text to search for, at most `max_query_chars`; optional with `filter`."
     )
     vector: list[float] | None = Field(
         None,
         max_length=MOST_DIMENSIONS,
-        description="In place of a query: a vector of the index's dimensions.",
+        description="Vector to search for in place of `query`, with the index's dimensions.",
     )
     like: LikeBody | None = Field(
-        None, description="In place of a query: a document; what is like it is found."
+        None, description="Document whose similar documents to find, in place of `query`."
     )
     top_k: int = Field(10, ge=1, description="Hits to return, at most `max_top_k`.")
-    offset: int = Field(0, ge=0, description="Hits to pass over first.")
+    offset: int = Field(0, ge=0, description="Hits to skip.")
     candidates: int | None = Field(
-        None, ge=1, description="Hits to gather; at least offset + top_k, at most `max_candidates`."
+        None, ge=1, description="Hits to gather, from `offset` + `top_k` to `max_candidates`."
     )
     retriever: Retriever | None = Field(
         None,
-        description="How to find candidates: by vectors, by words (`learned`: also by words of like meaning), or both; `hybrid` "
-        "where absent and the index has words, else `dense`.",
+        description="How to find candidates; default: `hybrid` if the index has a lexical part, otherwise `dense`.",
     )
-    fusion: FusionBody | None = Field(None, description="How `hybrid` fuses; needs that retriever.")
-    filter: dict[str, Any] | None = Field(
-        None, description="Which documents may be found; see docs/filters.md."
-    )
-    min_score: float | None = Field(None, description="Least score of a hit.")
+    fusion: FusionBody | None = Field(None, description="Fusion of a `hybrid` search.")
+    filter: dict[str, Any] | None = Field(None, description="Restricts the documents; see docs/filters.md.")
+    min_score: float | None = Field(None, description="Lowest score of a hit.")
     sort: list[SortBody] | None = Field(
-        None, max_length=MOST_SORT_KEYS, description="Another order of the candidates than by score."
+        None, max_length=MOST_SORT_KEYS, description="Sort keys for the candidates; default: by score."
     )
     boosts: list[BoostBody] | None = Field(
-        None, max_length=MOST_BOOSTS, description="What changes the scores of the candidates."
+        None, max_length=MOST_BOOSTS, description="Boosts of the candidates' scores."
     )
-    group_by: GroupBody | None = Field(None, description="At most so many hits for each value of a field.")
+    group_by: GroupBody | None = Field(None, description="Limits the hits per value of a metadata field.")
     facets: list[FacetBody] | None = Field(
-        None,
-        max_length=MOST_FACETS,
-        description="Metadata fields whose values are counted over what was found.",
+        None, max_length=MOST_FACETS, description="Metadata fields to count over the candidates."
     )
     fields: list[str] | None = Field(
         None,
         max_length=MOST_FIELDS,
-        description=f"Fields to return, at most {MOST_FIELDS}, and metadata by name; all where absent.",
+        description=f"Fields and metadata to return, at most {MOST_FIELDS}; default: all.",
     )
     highlight: bool | HighlightBody | None = Field(
-        None, description="Snippets with the query's words marked."
+        None, description="Return snippets with marked query words."
     )
     rerank: bool | RerankBody | None = Field(
         None,
-        description="Read the first hits again by the index's re-ranker, or compare tokens in an index without one; `false`: neither.",
+        description="Re-rank the first hits with the index's re-ranker; without one, `true` compares tokens. `false`: neither.",
     )
-    explain: bool | ExplainBody | None = Field(
-        None, description="Per word, what the towers read and attended."
-    )
+    explain: bool | ExplainBody | None = Field(None, description="Return an explanation of each hit.")
     params: ParamsBody = Field(
         default_factory=lambda: _NO_PARAMS
     )  # a plain default is copied for each request
     timeout_ms: int | None = Field(
-        None, ge=1, description="Deadline from the request's first byte, at most `max_timeout_ms`."
+        None,
+        ge=1,
+        description="Deadline in milliseconds from the request's first byte, at most `max_timeout_ms`.",
     )
     allow_partial: bool = Field(
         False,
-        description="After the deadline, or without the server of the vectors, answer with what there is, and say so in `degraded`.",
+        description="Return partial results after the deadline or without the vector store; `degraded` says what is missing.",
     )
     typos: Literal["auto", "off"] = Field(
-        "auto", description="Correct words that the index does not know, where it settles what was meant."
+        "auto", description="Correction of unknown words that are one edit away from an indexed word."
     )
     allow_truncated: bool | None = Field(
-        None,
-        description="Hits are cut field by field if the response would exceed `max_answer_bytes`; false: it is a 422 instead.",
+        None, description="Cut hits if the response would exceed `max_answer_bytes`; `false`: 422 instead."
     )

@@ -10,7 +10,7 @@ from glow.index import Index, RowMask
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS, not_found
 from glow.index.vectors import VECTORS
-from glow.search import Ranked, rank_dense
+from glow.search import RankedDocuments, rank_dense
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.calls import SearchCall, Source
 from glow_service.search.shapes import SearchBody
@@ -78,7 +78,7 @@ def _fault(pointer: str, detail: str) -> RequestError:
     return RequestError(f"{pointer}: {detail}", [Fault(pointer, detail)])
 
 
-def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -> Ranked:
+def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -> RankedDocuments:
     """The candidates of a search whose source is no text.
 
     Raises:
@@ -94,7 +94,7 @@ def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -
     ranked = rank_dense(index, _vector_of(index, row), call.candidates + 1, call.params, allowed)
     others = ranked.rows != row
     parts = {name: values[others] for name, values in ranked.parts.items()}
-    return Ranked(ranked.scores[others], ranked.rows[others], parts, ranked.passages)
+    return RankedDocuments(ranked.scores[others], ranked.rows[others], parts, ranked.passages)
 
 
 def _vector_of(index: Index, row: int) -> NDArray[np.float32]:
@@ -107,10 +107,10 @@ def _vector_of(index: Index, row: int) -> NDArray[np.float32]:
     return vector
 
 
-def _every(index: Index, allowed: RowMask | None) -> Ranked:
+def _every(index: Index, allowed: RowMask | None) -> RankedDocuments:
     """Every row that is allowed, by id; nothing ranks them."""
     assert allowed is not None  # noqa: S101 - browsing needs a filter
     rows = allowed.rows
     if index.order is not None:
         rows = rows[np.argsort(index.order[rows], kind="stable")]
-    return Ranked(np.zeros(len(rows), np.float32), rows, {}, {})
+    return RankedDocuments(np.zeros(len(rows), np.float32), rows, {}, {})

@@ -70,46 +70,50 @@ class Metrics:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(name, text, labels, registry=self.registry)
 
-        self.requests = counter("glow_requests", "Requests answered.", "route", "status")
-        self.truncated = counter("glow_truncated", "Texts that lost words to their token budget.", "field")
+        self.requests = counter("glow_requests", "Requests that got a response.", "route", "status")
+        self.truncated = counter("glow_truncated", "Texts that exceeded their token limit.", "field")
         self.rejected = counter(
-            "glow_rejected",
-            "Requests refused before or during their work, and those with a search that came too late.",
-            "reason",
+            "glow_rejected", "Requests that were refused, or had a search that missed its deadline.", "reason"
         )
-        self.cache_events = counter("glow_cache_events", "Events of the caches: hit, miss, store, evict, skipped; with Redis also poisoned, error, timeout, dropped.", "tier", "kind", "event")
-        self.query_log_lost = counter(
-            "glow_query_log_lost", "Queries that the query log could not take.", "reason"
+        self.cache_events = counter(
+            "glow_cache_events",
+            "Cache events: hit, miss, store, evict, skipped; with Redis also poisoned, error, timeout, dropped.",
+            "tier",
+            "kind",
+            "event",
         )
-        self.feedback = counter("glow_feedback", "Clicks and judgements that came.", "kind")
+        self.query_log_lost = counter("glow_query_log_lost", "Queries that could not be logged.", "reason")
+        self.feedback = counter("glow_feedback", "Clicks and relevance judgments received.", "kind")
         self.feedback_lost = counter(
-            "glow_feedback_lost", "Clicks and judgements that their log could not take.", "reason"
+            "glow_feedback_lost", "Clicks and relevance judgments that could not be logged.", "reason"
         )
         self.feedback_refused = counter(
-            "glow_feedback_refused", "Clicks and judgments that were refused before the log.", "reason"
+            "glow_feedback_refused", "Clicks and relevance judgments that were refused.", "reason"
         )
         self.dense_unavailable = counter(
-            "glow_dense_unavailable", "Searches for which the server of the vectors did not answer."
+            "glow_dense_unavailable", "Searches for which the vector store did not respond."
         )
-        self.left_out = counter("glow_left_out", "Searches whose deadline left no time for a stage.", "stage")
-        self.spans_lost = counter("glow_spans_lost", "Spans that the collector of traces did not take.")
+        self.left_out = counter(
+            "glow_left_out", "Searches that skipped a stage because of their deadline.", "stage"
+        )
+        self.spans_lost = counter("glow_spans_lost", "Spans that the trace collector did not accept.")
 
     def _make_histograms(self) -> None:
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
         self.request_seconds = histogram(
-            "glow_request_seconds", "Time from a request's first byte to its answer.", _BUCKETS_S, "route"
+            "glow_request_seconds", "Time from a request's first byte to its response.", _BUCKETS_S, "route"
         )
         self.stage_seconds = histogram(
-            "glow_stage_seconds", "Time of one stage of a search.", _BUCKETS_S, "stage"
+            "glow_stage_seconds", "Time of a stage of a search.", _BUCKETS_S, "stage"
         )
         self.batch_queries = histogram(
-            "glow_batch_queries", "Queries that the tower read at once.", (1, 2, 4, 8, 16, 32, 64)
+            "glow_batch_queries", "Queries per batch of the query encoder.", (1, 2, 4, 8, 16, 32, 64)
         )
         self.padding_ratio = histogram(
             "glow_batch_padding_ratio",
-            "Share of a batch's tokens that is padding.",
+            "Fraction of padding among a batch's tokens.",
             (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75),
         )
 
@@ -117,17 +121,15 @@ class Metrics:
         def gauge(name: str, text: str, over_workers: _OverWorkers, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=self.registry, multiprocess_mode=over_workers)
 
-        self.in_flight = gauge("glow_requests_in_flight", "Requests being answered.", "livesum")
+        self.in_flight = gauge("glow_requests_in_flight", "Requests in work.", "livesum")
         self.loop_lag = gauge(
-            "glow_loop_lag_seconds",
-            "Longest that the event loop was held up, of the last ten seconds.",
-            "livemax",
+            "glow_loop_lag_seconds", "Longest delay of the event loop in the last ten seconds.", "livemax"
         )
-        self.queue_depth = gauge("glow_queue_depth", "Queries that wait for the tower.", "livesum")
-        self.ready = gauge("glow_ready", "1 when every worker is ready, else 0.", "livemin")
+        self.queue_depth = gauge("glow_queue_depth", "Queries that wait for the query encoder.", "livesum")
+        self.ready = gauge("glow_ready", "1 if every worker is ready, otherwise 0.", "livemin")
         self.index_info = gauge(INDEX_INFO, "The live index; always 1.", "livemax", "version", "model")
         self.index_documents = gauge("glow_index_documents", "Documents in the live index.", "livemostrecent")
-        self.index_created = gauge(CREATED, "When the live index was built, as Unix time.", "livemostrecent")
+        self.index_created = gauge(CREATED, "Build time of the live index, as Unix time.", "livemostrecent")
         build = gauge("glow_build_info", "The running version; always 1.", "livemax", "version")
         build.labels(__version__).set(1)
 
@@ -136,7 +138,10 @@ class Metrics:
             return Gauge(name, text, registry=self.registry, multiprocess_mode="livemax")
 
         self.swaps = Counter(
-            "glow_index_swaps", "Tries to exchange the live index.", ("outcome",), registry=self.registry
+            "glow_index_swaps",
+            "Attempts at a hot swap of the live index.",
+            ("outcome",),
+            registry=self.registry,
         )
         self.load_seconds = Histogram(
             "glow_index_load_seconds",
@@ -144,11 +149,9 @@ class Metrics:
             buckets=_LOAD_BUCKETS_S,
             registry=self.registry,
         )
-        self.refused = gauge(
-            "glow_index_refused", "1 while CURRENT names a version that was refused, else 0."
-        )
+        self.refused = gauge("glow_index_refused", "1 while CURRENT names a refused version, otherwise 0.")
         self.versions_open = gauge(
-            "glow_index_versions_open", "Index versions in memory: 1, or 2 for a while."
+            "glow_index_versions_open", "Index versions in memory; 2 during a hot swap."
         )
 
     def _make_shadow(self) -> None:
@@ -156,22 +159,22 @@ class Metrics:
             return Histogram(name, text, buckets=buckets, registry=self.registry)
 
         self.shadow_searches = Counter(
-            "glow_shadow_searches", "Searches for the candidate.", ("outcome",), registry=self.registry
+            "glow_shadow_searches", "Searches of the shadow version.", ("outcome",), registry=self.registry
         )
         self.shadow_seconds = histogram(
-            "glow_shadow_seconds", "Time of a search of the candidate.", _BUCKETS_S
+            "glow_shadow_seconds", "Time of a search of the shadow version.", _BUCKETS_S
         )
         self.shadow_overlap = histogram(
-            "glow_shadow_overlap", "Share of the first ten hits that both versions found.", _TENTHS
+            "glow_shadow_overlap", "Fraction of the first ten hits that both versions found.", _TENTHS
         )
         self.shadow_difference = histogram(
             "glow_shadow_score_difference",
-            "Mean difference of the scores of hits that both versions found.",
+            "Mean score difference of hits that both versions found.",
             _DIFFERENCES,
         )
         self.shadow_info = Gauge(
             SHADOW_INFO,
-            "The candidate; always 1.",
+            "The shadow version; always 1.",
             ("version",),
             registry=self.registry,
             multiprocess_mode="livemax",

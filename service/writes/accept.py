@@ -11,7 +11,7 @@ from glow.records import Document
 from glow_service.errors import RequestError
 from glow_service.writes.parts import documents_of
 
-__all__ = ["Reject", "Taken", "read_documents", "read_ids", "read_lines"]
+__all__ = ["AcceptedDocuments", "Reject", "read_documents", "read_ids", "read_lines"]
 
 SHOWN_ID = 200
 """Characters of a rejected document's id that are shown."""
@@ -27,7 +27,7 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AcceptedDocuments:
     """The documents of a request.
 
     Attributes:
@@ -39,7 +39,7 @@ class Taken:
     rejects: list[Reject]
 
 
-def read_documents(data: bytes, names: Sequence[str], most: int, max_bytes: int) -> Taken:
+def read_documents(data: bytes, names: Sequence[str], most: int, max_bytes: int) -> AcceptedDocuments:
     """One document, or `{"documents": [...]}`.
 
     Args:
@@ -55,7 +55,7 @@ def read_documents(data: bytes, names: Sequence[str], most: int, max_bytes: int)
     return _checked(documents_of(data), names, most, max_bytes)
 
 
-def read_lines(data: bytes, names: Sequence[str], most: int, max_bytes: int) -> Taken:
+def read_lines(data: bytes, names: Sequence[str], most: int, max_bytes: int) -> AcceptedDocuments:
     """JSON lines, a document each; empty lines are passed over. Arguments as for `read_documents`.
 
     Raises:
@@ -80,7 +80,7 @@ def read_ids(body: Mapping[str, Any], most: int) -> list[str]:
     return ids
 
 
-def _checked(lines: Iterable[bytes], names: Sequence[str], most: int, max_bytes: int) -> Taken:
+def _checked(lines: Iterable[bytes], names: Sequence[str], most: int, max_bytes: int) -> AcceptedDocuments:
     """The documents of lines, which are read one by one: what is one too many ends the reading."""
     good: list[dict[str, Any]] = []
     rejects: list[Reject] = []
@@ -96,7 +96,7 @@ def _checked(lines: Iterable[bytes], names: Sequence[str], most: int, max_bytes:
     if not good:
         first = f"; the first: {rejects[0].reason}" if rejects else ""
         raise _fault("/documents", f"found {count} documents, none of which can be indexed{first}")
-    return Taken(good, rejects)
+    return AcceptedDocuments(good, rejects)
 
 
 def _shown_id(line: bytes) -> str | None:

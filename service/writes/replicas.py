@@ -13,6 +13,7 @@ from pathlib import Path
 __all__ = ["Replicas"]
 
 REPLICAS_FOLDER = "replicas"
+"""A small file per replica, with the version that it serves."""
 LOOK_S = 0.1
 BEAT_S = 2.0
 GONE_S = 10.0

@@ -69,7 +69,7 @@ def test_a_rollback_goes_back_in_the_order_of_what_was_live(root: IndexRoot) -> 
     assert (root.current(), root.history(), root.rolled_back_from()) == ("v3", [first], [second])
     assert root.rollback().name == first
     assert root.rolled_back_from() == [second, "v3"]
-    with pytest.raises(ArtifactNotFoundError, match="no version was live before"):
+    with pytest.raises(ArtifactNotFoundError, match="has no previous version"):
         root.rollback()
     assert root.current() == first
     root.publish("v3")

@@ -15,7 +15,7 @@ from glow.commands import (
     IndexRootOptions,
     command,
     option,
-    room_app,
+    package_app,
     say,
 )
 from glow.commands.renamed import rename_variables, renamed
@@ -35,7 +35,7 @@ def work(options: Options) -> None:
     say(f"{options.index_root} {options.min_users}")
 
 
-APP = room_app({"work": work}, "Tests.")
+APP = package_app({"work": work}, "Tests.")
 
 
 @pytest.mark.parametrize("arguments", [("--output", "there"), ("--output=there",), ("--index-root", "there")])

@@ -98,7 +98,7 @@ class Qrels(BaseQrels):
         return {}
 
 
-class Ranked(BaseScoredDocs):
+class RankedDocuments(BaseScoredDocs):
     """Rankings; a row that is an error is raised."""
 
     def __init__(self, *rows: tuple[str, str, float] | Exception) -> None:
@@ -210,7 +210,7 @@ def test_splits_of_the_same_documents_become_one_folder(tmp_path: Path) -> None:
 def test_rankings_become_a_run_and_the_hardest_negatives(tmp_path: Path) -> None:
     pages = [*PAGES, *(Page(f"d{number}", "", "text", 1, ()) for number in range(20))]
     rows = [("q1", f"d{number}", number / 2) for number in range(20)] + [("q1", "bees", 99.0)]
-    ranked = Ranked(*rows, ("q2", "bees", 0.0), ("q2", "steam", 0.0))
+    ranked = RankedDocuments(*rows, ("q2", "bees", 0.0), ("q2", "steam", 0.0))
     fetch([register("glow-ranked/train", Docs(pages), Queries(), Qrels(), ranked)], tmp_path / "out")
     run = read_run(tmp_path / "out" / "candidates" / "train.run")
     assert [hit.document_id for hit in run["q1"][:3]] == ["bees", "d19", "d18"]
@@ -235,7 +235,7 @@ def test_bad_records_are_put_aside_with_their_reason(tmp_path: Path) -> None:
         Page("two words", "", "text", 1, ()),
     ]
     texts = [*Queries().texts, ("q1", "another text"), ("q3", " "), ("q4", "lone \ud800")]
-    ranked = Ranked(
+    ranked = RankedDocuments(
         ("q1", "owls", 2.0),
         ("q1", "gone", 1.0),
         ("q1", "two words", 0.5),
@@ -267,7 +267,7 @@ def test_bad_records_are_put_aside_with_their_reason(tmp_path: Path) -> None:
 def test_a_judged_query_without_text_is_left_out(tmp_path: Path) -> None:
     queries, ranked = (
         Queries([("q1", " "), ("q2", QUESTIONS["q2"][0])]),
-        Ranked(("q1", "owls", 1.0), ("q2", "bees", 1.0)),
+        RankedDocuments(("q1", "owls", 1.0), ("q2", "bees", 1.0)),
     )
     fetch([register("glow-textless/train", Docs(), queries, Qrels(), ranked)], tmp_path / "out")
     assert list(read_run(tmp_path / "out" / "candidates" / "train.run")) == ["q2"]
@@ -278,7 +278,7 @@ def test_a_judged_query_without_text_is_left_out(tmp_path: Path) -> None:
 
 
 def test_scattered_rankings_are_left_out_and_the_folder_is_whole(tmp_path: Path) -> None:
-    ranked = Ranked(("q1", "owls", 1.0), ("q2", "owls", 1.0), ("q1", "bees", 2.0))
+    ranked = RankedDocuments(("q1", "owls", 1.0), ("q2", "owls", 1.0), ("q1", "bees", 2.0))
     name = register("glow-scattered/train", Docs(), Queries(), Qrels(), ranked)
     counts = fetch([name], tmp_path / "out")
     assert counts == {"documents": 3, "queries": 2, "rejects": 1, "judgments train": 2}
@@ -290,7 +290,7 @@ def test_scattered_rankings_are_left_out_and_the_folder_is_whole(tmp_path: Path)
 
 @pytest.mark.parametrize("error", [OSError("no network"), ValueError("could not convert"), EOFError("torn")])
 def test_a_dataset_that_cannot_be_read_leaves_nothing(tmp_path: Path, error: Exception) -> None:
-    ranked = Ranked(("q1", "owls", 1.0), error)
+    ranked = RankedDocuments(("q1", "owls", 1.0), error)
     name = register(f"glow-torn/{type(error).__name__}", Docs(), Queries(), Qrels(), ranked)
     with pytest.raises(InputError, match=f"cannot read the candidates: {error}"):
         fetch([name], tmp_path / "out")

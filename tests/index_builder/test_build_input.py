@@ -131,7 +131,7 @@ def test_too_many_rejects_fail_and_leave_the_live_version(
     before = {name: (output / name).stat().st_mtime_ns for name in names(output)}
     done = build(lines_file([{"_id": "a", "title": "bees"}, b"{", b"["]), "--json", tmp_path / "r.json")
     assert done.exit_code == 4
-    assert "2 of 3 lines are no documents, more than the 20%" in done.stderr
+    assert "2 of 3 input lines are invalid (limit: 20%, --max-reject-ratio)" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("glow: ")
     (kept,) = output.glob("rejects-*.jsonl")
     assert str(kept) in done.stderr

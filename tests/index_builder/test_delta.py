@@ -181,7 +181,7 @@ def test_only_the_model_that_built_the_index_may_add_to_it(
 def test_too_many_bad_lines_change_nothing(upsert: Run, root: IndexRoot) -> None:
     before = root.current()
     done = upsert([BEES, b"{", b"["])
-    assert done.exit_code == 4 and "2 of 3 lines are no documents" in done.stderr
+    assert done.exit_code == 4 and "2 of 3 input lines are invalid" in done.stderr
     assert root.current() == before and len(root.versions()) == 1
     assert len(list(root.path.glob("rejects-*.jsonl"))) == 1
 

@@ -85,15 +85,15 @@ def test_too_many_rejects_fail_with_counts_first_reasons_and_the_file(tmp_path: 
     with pytest.raises(BuildError) as caught, log_of(tmp_path / "rejects.jsonl", 3) as log:
         log.require_share(8, 0.2, tmp_path / "kept")
     message = str(caught.value)
-    assert "3 of 11 lines are no documents, more than the 20%" in message
+    assert "3 of 11 input lines are invalid (limit: 20%" in message
     assert "3 x not JSON" in message
     assert "input.jsonl line 1: not JSON: Expecting value at character 1" in message
-    assert f"All are in {tmp_path / 'kept'}; the live index is unchanged" in message
+    assert f"All are in {tmp_path / 'kept'}. The live index is unchanged" in message
     assert len((tmp_path / "kept").read_text().splitlines()) == 3
 
 
 def test_no_document_at_all_fails_whatever_the_share(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="2 of 2 lines are no documents, so there is none"):
+    with pytest.raises(BuildError, match="2 of 2 input lines are invalid \\(so there is no document\\)"):
         log_of(tmp_path / "rejects.jsonl", 2).require_share(0, 1.0, tmp_path / "kept")
     with pytest.raises(BuildError, match="the input holds no document"):
         log_of(tmp_path / "rejects.jsonl", 0).require_share(0, 1.0, tmp_path / "other")
@@ -107,7 +107,7 @@ def test_rejects_without_end_are_counted_and_the_first_are_written(tmp_path: Pat
     with RejectLog(path, before) as log:
         for number in range(50_000):
             log.add("more.jsonl", number, "not JSON: Expecting value", b"x")
-        with pytest.raises(BuildError, match=rf"The first {MAX_WRITTEN} are in .*kept; the live") as caught:
+        with pytest.raises(BuildError, match=rf"The first {MAX_WRITTEN} are in .*kept. The live") as caught:
             log.require_share(1, 0.5, tmp_path / "kept")
     assert f"{MAX_WRITTEN + 49_995} of" in str(caught.value)
     assert len((tmp_path / "kept").read_text().splitlines()) == MAX_WRITTEN

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from glow.artifact import IndexRoot, write_artifact
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow.search import rank_lexical, read_query
+from glow.search import analyze_query, rank_lexical
 from glow_index_builder.commands.app import app
 from tests.index_builder.conftest import write_lines
 
@@ -56,7 +56,7 @@ def versions(toy_model: Path, kept: Path) -> dict[str, Index]:
 
 
 def ids(index: Index, text: str) -> list[str]:
-    ranked = rank_lexical(index, read_query(index, text).text, 5)
+    ranked = rank_lexical(index, analyze_query(index, text).text, 5)
     return [document.id for document in index[STORED_FIELDS].rows(ranked.rows.tolist())]
 
 
@@ -76,18 +76,20 @@ def test_forms_are_found_in_base_and_delta(versions: dict[str, Index]) -> None:
 def test_slips_are_corrected_to_whole_words(versions: dict[str, Index]) -> None:
     for name in ("delta", "compacted"):
         index = versions[name]
-        assert read_query(index, "telescpoe").corrected == {"telescpoe": "telescope"}
-        assert read_query(index, "direcotries").corrected == {"direcotries": "directories"}
-        assert read_query(index, "telescoped gardening searche").corrected == {}  # other forms are no slips
-        assert read_query(index, "searchs").corrected == {
+        assert analyze_query(index, "telescpoe").corrected == {"telescpoe": "telescope"}
+        assert analyze_query(index, "direcotries").corrected == {"direcotries": "directories"}
+        assert (
+            analyze_query(index, "telescoped gardening searche").corrected == {}
+        )  # other forms are no slips
+        assert analyze_query(index, "searchs").corrected == {
             "searchs": "searches"
         }  # its stem is known, and it is no form
         assert index.speller is not None and not index.speller.knows("telescpoe")
 
 
 def test_words_of_documents_that_are_gone_correct_nothing(versions: dict[str, Index]) -> None:
-    assert read_query(versions["base"], "wateirng").corrected == {"wateirng": "watering"}
-    assert read_query(versions["compacted"], "wateirng").corrected == {}
+    assert analyze_query(versions["base"], "wateirng").corrected == {"wateirng": "watering"}
+    assert analyze_query(versions["compacted"], "wateirng").corrected == {}
 
 
 def test_the_version_names_its_analyzer(versions: dict[str, Index], kept: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_rollback_goes_back_until_there_is_nothing_before(
         assert json.loads((tmp_path / "r.json").read_text())["version"] == to
         assert root.current() == to
     done = run("rollback", "--index-root", root.path)
-    assert (done.exit_code, "no version was live before" in done.stderr, root.current()) == (3, True, "v1")
+    assert (done.exit_code, "has no previous version" in done.stderr, root.current()) == (3, True, "v1")
 
 
 def test_pins_are_set_and_taken_off(run: Any, root: IndexRoot) -> None:

@@ -14,7 +14,7 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.search import (
     EncodedQuery,
-    Ranked,
+    RankedDocuments,
     answered_words,
     fuse_hybrid,
     gather_hybrid,
@@ -39,7 +39,7 @@ def query(index: Index) -> EncodedQuery:
     return asked_of(index, TEXT)
 
 
-def by_row(ranked: Ranked, part: str) -> dict[int, float]:
+def by_row(ranked: RankedDocuments, part: str) -> dict[int, float]:
     return dict(zip(ranked.rows.tolist(), ranked.parts[part].tolist(), strict=True))
 
 

@@ -13,7 +13,7 @@ from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import RerankMethod
 from glow.search import (
-    Ranked,
+    RankedDocuments,
     Reranking,
     attended_words,
     rank_dense,
@@ -114,7 +114,9 @@ def test_where_time_runs_out_what_was_read_comes_first_and_the_first_page_was_re
 
 
 def test_nothing_found_is_nothing_to_read(index: Index) -> None:
-    nothing = Ranked(np.empty(0, np.float32), np.empty(0, np.int64), {"lexical": np.empty(0, np.float32)}, {})
+    nothing = RankedDocuments(
+        np.empty(0, np.float32), np.empty(0, np.int64), {"lexical": np.empty(0, np.float32)}, {}
+    )
     ranked, is_whole = rerank(index, TEXT, nothing, Reranking(10))
     assert is_whole and not len(ranked.rows)
 

@@ -16,8 +16,8 @@ from glow.index.token_embeddings import (
     CodedStates,
     StateBits,
     StatesHeader,
-    StatesWriter,
-    TermStates,
+    TokenEmbeddingStore,
+    TokenEmbeddingsWriter,
     code_bytes,
     decode_states,
     encode_states,
@@ -33,7 +33,7 @@ def write_states(
     folder: Path, header: StatesHeader, documents: Iterable[NDArray[np.float32]]
 ) -> StatesHeader:
     """Writes a store of documents' states, float32 [L, e] each."""
-    with StatesWriter(folder, header) as writer:
+    with TokenEmbeddingsWriter(folder, header) as writer:
         for states in documents:
             writer.add(CodedStates.of([states], header.bits))
         return writer.close()
@@ -90,7 +90,7 @@ def test_a_store_gives_back_every_document(tmp_path: Path, bits: StateBits) -> N
     made = documents()
     header = write_states(tmp_path / "states", HEADER.model_copy(update={"bits": bits}), iter(made))
     assert (header.documents, header.tokens) == (9, sum(map(len, made)))
-    store = TermStates.open(tmp_path / "states", documents=9)
+    store = TokenEmbeddingStore.open(tmp_path / "states", documents=9)
     assert len(store) == 9
     rows = np.array([3, 1, 0, 3])
     states, mask = store.read(rows)
@@ -107,7 +107,7 @@ def test_a_store_gives_back_every_document(tmp_path: Path, bits: StateBits) -> N
 
 def test_a_store_of_no_document_can_be_opened(tmp_path: Path) -> None:
     write_states(tmp_path / "states", HEADER, iter([]))
-    assert len(TermStates.open(tmp_path / "states")) == 0
+    assert len(TokenEmbeddingStore.open(tmp_path / "states")) == 0
 
 
 @pytest.mark.parametrize("shape", [(0, 7), (13, 7)])
@@ -130,9 +130,9 @@ def test_a_file_that_is_missing_or_cut_off_is_named(store: Path, name: str) -> N
         if left is not None:
             (store / name).write_bytes(left)
         with pytest.raises(FormatError, match=name):
-            TermStates.open(store)
+            TokenEmbeddingStore.open(store)
     (store / name).write_bytes(whole)
-    TermStates.open(store)
+    TokenEmbeddingStore.open(store)
 
 
 def test_offsets_that_cut_otherwise_are_named(store: Path) -> None:
@@ -142,14 +142,14 @@ def test_offsets_that_cut_otherwise_are_named(store: Path) -> None:
         changed[place] = value
         np.save(store / "offsets.npy", changed)
         with pytest.raises(FormatError, match=r"offsets\.npy is damaged"):
-            TermStates.open(store)
+            TokenEmbeddingStore.open(store)
 
 
 def test_a_document_longer_than_the_header_allows_is_named(store: Path) -> None:
     header = StatesHeader.load(store / "states.json")
     header.model_copy(update={"document_tokens": 11}).save(store / "states.json")
     with pytest.raises(FormatError, match=r"offsets\.npy is damaged"):
-        TermStates.open(store)
+        TokenEmbeddingStore.open(store)
 
 
 def test_scales_that_are_no_numbers_are_named(store: Path) -> None:
@@ -157,13 +157,13 @@ def test_scales_that_are_no_numbers_are_named(store: Path) -> None:
     scales[2] = np.nan
     np.save(store / "scales.npy", scales)
     with pytest.raises(FormatError, match=r"scales\.npy is damaged"):
-        TermStates.open(store)
+        TokenEmbeddingStore.open(store)
 
 
 def test_a_store_of_another_index_or_re_ranker_is_refused(store: Path) -> None:
     with pytest.raises(FormatError, match="counts 9 documents, the index has 10"):
-        TermStates.open(store, documents=10)
-    opened = TermStates.open(store)
+        TokenEmbeddingStore.open(store, documents=10)
+    opened = TokenEmbeddingStore.open(store)
     opened.require_model("a" * 64)
     with pytest.raises(MismatchError, match="aaaaaaaaaaaa, found bbbbbbbbbbbb"):
         opened.require_model("b" * 64)

@@ -63,11 +63,11 @@ def open_socket(client: httpx.Client) -> socket.socket:
 
 @contextmanager
 def busy(service: Service) -> Iterator[None]:
-    """Every search thread is occupied, of both lanes."""
+    """Every search thread is occupied, of both work_pools."""
     gate = threading.Event()
-    for lane in (service.plain, service.bulk):
-        for _ in range(lane.pool.threads):
-            lane.pool.submit(gate.wait, 30)
+    for work_pool in (service.plain, service.bulk):
+        for _ in range(work_pool.pool.threads):
+            work_pool.pool.submit(gate.wait, 30)
     try:
         yield
     finally:

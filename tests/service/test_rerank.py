@@ -224,10 +224,10 @@ def test_it_has_a_lane_of_its_own_and_pays_for_it(
 def test_what_costs_much_beside_goes_to_the_bulk_lane(serve: Serve) -> None:
     with serve() as (_, service):
         index = service.resources.live()
-        for body, lane in (
+        for body, work_pool in (
             ({}, "plain"),
             ({"rerank": True}, "rerank"),
             ({"rerank": True, "explain": True}, "bulk"),
             ({"explain": True}, "bulk"),
         ):
-            assert check_search({"query": QUERY, **body}, service.limits, index).lane == lane
+            assert check_search({"query": QUERY, **body}, service.limits, index).work_pool == work_pool

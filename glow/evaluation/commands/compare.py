@@ -28,28 +28,28 @@ __all__ = ["compare_command", "failures_command"]
 class CompareOptions(MarkdownOptions, MeasureOptions, QrelsOptions):
     """Which runs to compare, and by which test."""
 
-    baseline: Path = option(..., "TREC run file to compare with.", is_argument=True, metavar="BASELINE")
+    baseline: Path = option(..., "TREC run file of the baseline.", is_argument=True, metavar="BASELINE")
     runs: tuple[Path, ...] = option(
-        ..., "TREC run files to compare with it.", is_argument=True, metavar="RUN..."
+        ..., "TREC run files to compare with the baseline.", is_argument=True, metavar="RUN..."
     )
-    test: Test = option("randomisation", "The test that tables and marks go by.")
+    test: Test = option("randomisation", "Significance test of the tables.")
     only_unseen: str | None = option(
-        None, "Compare on the queries alone that `measure --unseen` sets apart.", metavar="SPLIT"
+        None, "Compare only the queries that `measure --unseen` separates.", metavar="SPLIT"
     )
-    samples: int = option(SAMPLES, "Resamples of each method.", ge=1)
-    seed: int = option(0, "Seed of the resampling.", ge=0)
+    samples: int = option(SAMPLES, "Resamples per method.", ge=1)
+    seed: int = option(0, "Random seed.", ge=0)
 
 
 class FailuresOptions(MarkdownOptions, RelevanceOptions):
     """Which two runs to look into, and how far."""
 
-    baseline: Path = option(..., "TREC run file to compare with.", is_argument=True, metavar="BASELINE")
-    run: Path = option(..., "TREC run file to compare with it.", is_argument=True, metavar="RUN")
-    data: Path = option(..., "BEIR folder that both runs searched.", metavar="DIR")
-    split: str = option(..., "Judgements, qrels/SPLIT.tsv.")
-    measure: str = option("nDCG@10", "The measure whose differences count.")
-    top: int = option(20, "Most queries won, and most lost.", ge=1)
-    hits: int = option(3, "First hits of each run to show.", ge=1)
+    baseline: Path = option(..., "TREC run file of the baseline.", is_argument=True, metavar="BASELINE")
+    run: Path = option(..., "TREC run file to compare with the baseline.", is_argument=True, metavar="RUN")
+    data: Path = option(..., "Data directory that both runs searched.", metavar="DIR")
+    split: str = option(..., "Split of the relevance judgments, qrels/SPLIT.tsv.")
+    measure: str = option("nDCG@10", "Measure that orders the queries.")
+    top: int = option(20, "Most queries won and most lost.", ge=1)
+    hits: int = option(3, "Hits per run to show.", ge=1)
 
 
 @command(CompareOptions)

@@ -1,4 +1,4 @@
-"""What the commands of evaluation share: options, reading of runs, and where reports go."""
+"""What the evaluation commands share: options, reading of runs, and writing of reports."""
 
 import sys
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class MarkdownOptions(ReportOptions):
 class RelevanceOptions(StrictModel):
     """What counts as relevant."""
 
-    rel: int = option(1, "Lowest relevant grade, for RR, R, P, Success and their like.")
+    rel: int = option(1, "Lowest relevant grade, for RR, R, P and Success.")
 
 
 class MeasureOptions(RelevanceOptions):
@@ -54,7 +54,7 @@ class MeasureOptions(RelevanceOptions):
 
     measures: tuple[str, ...] = option(
         DEFAULT_MEASURES,
-        "Measures as ir-measures spells them, NCG@k, ERR@k, or `papers`; in one string or several times.",
+        "Measures as ir-measures spells them, NCG@k, ERR@k, or `papers`; separated by spaces, or repeated.",
     )
 
 
@@ -63,7 +63,7 @@ class QueryOptions(ReportOptions):
 
     unseen: str | None = option(
         None,
-        "Report apart the queries none of whose relevant documents is relevant to a query of SPLIT.",
+        "Report separately the queries that share no relevant document with a query of SPLIT.",
         metavar="SPLIT",
     )
     per_query: bool = option(False, "Add each query's values to the JSON.")
@@ -72,7 +72,7 @@ class QueryOptions(ReportOptions):
 class QrelsOptions(StrictModel):
     """Judgements in a file."""
 
-    qrels: Path = option(..., "Judgements: a BEIR qrels/SPLIT.tsv or a TREC file.", metavar="FILE")
+    qrels: Path = option(..., "Relevance judgments: a BEIR qrels/SPLIT.tsv or a TREC file.", metavar="FILE")
 
 
 def check_per_query(per_query: bool, json_file: Path | None) -> None:

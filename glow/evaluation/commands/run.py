@@ -1,4 +1,4 @@
-"""`glow evaluate`: search the judged queries with one retriever, and measure what comes."""
+"""`glow evaluate`: search the judged queries with one retriever, and measure the hits."""
 
 import os
 import sys
@@ -52,37 +52,34 @@ class RunOptions(QueryOptions, MeasureOptions):
     """What to search, by what, and how to measure it."""
 
     data: tuple[Path, ...] = option(
-        ..., "BEIR folder, or irds:NAME of ir_datasets; may be given several times.", metavar="DIR"
+        ..., "Data directory in BEIR format, or irds:NAME of ir_datasets; repeatable.", metavar="DIR"
     )
-    split: tuple[str, ...] = option(..., "Judgements, qrels/SPLIT.tsv; may be given several times.")
+    split: tuple[str, ...] = option(..., "Split of the relevance judgments, qrels/SPLIT.tsv; repeatable.")
     model: Path | None = option(
-        None, "Model folder; default: the one that models/DEFAULT names.", metavar="DIR"
+        None, "Model directory; default: the one that models/DEFAULT names.", metavar="DIR"
     )
     index_root: Path | None = option(
-        None, "Measure the live version of this index, as it is served, in place of a corpus in memory."
+        None, "Measure the live version of this index as it is served, instead of a corpus in memory."
     )
-    retriever: RetrieverKind = option("dense", "What searches.")
+    retriever: RetrieverKind = option("dense", "Retriever.")
     rerank: int = option(
         0,
-        "Hits that the index's re-ranker reads again, as a request with `rerank` does; 0: none.",
+        "Hits to re-rank, as a request with `rerank` does; 0: none.",
         ge=0,
         le=MAX_DEPTH,
     )
-    rerank_method: RerankMethod = option(
-        "join", "How it reads them: by its joined layers, or by late interaction."
-    )
-    top_k: int = option(TOP_K, "Hits kept for each query; hybrid fuses at least 100.", ge=1)
-    term_stats: TermStats = option(
-        "corpus", "Documents that idf comes from: the corpus, the model's own, or both."
-    )
-    analyzer: AnalyzerName = option(
-        DEFAULT_ANALYZER, "What words are in the lexical part of a hybrid search."
-    )
-    device: Device = option("cpu", "Where to encode and search.")
-    threads: int = option(0, "Threads of one encoding; 0 takes all cores.", ge=0)
-    cache: Path | None = option(None, "Folder that keeps document vectors between runs.", metavar="DIR")
+    rerank_method: RerankMethod = option("join", "Re-ranking method: joined layers, or late interaction.")
+    top_k: int = option(TOP_K, "Hits per query; hybrid fuses at least 100.", ge=1)
+    term_stats: TermStats = option("corpus", "Source of idf: the corpus, the model's own documents, or both.")
+    analyzer: AnalyzerName = option(DEFAULT_ANALYZER, "Analyzer of lexical search.")
+    device: Device = option("cpu", "Device that encodes and searches.")
+    threads: int = option(0, "Threads of encoding; 0: all cores.", ge=0)
+    cache: Path | None = option(None, "Directory that keeps document vectors between runs.", metavar="DIR")
     run_file: Path | None = option(
-        None, "Write the hits as a TREC run; for one data folder and split.", flag="--run", metavar="FILE"
+        None,
+        "Write the hits as a TREC run; needs one data directory and split.",
+        flag="--run",
+        metavar="FILE",
     )
 
 

@@ -1,4 +1,4 @@
-"""`glow measure` and `glow fuse`: what is done with TREC run files, whoever made them."""
+"""`glow measure` and `glow fuse`: work on TREC run files of any system."""
 
 from pathlib import Path
 
@@ -40,12 +40,12 @@ class FuseOptions(StrictModel):
     runs: tuple[Path, ...] = option(..., "TREC run files, two or more.", is_argument=True, metavar="RUN...")
     out: Path = option(..., "TREC run file to write.", metavar="FILE")
     k: int = option(RRF_K, "Constant of 1 / (k + rank).", ge=0)
-    top_k: int = option(TOP_K, "Hits of each run that are fused, and hits that are kept.", ge=1)
+    top_k: int = option(TOP_K, "Hits per run to fuse, and to keep.", ge=1)
 
 
 @command(MeasureRunsOptions)
 def measure_command(options: MeasureRunsOptions) -> None:
-    """Measures TREC run files; the queries are those that the judgements name."""
+    """Measures TREC run files over the queries with relevance judgments."""
     names, rel, unseen = measure_names(options.measures), options.rel, options.unseen
     check_measures(names, rel)
     check_per_query(options.per_query, options.json_file)

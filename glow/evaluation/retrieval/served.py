@@ -16,16 +16,16 @@ from glow.records import Hit, Query
 from glow.runtime import Device, EncodedText, Encoder, Model
 from glow.search import (
     DEFAULT_CANDIDATES,
+    AnalyzedQuery,
     EncodedQuery,
-    QueryReading,
-    Ranked,
+    RankedDocuments,
     Reranking,
     Retriever,
     Typos,
+    analyze_query,
     rank_dense,
     rank_hybrid,
     rank_lexical,
-    read_query,
     rerank,
     score_unit,
 )
@@ -69,7 +69,7 @@ class ServedRetriever:
     def search(self, queries: Sequence[Query], k: int) -> Run:
         """At most k hits of each query, best first; a query without a word finds nothing, as in the service."""
         run: dict[str, list[Hit]] = {query.id: [] for query in queries}
-        readings = [(query, read_query(self._index, query.text, self.typos)) for query in queries]
+        readings = [(query, analyze_query(self._index, query.text, self.typos)) for query in queries]
         asked = [(query, reading) for query, reading in readings if reading.tokens.words]
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             block = asked[start : start + QUERIES_AT_ONCE]
@@ -84,7 +84,7 @@ class ServedRetriever:
                 run[query.id] = [Hit(name, score) for name, score in zip(names, scores, strict=True)]
         return run
 
-    def _rank(self, reading: QueryReading, encoded: EncodedText | None, k: int) -> Ranked:
+    def _rank(self, reading: AnalyzedQuery, encoded: EncodedText | None, k: int) -> RankedDocuments:
         if self._reranking is None:
             return self._first(reading, encoded, k)
         assert isinstance(self._index, Index)  # noqa: S101 - `open_version` gives no other
@@ -93,7 +93,7 @@ class ServedRetriever:
         vector = None if encoded is None else encoded.vector
         return rerank(self._index, reading.text, ranked, self._reranking, unit, vector)[0]
 
-    def _first(self, reading: QueryReading, encoded: EncodedText | None, k: int) -> Ranked:
+    def _first(self, reading: AnalyzedQuery, encoded: EncodedText | None, k: int) -> RankedDocuments:
         if self._kind == "lexical" or self._kind == "learned":
             return rank_lexical(self._index, reading.text, k, by=self._kind)
         assert encoded is not None  # noqa: S101 - every other kind has one

@@ -18,10 +18,10 @@ from glow.search import (
     DEFAULT_CANDIDATES,
     EncodedQuery,
     Reranking,
+    analyze_query,
     rank_dense,
     rank_hybrid,
     rank_lexical,
-    read_query,
     rerank,
     score_unit,
 )
@@ -50,7 +50,7 @@ class VersionSearch:
 
     def __init__(self, index: Index, texts: Sequence[str]) -> None:
         self._index = index
-        readings = [read_query(index, text) for text in texts]
+        readings = [analyze_query(index, text) for text in texts]
         self._count = len(readings)
         asked = {place: reading for place, reading in enumerate(readings) if reading.tokens.words}
         read = index.encoder.read([reading.tokens for reading in asked.values()])

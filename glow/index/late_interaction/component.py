@@ -32,7 +32,7 @@ class LateOptions(ComponentOptions):
 
     late_interaction: bool | None = option(
         None,
-        "Store a vector in signs for every token, which hybrid searches compare; default: if the model has them and words are indexed.",
+        "Store binary token vectors for late interaction; default: if the model has them and the index a lexical part.",
     )
 
 
@@ -48,7 +48,7 @@ class LateRules(Rules):
 
 
 class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions, CodedTokens]):
-    """One store of every vector's tokens."""
+    """Binary token vectors of every document or passage."""
 
     name, label, stage, part = "late_interaction", "token vectors", "late", "late"
     per = "vector"

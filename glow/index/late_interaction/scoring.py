@@ -113,7 +113,7 @@ def _whole(tokens: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np
 
 
 def _products(codes: NDArray[np.uint8], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Sums of the query's numbers where a code has a 1: whole numbers, float32 [t, q]."""
+    """ScoreAccumulator of the query's numbers where a code has a 1: whole numbers, float32 [t, q]."""
     found = np.empty((len(codes), query.shape[1]), np.float32)
     width = codes.shape[1]
     bits = np.empty((min(CHUNK, len(codes)), width, 8), np.float32)

@@ -42,13 +42,16 @@ class LearnedOptions(ComponentOptions):
 
     learned: bool = option(
         False,
-        "Make learned impacts: documents also count for words that they do not hold. Needs a model with a head.",
+        "Add learned sparse retrieval, which also finds related terms. Needs a model with a head for it.",
     )
     learned_budget: int = option(
-        100, "Most words of a document in them.", ge=1, le=10_000, flag="--expansion-terms"
+        100, "Most learned terms per document.", ge=1, le=10_000, flag="--expansion-terms"
     )
     learned_words: int = option(
-        10_000, "Words that they are made for, the likeliest in queries.", ge=1, flag="--expansion-vocabulary"
+        10_000,
+        "Number of distinct learned terms: the most likely in queries.",
+        ge=1,
+        flag="--expansion-vocabulary",
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.index.learned_sparse.words import WordSide
-from glow.index.postings import ImpactIndex, PostingList, Sums, look_up
+from glow.index.postings import ImpactIndex, PostingList, ScoreAccumulator, look_up
 from glow.index.ranking import Ranking
 from glow.index.row_mask import RowMask
 from glow.text import Analyzer
@@ -117,7 +117,7 @@ class LearnedImpacts:
 
     def __init__(self, bm25: ImpactIndex, learned: ImpactIndex, weight: float = 1.0) -> None:
         self._bm25, self._learned, self.weight = bm25, learned, weight
-        self._sums = Sums(len(bm25))
+        self._sums = ScoreAccumulator(len(bm25))
 
     def with_weight(self, weight: float) -> "LearnedImpacts":
         """The same impacts under another weight."""

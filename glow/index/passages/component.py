@@ -28,10 +28,10 @@ COST_STAGES = ("passages", "encode", "index")
 class PassagesOptions(ComponentOptions):
     """How documents are cut, if they are."""
 
-    passages: bool = option(False, "Cut long documents into passages, with a vector for each.")
-    passage_field: str | None = option(None, "Field that is cut; default: the model's body.")
-    passage_overlap: int = option(0, "Sentences that neighbours share.", ge=0)
-    max_passages: int = option(128, "Most passages of a document.", ge=1)
+    passages: bool = option(False, "Split long documents into passages, each with a vector.")
+    passage_field: str | None = option(None, "Field to split; default: the model's body.")
+    passage_overlap: int = option(0, "Sentences that neighboring passages share.", ge=0)
+    max_passages: int = option(128, "Most passages per document.", ge=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class PassagesRules(Rules):
 
 
 class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]):
-    """Documents are cut before they are encoded; what is of a vector is then of a passage."""
+    """Passages of long documents; each vector then belongs to a passage."""
 
     name = "passages"
     part = "passages"

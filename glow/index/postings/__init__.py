@@ -30,7 +30,7 @@ from glow.index.postings.merge import merge_impacts
 from glow.index.postings.packed import pack_lists
 from glow.index.postings.packing import PackedPostings, pack_postings, packed_sizes, width_of
 from glow.index.postings.posting_list import PackedList, PostingList
-from glow.index.postings.sums import Sums, look_up
+from glow.index.postings.sums import ScoreAccumulator, look_up
 from glow.index.postings.view import ImpactsView
 from glow.index.postings.vocabulary import Vocabulary
 
@@ -59,7 +59,7 @@ __all__ = [
     "PostingList",
     "PostingsOptions",
     "PostingsRules",
-    "Sums",
+    "ScoreAccumulator",
     "Vocabulary",
     "build_lexical",
     "document_words",

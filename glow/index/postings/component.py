@@ -40,15 +40,13 @@ WEIGHT_DIGITS = 4
 class PostingsOptions(ComponentOptions):
     """Of `glow build`."""
 
-    lexical: bool = option(True, "Index the words too, for lexical and hybrid search.")
+    lexical: bool = option(True, "Build a lexical index, for lexical and hybrid search.")
     impacts: Literal["auto", "plain", "compressed"] = option(
         "auto",
-        "How postings are stored: plain, or compressed to a third of the bytes with 8 bits an impact; auto compresses from 4,000,000 documents on.",
+        "How to store postings; compressed takes a third of the bytes, with 8-bit impacts. auto compresses from 4,000,000 documents.",
         flag="--postings",
     )
-    analyzer: AnalyzerName = option(
-        DEFAULT_ANALYZER, "Words are indexed as they are (plain), or by English stems."
-    )
+    analyzer: AnalyzerName = option(DEFAULT_ANALYZER, "Index words unchanged (plain), or as English stems.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class PostingsRules(Rules):
 
 
 class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOptions]):
-    """The inverted index of the documents' own words."""
+    """Inverted index of the documents' terms."""
 
     name, label, stage = "postings", "impacts", "lexical"
     part = "impacts"

@@ -19,7 +19,7 @@ from glow.index.postings.format import ImpactHeader, read_impacts_header
 from glow.index.postings.lists import Block, Lists
 from glow.index.postings.opening import read_lists
 from glow.index.postings.posting_list import PostingList
-from glow.index.postings.sums import Sums, look_up
+from glow.index.postings.sums import ScoreAccumulator, look_up
 from glow.index.postings.vocabulary import Vocabulary
 from glow.index.ranking import Ranking
 from glow.index.row_mask import RowMask
@@ -46,7 +46,7 @@ class ImpactIndex:
         self.analyzer = Analyzer(header.analyzer)
         self._lists = lists
         self._largest = float(lists.maxima.max(initial=0.0))
-        self._sums = Sums(header.documents)
+        self._sums = ScoreAccumulator(header.documents)
 
     def __len__(self) -> int:
         return self.header.documents

@@ -18,7 +18,7 @@ from glow.index.row_mask import RowMask
 __all__ = ["promising"]
 
 SLACK = 1e-5
-"""Sums of float32 in another order differ by less, in proportion."""
+"""ScoreAccumulator of float32 in another order differ by less, in proportion."""
 DOCUMENTS_PER_POSTING = 8
 """Below a posting for every so many documents, looking at the postings is less work than looking at all documents."""
 SAMPLED = 1 << 16

@@ -18,11 +18,11 @@ from glow.index.postings.skipping import DOCUMENTS_PER_POSTING, promising
 from glow.index.ranking import Ranking, best
 from glow.index.row_mask import RowMask
 
-__all__ = ["Sums", "look_up"]
+__all__ = ["ScoreAccumulator", "look_up"]
 
 
 def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The sums of some documents, float32 [m], to the bit those of `Sums.search` over the same lists.
+    """The sums of some documents, float32 [m], to the bit those of `ScoreAccumulator.search` over the same lists.
 
     Args:
         lists: in the order in which they are added.
@@ -37,7 +37,7 @@ def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np
     return scores
 
 
-class Sums:
+class ScoreAccumulator:
     """Adds up lists over n documents; safe to use from many threads, each of which keeps float32 [n].
 
     Args:

@@ -15,7 +15,7 @@ __all__ = ["SPELLING", "Spelling"]
 
 
 class Spelling(Component[SpellingTable, tuple[SpellingTable, ...], Rules, ComponentOptions]):
-    """The words of a lexical index, as they are written."""
+    """Words of the lexical index before stemming, for typo correction."""
 
     name, label, stage = "spelling", "spelling", "spelling"
     paths, per, needs = (f"{SPELLING_FOLDER}/",), "index", ("postings",)

@@ -11,7 +11,7 @@ from glow.index.token_embeddings.codes import (
 from glow.index.token_embeddings.component import TOKEN_EMBEDDINGS
 from glow.index.token_embeddings.encode import StatesJob
 from glow.index.token_embeddings.format import STATES_FILES, StatesHeader
-from glow.index.token_embeddings.store import StatesWriter, TermStates
+from glow.index.token_embeddings.store import TokenEmbeddingStore, TokenEmbeddingsWriter
 
 __all__ = [
     "LEAST",
@@ -21,8 +21,8 @@ __all__ = [
     "StateBits",
     "StatesHeader",
     "StatesJob",
-    "StatesWriter",
-    "TermStates",
+    "TokenEmbeddingStore",
+    "TokenEmbeddingsWriter",
     "code_bytes",
     "decode_states",
     "encode_states",

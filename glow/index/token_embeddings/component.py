@@ -19,7 +19,7 @@ from glow.index.token_embeddings.codes import CodedStates
 from glow.index.token_embeddings.encode import StatesJob, coded_of, states_header
 from glow.index.token_embeddings.format import STATES_FILES, STATES_FOLDER, STATES_HEADER, StatesHeader
 from glow.index.token_embeddings.joined import SegmentedStates
-from glow.index.token_embeddings.store import StatesWriter, TermStates
+from glow.index.token_embeddings.store import TokenEmbeddingStore, TokenEmbeddingsWriter
 from glow.index.token_embeddings.view import StatesView
 from glow.options import option
 from glow.runtime import RerankerShape
@@ -32,10 +32,10 @@ class TokenEmbeddingsOptions(ComponentOptions):
 
     rerank: Path | None = option(
         None,
-        "Re-ranker folder: read every document by it beforehand, for searches with `rerank`.",
+        "Re-ranker directory. Its token embeddings of all documents are stored, for searches with `rerank`.",
         metavar="DIR",
     )
-    rerank_bits: Literal[16, 8, 4] = option(4, "Bits of each number that is stored for the re-ranker.")
+    rerank_bits: Literal[16, 8, 4] = option(4, "Bits per number of the re-ranker's token embeddings.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,9 @@ class TokenEmbeddingsRules(Rules):
 
 
 class TokenEmbeddings(
-    RowComponent[TermStates, StatesView, TokenEmbeddingsRules, TokenEmbeddingsOptions, CodedStates]
+    RowComponent[TokenEmbeddingStore, StatesView, TokenEmbeddingsRules, TokenEmbeddingsOptions, CodedStates]
 ):
-    """One store of every vector's tokens, and in a new index a copy of the re-ranker that can read them."""
+    """Token embeddings of every document or passage, and in a new index a copy of their re-ranker."""
 
     name = "token_embeddings"
     part = "rerank"
@@ -101,13 +101,13 @@ class TokenEmbeddings(
             if len(records.counts):
                 yield coded_of(records)
 
-    def stored(self, reader: TermStates, rows: NDArray[np.int64]) -> CodedStates:
+    def stored(self, reader: TokenEmbeddingStore, rows: NDArray[np.int64]) -> CodedStates:
         """Nothing is read or coded again."""
         return reader.coded(rows)
 
     def write(self, folder: Path, rules: TokenEmbeddingsRules, blocks: Iterator[CodedStates]) -> None:
         """Writes the store, in memory that does not grow with it."""
-        with StatesWriter(folder / STATES_FOLDER, rules.header) as writer:
+        with TokenEmbeddingsWriter(folder / STATES_FOLDER, rules.header) as writer:
             for block in blocks:
                 writer.add(block)
             writer.close()
@@ -133,7 +133,7 @@ class TokenEmbeddings(
         """What they are and take."""
         return {"rerank": _describe(made[self].header, made.path(STATES_FOLDER))}
 
-    def open(self, segment: Segment) -> TermStates | None:
+    def open(self, segment: Segment) -> TokenEmbeddingStore | None:
         """Opens the store, which must be that of the version's re-ranker."""
         is_base = segment.files is not None and not segment.below
         shape = f"{RERANKER_FOLDER}/{RERANKER_SHAPE}"
@@ -142,16 +142,16 @@ class TokenEmbeddings(
         segment.require(*(f"{STATES_FOLDER}/{name}" for name in STATES_FILES))
         if is_base and not segment.has(shape):
             segment.require(f"{RERANKER_FOLDER}/")
-        states = TermStates.open(segment.path(STATES_FOLDER), segment.rows.count(self.per))
+        states = TokenEmbeddingStore.open(segment.path(STATES_FOLDER), segment.rows.count(self.per))
         if segment.files is not None:
             _check_reranker(segment, states)
         return states
 
-    def alone(self, reader: TermStates, segment: Segment) -> StatesView:
+    def alone(self, reader: TokenEmbeddingStore, segment: Segment) -> StatesView:
         """The store itself."""
         return reader
 
-    def join(self, both: BaseAndDelta[TermStates]) -> StatesView:
+    def join(self, both: BaseAndDelta[TokenEmbeddingStore]) -> StatesView:
         """Rows of both, if one re-ranker made them in one precision."""
         both.delta.require_like(both.base.header)
         return SegmentedStates(both)
@@ -170,7 +170,7 @@ class TokenEmbeddings(
 TOKEN_EMBEDDINGS = TokenEmbeddings()
 
 
-def _check_reranker(segment: Segment, states: TermStates) -> None:
+def _check_reranker(segment: Segment, states: TokenEmbeddingStore) -> None:
     """Its hash is the manifest's, and what it reads is of the store's shape."""
     states.require_model(segment.hashes.get("reranker", "none"))
     place, header = segment.root / RERANKER_FOLDER / RERANKER_SHAPE, states.header

@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 from glow.index.segments import BaseAndDelta
 from glow.index.token_embeddings.format import StatesHeader
-from glow.index.token_embeddings.store import TermStates
+from glow.index.token_embeddings.store import TokenEmbeddingStore
 
 __all__ = ["SegmentedStates"]
 
 
 class SegmentedStates:
-    """Term representations of both, made by one re-ranker in one precision; arguments as for `TermStates`.
+    """Term representations of both, made by one re-ranker in one precision; arguments as for `TokenEmbeddingStore`.
 
     Args:
         both: the stores.
     """
 
-    def __init__(self, both: BaseAndDelta[TermStates]) -> None:
+    def __init__(self, both: BaseAndDelta[TokenEmbeddingStore]) -> None:
         self._both = both
         self.header: StatesHeader = both.base.header
 
@@ -28,7 +28,7 @@ class SegmentedStates:
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of documents, int64 [B]."""
-        return self._both.gather(rows, TermStates.lengths)
+        return self._both.gather(rows, TokenEmbeddingStore.lengths)
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """States and mask of documents, padded at the end."""
@@ -42,7 +42,7 @@ class SegmentedStates:
 
     def _split(
         self, rows: NDArray[np.int64]
-    ) -> Iterator[tuple[TermStates, NDArray[np.int64], NDArray[np.int64]]]:
+    ) -> Iterator[tuple[TokenEmbeddingStore, NDArray[np.int64], NDArray[np.int64]]]:
         """Each store that some rows are of, the rows there, and their places."""
         first = self._both.segments.base
         old, new = np.flatnonzero(rows < first), np.flatnonzero(rows >= first)

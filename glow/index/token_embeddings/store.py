@@ -21,10 +21,10 @@ from glow.index.token_embeddings.format import (
 )
 from glow.storage import ArrayWriter, map_array, places_of, read_header
 
-__all__ = ["StatesWriter", "TermStates"]
+__all__ = ["TokenEmbeddingStore", "TokenEmbeddingsWriter"]
 
 
-class StatesWriter:
+class TokenEmbeddingsWriter:
     """A store in the making, document after document; no more than what is added at once is held in memory.
 
     Args:
@@ -72,7 +72,7 @@ class StatesWriter:
         return written
 
 
-class TermStates:
+class TokenEmbeddingStore:
     """A store, open; safe to read from many threads.
 
     Args:
@@ -142,7 +142,7 @@ class TermStates:
             )
 
     @classmethod
-    def open(cls, folder: Path, documents: int | None = None) -> "TermStates":
+    def open(cls, folder: Path, documents: int | None = None) -> "TokenEmbeddingStore":
         """Opens a store whose checksums were verified before; codes are memory-mapped.
 
         Args:

@@ -11,7 +11,7 @@ __all__ = ["StatesView"]
 
 
 class StatesView(Protocol):
-    """What re-ranking asks of term representations; `TermStates` describes each of it. Rows are those of vectors."""
+    """What re-ranking asks of term representations; `TokenEmbeddingStore` describes each of it. Rows are those of vectors."""
 
     @property
     def header(self) -> StatesHeader: ...  # noqa: D102 - see the class

@@ -18,11 +18,15 @@ DEFAULT_MEMORY_MB = 4096
 class VectorOptions(ComponentOptions):
     """Which dense index is made, and where it lies."""
 
-    index: IndexKind | Literal["auto"] = option("auto", "Kind of dense index; auto suits the size.")
-    memory_mb: int = option(DEFAULT_MEMORY_MB, "MiB the served index may take, for auto.", ge=1)
+    index: IndexKind | Literal["auto"] = option(
+        "auto", "Kind of dense index; auto chooses by number of vectors and --memory-mb."
+    )
+    memory_mb: int = option(
+        DEFAULT_MEMORY_MB, "Memory limit of the served dense index in MiB, for auto.", ge=1
+    )
     store: str | None = option(
         None,
-        "Keep the vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db without a server.",
+        "Store vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db without a server.",
         flag="--vector-store",
         metavar="ADDRESS",
     )

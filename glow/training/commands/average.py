@@ -25,11 +25,11 @@ __all__ = ["AverageOptions", "average", "average_command"]
 class AverageOptions(StrictModel):
     """Which checkpoints, and how much of each."""
 
-    first: Path = option(..., "Checkpoint folder.", metavar="DIR")
-    second: Path = option(..., "Checkpoint folder of the same towers.", metavar="DIR")
-    out: Path = option(..., "Checkpoint folder to write.", metavar="DIR")
-    query: float = option(0.5, "The second's share in the query tower.", ge=0.0, le=1.0)
-    document: float = option(0.5, "The second's share in the document tower.", ge=0.0, le=1.0)
+    first: Path = option(..., "Checkpoint directory.", metavar="DIR")
+    second: Path = option(..., "Checkpoint directory of the same towers.", metavar="DIR")
+    out: Path = option(..., "Checkpoint directory to write.", metavar="DIR")
+    query: float = option(0.5, "Weight of the second checkpoint in the query tower.", ge=0.0, le=1.0)
+    document: float = option(0.5, "Weight of the second checkpoint in the document tower.", ge=0.0, le=1.0)
 
 
 @command(AverageOptions)

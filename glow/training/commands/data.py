@@ -28,12 +28,12 @@ class EncodingOptions(StrictModel):
     """What encodes, and where."""
 
     model: Path | None = option(
-        None, "Model or checkpoint folder; default: the one that models/DEFAULT names.", metavar="DIR"
+        None, "Model or checkpoint directory; default: the one that models/DEFAULT names.", metavar="DIR"
     )
-    fields: str = option("glow-default", "Schema preset that names the text fields.")
-    device: Device = option("cpu", "Where to encode.")
-    precision: Precision = option("bf16", "Of a checkpoint's towers; a model has its own.")
-    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+    fields: str = option("glow-default", "Schema preset with the text fields.")
+    device: Device = option("cpu", "Device that encodes.")
+    precision: Precision = option("bf16", "Precision of a checkpoint's towers; a model has its own.")
+    threads: int = option(0, "CPU threads; 0: all cores.", ge=0)
 
     def encoding(self) -> EncodeOptions:
         """How texts are encoded; torch takes as many threads from now on."""
@@ -45,41 +45,41 @@ class EncodingOptions(StrictModel):
 class MineOptions(EncodingOptions):
     """Which documents are hard negatives."""
 
-    data: Path = option(..., "BEIR-style folder.", metavar="DIR")
-    out: Path = option(..., "JSON lines file to write.", metavar="FILE")
-    split: str = option("train", "Split of the judgements.")
-    retriever: MiningRetriever = option("dense", "What searches.")
+    data: Path = option(..., "Data directory in BEIR format.", metavar="DIR")
+    out: Path = option(..., "JSON Lines file to write.", metavar="FILE")
+    split: str = option("train", "Split of the relevance judgments.")
+    retriever: MiningRetriever = option("dense", "Retriever.")
     first: int = option(10, "First rank to mine, from 1.", flag="--min-rank", ge=1)
     last: int = option(100, "Last rank to mine.", flag="--max-rank", ge=1)
-    count: int = option(8, "Most negatives a query.", ge=1)
+    count: int = option(8, "Most negatives per query.", ge=1)
     margin: float = option(
-        0.95, "Share of the best positive's score to stay below; 0 turns it off.", ge=0.0, le=1.0
+        0.95, "Highest fraction of the best positive's score; 0: no limit.", ge=0.0, le=1.0
     )
-    choose: Choose = option("random", "Which of those that pass.")
-    seed: int = option(0, "Seed of the choice.", ge=0)
+    choose: Choose = option("random", "Which documents to choose.")
+    seed: int = option(0, "Random seed.", ge=0)
 
 
 class SynthesizeOptions(EncodingOptions):
     """Which pairs to make of documents alone."""
 
-    corpus: Path = option(..., "JSON lines of documents.", metavar="FILE")
-    out: Path = option(..., "Data folder to write.", metavar="DIR")
+    corpus: Path = option(..., "Documents (JSON Lines).", metavar="FILE")
+    out: Path = option(..., "Data directory to write.", metavar="DIR")
     round_trip: int = option(
-        _DEFAULTS.round_trip, "Last rank at which a query must find its document; 0 keeps all.", ge=0
+        _DEFAULTS.round_trip, "Lowest rank at which a query must find its document; 0 keeps all.", ge=0
     )
-    max_queries: int = option(_DEFAULTS.max_queries, "Most queries a document.", ge=1)
+    max_queries: int = option(_DEFAULTS.max_queries, "Most queries per document.", ge=1)
     drop: float = option(
-        _DEFAULTS.drop, "How often a query's source is left out of its document's copy.", ge=0.0, le=1.0
+        _DEFAULTS.drop, "Fraction of document copies that lack the query's source.", ge=0.0, le=1.0
     )
-    kinds: str = option(",".join(KINDS), "Kinds of queries to make, by commas.")
-    seed: int = option(0, "Seed of every choice.", ge=0)
+    kinds: str = option(",".join(KINDS), "Kinds of queries, separated by commas.")
+    seed: int = option(0, "Random seed.", ge=0)
 
 
 @command(MineOptions)
 def mine_command(options: MineOptions) -> None:
     """Finds hard negatives: documents that rank high for a judged query and are not judged relevant.
 
-    BM25 alone (`--retriever lexical`) opens a model only where `--model` names one, for the margin.
+    BM25 alone (`--retriever lexical`) opens a model only if `--model` names one, for the margin.
     """
     with shown_progress(sys.stderr) as show:
         mining = MiningOptions(

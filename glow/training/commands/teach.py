@@ -1,4 +1,4 @@
-"""`glow teach`: a teacher's vectors of data folders, made once; the same call goes on where a stopped one was."""
+"""`glow teach`: a teacher's vectors of data directories, made once; the same call resumes a stopped one."""
 
 import sys
 from pathlib import Path
@@ -20,20 +20,20 @@ class TeachOptions(StrictModel):
 
     teacher: str = option(
         ...,
-        "A sentence-transformers or BERT-layout folder, a model or checkpoint, or MODULE:FUNCTION that makes vectors of a list of texts.",
+        "Teacher: a sentence-transformers or BERT directory, model, checkpoint, or MODULE:FUNCTION that returns vectors of texts.",
         metavar="TEACHER",
     )
     data: tuple[Path, ...] = option(
-        (), "Data folder: its documents and all its queries; may be given several times.", metavar="DIR"
+        (), "Data directory, whose documents and queries are encoded; repeatable.", metavar="DIR"
     )
-    out: Path = option(..., "Folder of the vectors; what it holds already is not made again.", metavar="DIR")
-    fields: str = option("glow-default", "Schema preset that names the text fields.")
-    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
+    out: Path = option(..., "Directory of the vectors; existing ones are kept.", metavar="DIR")
+    fields: str = option("glow-default", "Schema preset with the text fields.")
+    threads: int = option(0, "CPU threads; 0: all cores.", ge=0)
 
 
 @command(TeachOptions)
 def teach_command(options: TeachOptions) -> None:
-    """Makes the vectors of a teacher that `glow train --teacher` distils from."""
+    """Makes a teacher's vectors, for `glow train --teacher`."""
     if not options.data:
         raise ConfigError("there is nothing to encode; give --data")
     if options.threads:

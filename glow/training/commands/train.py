@@ -1,4 +1,4 @@
-"""`glow train` and `glow pretrain`: one run, or all stages of a configuration; the same call goes on where a stopped one was."""
+"""`glow train` and `glow pretrain`: one run, or all stages of a configuration; the same call resumes a stopped one."""
 
 import json
 import sys
@@ -33,80 +33,70 @@ SHOWN_STEPS = 25
 class RunOptions(JsonOptions):
     """What every run is given."""
 
-    config: Path = option(..., "TOML file with the run's options.", metavar="FILE")
+    config: Path = option(..., "TOML file with the run's configuration.", metavar="FILE")
     out: Path = option(
         ...,
-        "Checkpoint folder to write; state and metrics go to OUT.run, earlier stages to OUT.stages.",
+        "Checkpoint directory to write; state and metrics go to OUT.run, earlier stages to OUT.stages.",
         metavar="DIR",
     )
     init: Path | None = option(
         None,
-        "BERT-layout safetensors folder, checkpoint or model; default: all-MiniLM-L6-v2. For learned impacts: the model they are for.",
+        "BERT directory (safetensors), checkpoint or model to start from; default: all-MiniLM-L6-v2. For learned impacts: the model to extend.",
         metavar="DIR",
     )
-    stage: str = option("", "Runs one stage of the configuration alone, from --init to --out.")
-    seed: int | None = option(None, "Overrides the configuration's seed.")
-    device: TrainingDevice = option("auto", "`auto` takes a GPU where there is one.")
-    threads: int = option(0, "CPU threads; 0 takes all cores.", ge=0)
-    dry: bool = option(
-        False, "Reads everything, makes what is kept for the run, and says what it would do; takes no step."
-    )
+    stage: str = option("", "Run only this stage of the configuration, from --init to --out.")
+    seed: int | None = option(None, "Random seed; default: as configured.")
+    device: TrainingDevice = option("auto", "`auto`: a GPU if there is one.")
+    threads: int = option(0, "CPU threads; 0: all cores.", ge=0)
+    dry: bool = option(False, "Read all inputs, prepare the run and print its plan, without training.")
 
 
 class TrainOptions(RunOptions):
     """What to train on, from which start, and where the result goes."""
 
-    data: tuple[Path, ...] = option((), "Data folder; may be given several times.", metavar="DIR")
+    data: tuple[Path, ...] = option((), "Data directory; repeatable.", metavar="DIR")
     synthesize: tuple[Path, ...] = option(
-        (), "JSON lines of documents to make training pairs from; may be given several times.", metavar="FILE"
+        (), "Documents (JSON Lines) for synthetic training pairs; repeatable.", metavar="FILE"
     )
     synthesis_model: Path | None = option(
-        None, "Model that filters those pairs; default: the one models/DEFAULT names.", metavar="DIR"
+        None, "Model that filters synthetic pairs; default: the one that models/DEFAULT names.", metavar="DIR"
     )
-    split: str = option("train", "Split of the judgements to train on.")
+    split: str = option("train", "Training split of the relevance judgments.")
     dev: tuple[Path, ...] = option(
-        (), "Data folder whose split `dev` is watched; may be given several times.", metavar="DIR"
+        (), "Data directory whose split `dev` is evaluated; repeatable.", metavar="DIR"
     )
-    negatives: tuple[Path, ...] = option(
-        (), "File of mined hard negatives; may be given several times.", metavar="FILE"
-    )
+    negatives: tuple[Path, ...] = option((), "File of mined hard negatives; repeatable.", metavar="FILE")
     candidates: tuple[Path, ...] = option(
         (),
-        "TREC run of a first search over --data, for a re-ranker ([cross]) or learned impacts ([impacts]); one for each folder, in order.",
+        "TREC run of first-stage retrieval over --data, for a re-ranker ([cross]) or learned impacts ([impacts]); one per directory, in order.",
         metavar="FILE",
     )
-    dev_candidates: tuple[Path, ...] = option(
-        (), "The same over --dev, for a re-ranker or learned impacts.", metavar="FILE"
-    )
+    dev_candidates: tuple[Path, ...] = option((), "The same for --dev.", metavar="FILE")
     teacher: Path | None = option(
         None,
-        "What to distil: a BERT-layout folder, model, checkpoint, or what `glow teach` made; default: all-MiniLM-L6-v2. "
-        "For a re-ranker with `distill`: another's checkpoint.",
+        "Teacher: a BERT directory, model, checkpoint, or vectors of `glow teach`; default: all-MiniLM-L6-v2. "
+        "For a re-ranker with `distill`: the checkpoint of another one.",
         metavar="DIR",
     )
-    max_steps: int | None = option(None, "Overrides the configuration's bound.")
+    max_steps: int | None = option(None, "Most steps; default: as configured.")
 
 
 class PretrainOptions(RunOptions):
     """Which text to read, from which start, and where the result goes."""
 
-    corpus: tuple[Path, ...] = option(
-        (), "JSON lines of documents (.jsonl), or plain text; may be given several times.", metavar="FILE"
-    )
-    dev: tuple[Path, ...] = option(
-        (), "Text whose loss is watched; may be given several times.", metavar="FILE"
-    )
-    steps: int | None = option(None, "Overrides the configuration's steps.", ge=1)
+    corpus: tuple[Path, ...] = option((), "Documents (.jsonl) or plain text; repeatable.", metavar="FILE")
+    dev: tuple[Path, ...] = option((), "Text for the development loss; repeatable.", metavar="FILE")
+    steps: int | None = option(None, "Number of steps; default: as configured.", ge=1)
     minutes: float = option(
         0.0,
-        "Trains for about so long, by the speed of the first steps, in place of a number of steps.",
+        "Approximate training time in place of --steps, from the speed of the first steps.",
         ge=0.0,
     )
 
 
 @command(TrainOptions)
 def train_command(options: TrainOptions) -> None:
-    """Trains the two towers on the judged pairs of one or more folders, a re-ranker, or learned impacts; the same call resumes."""
+    """Trains two towers, a re-ranker or learned impacts on judged pairs; the same call resumes."""
     more = {
         name: getattr(options, name)
         for name in (
@@ -126,7 +116,7 @@ def train_command(options: TrainOptions) -> None:
 
 @command(PretrainOptions)
 def pretrain_command(options: PretrainOptions) -> None:
-    """Pre-trains an encoder on text alone (Cross-Thought, and what it is compared with); the same call resumes."""
+    """Pre-trains an encoder on text alone (Cross-Thought or another objective); the same call resumes."""
     _run(options, options.steps, {"corpora": options.corpus, "dev": options.dev, "minutes": options.minutes})
 
 

@@ -77,7 +77,7 @@ def test_rollback_goes_back_or_to_the_version_that_is_named(
         assert roll_back().json()["live"]["version"] == IndexRoot(versions.path).current() == "a1"
         none = roll_back()
         assert (none.status_code, none.json()["code"]) == (409, "swap_refused")
-        assert "no version was live before" in none.json()["detail"]
+        assert "has no previous version" in none.json()["detail"]
         assert roll_back(version="a2").json()["live"]["version"] == "a2"
         for wrong, word in (("b9", "b9"), ("../a1", "no version name")):
             refused = roll_back(version=wrong)

@@ -1,4 +1,4 @@
-"""Three lanes: plain searches; searches whose hits are read again; batches, and work that costs many times as much.
+"""Three worker pools: plain searches; searches whose hits are read again; batches, and work that costs many times as much.
 
 Each has permits, threads and batches of its own, so what fills one is not in the way of the other. The threads of the others yield
 the CPU to those of the plain one, as far as the system's scheduler knows priorities of threads (Linux).
@@ -12,24 +12,24 @@ from glow_service.search.batcher import Batcher
 from glow_service.search.pool import SearchPool
 from glow_service.telemetry import Metrics
 
-__all__ = ["BULK_NICENESS", "RERANK_NICENESS", "Lane", "LaneName"]
+__all__ = ["BULK_NICENESS", "RERANK_NICENESS", "WorkPool", "WorkPoolName"]
 
-LaneName = Literal["plain", "rerank", "bulk"]
+WorkPoolName = Literal["plain", "rerank", "bulk"]
 
 RERANK_NICENESS = 5
 """Of the threads that re-rank: people wait for them, and more of them for plain searches."""
 BULK_NICENESS = 10
-"""Of the bulk lane's threads: beside a plain search they get about a tenth of a core that both want (sched(7))."""
+"""Of the bulk worker pool's threads: beside a plain search they get about a tenth of a core that both want (sched(7))."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class WorkPool:
     """What work of one kind runs in.
 
     Attributes:
-        admission: permits; a request takes one in the plain lane, and as many as its price (`glow_service.search.price`) in the others.
+        admission: permits; a request takes one in the plain worker pool, and as many as its cost (`glow_service.search.costs`) in the others.
         pool: threads.
-        batcher: queries of the lane that are encoded together.
+        batcher: queries of the worker pool that are encoded together.
     """
 
     admission: Admission
@@ -48,7 +48,7 @@ class Lane:
         batch_wait_us: int = 0,
         niceness: int = 0,
     ) -> Self:
-        """Makes a lane.
+        """Makes a work_pool.
 
         Args:
             metrics: told about batches and the queue.
