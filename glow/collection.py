@@ -1,4 +1,4 @@
-"""Documents, queries and judgements in BEIR's layout with named fields.
+"""Documents, queries and relevance judgments in BEIR's layout with named fields.
 
 `corpus.jsonl` holds one JSON object a line (`_id`, text fields, any other key is metadata), `queries.jsonl` holds
 `_id` and `text`, `qrels/SPLIT.tsv` a header and `query-id`, `corpus-id`, `score`. One parser serves the

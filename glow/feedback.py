@@ -23,14 +23,14 @@ class Feedback:
     """One click or judgement.
 
     Attributes:
-        request_id: of the search that showed the document.
-        id: of the document.
-        kind: what was done.
-        rank: where it was shown, as the sender says, from 1; None where it does not.
-        dwell_s: seconds that somebody stayed with the document; None where that is not known.
-        source: mark of who did it, while one salt lasts: nobody can tell from it who that was.
-        time: UTC, ISO 8601; the writer sets it where it is "".
-        period: names the salt that made `source`. The marks of two periods may stand for one person.
+        request_id: id of the search that found the document.
+        id: the document's id.
+        kind: what the user did.
+        rank: rank of the hit, from 1, as the client sent it; None if it did not.
+        dwell_s: seconds that the user spent on the document; None if unknown.
+        source: pseudonym of the user within one salt period.
+        time: UTC, ISO 8601; the writer sets it if it is "".
+        period: salt period of `source`. A user has another pseudonym in each period.
     """
 
     request_id: str

@@ -19,17 +19,17 @@ class LoggedQuery:
     """One search as the log holds it.
 
     Attributes:
-        request_id: of its request; the searches of a batch share it.
+        request_id: id of the request; the searches of a batch share it.
         query: the text.
         retriever: `dense`, `lexical` or `hybrid`.
-        top_k: hits asked for.
-        offset: hits passed over first.
-        index: version of the index that answered.
-        took_ms: milliseconds from the request's first byte to its answer.
-        filter: as the request had it; None where it had none.
-        degraded: what was left undone.
+        top_k: hits requested.
+        offset: hits skipped.
+        index: index version that was searched.
+        took_ms: milliseconds from the request's first byte to its response.
+        filter: filter of the request, or None.
+        degraded: what the response lacks.
         hits: ids of the documents found, best first.
-        time: UTC, ISO 8601; the writer sets it where it is "".
+        time: UTC, ISO 8601; the writer sets it if it is "".
     """
 
     request_id: str

@@ -60,7 +60,7 @@ class Manifest(StrictModel):
     """What an artifact folder says of itself.
 
     Attributes:
-        format: version of the folder's layout.
+        format: version of the directory's layout.
         kind: checkpoint, model, reranker or index.
         name: a model's or re-ranker's name or an index's version.
         created: UTC time of writing, ISO 8601.
@@ -69,7 +69,7 @@ class Manifest(StrictModel):
         parents: what it was made from, by name and hash.
         parameters: the options that made it.
         counts: documents, dimensions and other figures.
-        files: path relative to the folder -> size and checksum, every file but the manifest itself.
+        files: path relative to the directory -> size and checksum, of every file but the manifest.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -13,35 +13,37 @@ class IngestOptions(IndexRootOptions):
     """Where writes lie, and how they are applied."""
 
     ingest_folder: Path | None = option(
-        None, "Folder of the log of writes; default: .ingest in the index root.", metavar="DIR"
+        None, "Directory of the write log; default: .ingest in the index root.", metavar="DIR"
     )
     model: Path | None = option(
-        None, "Model that built the index; default: what models/DEFAULT names.", metavar="DIR"
+        None, "Model that built the index; default: the one that models/DEFAULT names.", metavar="DIR"
     )
-    threads: int | None = option(None, "Threads that encode; default: all cores.", ge=1)
+    threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
     every_s: float = option(
-        1.0, "Seconds between looks for writes.", flag="--poll-interval-s", ge=0.05, le=3600.0
+        1.0, "Seconds between checks for writes.", flag="--poll-interval-s", ge=0.05, le=3600.0
     )
-    once: bool = option(False, "Apply what waits, and end.")
+    once: bool = option(False, "Apply waiting writes, then exit.")
     check: bool = option(
-        False, "Apply nothing: end with status 0 if another process applies the log, else with 1."
+        False, "Apply nothing: exit with status 0 if another process applies the log, otherwise with 1."
     )
-    batch_documents: int = option(500, "Most documents that are applied as one version.", ge=1, le=20_000)
+    batch_documents: int = option(500, "Most documents per version.", ge=1, le=20_000)
     compact_share: float = option(
         0.5,
-        "Compact once the delta has this share of what it may have.",
+        "Ratio of the largest delta at which compaction starts.",
         ge=0.01,
         le=1.0,
         flag="--compact-threshold",
     )
-    keep: int = option(3, "Versions that stay, the live one among them; more are removed as they come.", ge=1)
+    keep: int = option(3, "Number of versions to keep, with the live one.", ge=1)
     keep_deleted_days: float = option(
         7.0,
-        "Days that the version before a deletion by filter stays restorable (0: none).",
+        "Days to keep the version before a deletion by filter; 0: none.",
         ge=0.0,
         le=3_650.0,
     )
-    wait_s: float = option(WAIT_S, "Seconds to wait for another command on the root.", flag="--wait", ge=0.0)
+    wait_s: float = option(
+        WAIT_S, "Seconds to wait for another command on the index root.", flag="--wait", ge=0.0
+    )
 
     @property
     def folder(self) -> Path:

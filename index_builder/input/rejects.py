@@ -13,6 +13,7 @@ from glow.errors import BuildError
 __all__ = ["REJECTS_FILE", "RejectLog", "written_of"]
 
 REJECTS_FILE = "rejects.jsonl"
+"""Rejected lines: file, line, id if known, reason, start of the line."""
 START_CHARACTERS = 200
 REASON_CHARACTERS = 500
 SHOWN = 3

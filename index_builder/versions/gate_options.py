@@ -26,33 +26,35 @@ class GateLimits(StrictModel):
     """What a gate compares by, and its limits; builds have them, too."""
 
     query_log: Path | None = option(
-        None, "The service's query log, to compare without judgements.", metavar="FILE"
+        None, "Query log of the service, to compare without relevance judgments.", metavar="FILE"
     )
     split: str | None = option(
-        None, "Judgements, qrels/SPLIT.tsv; default: dev, or the only one.", flag="--gate-split"
+        None,
+        "Split of the relevance judgments, qrels/SPLIT.tsv; default: dev, or the only one.",
+        flag="--gate-split",
     )
     threshold: float = option(
         -0.01,
-        "Lowest end that the 95 % interval of the nDCG@10 difference (new - live) may have.",
+        "Smallest lower end of the 95 % interval of the nDCG@10 difference (new - live).",
         flag="--gate-threshold",
     )
     max_shrink: float = option(
-        0.2, "Share of the live documents that may be missing.", flag="--gate-max-shrink", ge=0.0, le=1.0
+        0.2, "Largest ratio of missing live documents.", flag="--gate-max-shrink", ge=0.0, le=1.0
     )
     max_rejects: float = option(
-        0.05, "Share of lines that may have been rejected.", flag="--gate-max-rejects", ge=0.0, le=1.0
+        0.05, "Largest ratio of rejected lines.", flag="--gate-max-rejects", ge=0.0, le=1.0
     )
     min_overlap: float = option(
-        0.5, "Least overlap@10 on logged queries.", flag="--gate-min-overlap", ge=0.0, le=1.0
+        0.5, "Smallest overlap@10 on logged queries.", flag="--gate-min-overlap", ge=0.0, le=1.0
     )
-    force: bool = option(False, "Publish what the gate refuses; the manifest says who did.")
+    force: bool = option(False, "Publish even if the gate refuses; the manifest records who did.")
 
 
 class GateOptions(GateLimits):
     """The gate's queries and limits; exactly one of `data` and `query_log` is given."""
 
-    data: Path | None = option(None, "Data folder with queries.jsonl and qrels/SPLIT.tsv.", metavar="DIR")
-    threads: int | None = option(None, "Threads of one encoding; default: all cores.", ge=1)
+    data: Path | None = option(None, "Data directory with queries.jsonl and qrels/SPLIT.tsv.", metavar="DIR")
+    threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
 
     min_recall: ClassVar[float] = 0.95
     """Least share of exact search's top 10 that the dense index must find."""

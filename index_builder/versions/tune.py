@@ -31,20 +31,22 @@ class TuneOptions(JsonOptions, IndexRootOptions):
     version: str | None = option(
         None, "Version name; default: the live one.", is_argument=True, metavar="[VERSION]"
     )
-    data: Path = option(..., "Data folder with queries.jsonl and qrels/SPLIT.tsv.", metavar="DIR")
-    split: str = option(..., "Judgements, qrels/SPLIT.tsv, of documents in the index.")
+    data: Path = option(..., "Data directory with queries.jsonl and qrels/SPLIT.tsv.", metavar="DIR")
+    split: str = option(..., "Split of the relevance judgments, qrels/SPLIT.tsv.")
     candidates: int = option(
-        DEFAULT_CANDIDATES, "Hits of each part that are fused; as many as searches will gather.", ge=1
+        DEFAULT_CANDIDATES, "Hits of each retriever to fuse; as many as searches gather.", ge=1
     )
     rerank: int = option(
         0,
-        "Fit how much the re-ranker's score counts, over so many hits, and not the fusion.",
+        "Fit the re-ranker's weight over this many hits, instead of the fusion.",
         ge=0,
         le=MAX_DEPTH,
     )
-    learned: bool = option(False, "Fit how much learned impacts count beside BM25's, and not the fusion.")
-    publish: bool = option(True, "Make the new version the live one.")
-    seed: int = option(0, "Of the folds and the bootstrap.", ge=0)
+    learned: bool = option(
+        False, "Fit the weight of learned impacts relative to BM25, instead of the fusion."
+    )
+    publish: bool = option(True, "Make the new version live.")
+    seed: int = option(0, "Random seed.", ge=0)
 
 
 @dataclass(frozen=True, slots=True)

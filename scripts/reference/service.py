@@ -45,7 +45,10 @@ def http_page() -> str:
         responses = operation["responses"].items()
         told = [(status, each["description"].partition(" with code ")[2]) for status, each in responses]
         problems = [(status, code(*codes.split(", "))) for status, codes in told if codes]
-        in_path = [(code(route.parameter), "string", "required", "", "")] if route.parameter else []
+        in_path = [
+            (code(p["name"]), "string", "required", "", p["description"])
+            for p in operation.get("parameters", ())
+        ]
         request = table(FIELD, [*in_path, *_rows(body, shapes)])
         response = table(FIELD, _rows(answer, shapes))
         parts += [f"## {route.method} {path}", f"{operation['summary']}."]

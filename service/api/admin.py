@@ -28,35 +28,35 @@ POLL_S = 0.05
 
 
 class ReloadBody(Shape):
-    """`POST /admin/reload`: nothing; the body may be left out."""
+    """No fields; the body is optional."""
 
 
 class RollbackBody(Shape):
-    """`POST /admin/rollback`; the body may be left out."""
+    """A version to make live; the body is optional."""
 
     version: str | None = Field(
-        None, max_length=128, description="The version to make live; else the one that was live before."
+        None, max_length=128, description="Version to make live; default: the previous one."
     )
 
 
 class WorkersShape(Shape):
     """The workers of this service."""
 
-    count: int = Field(description="How many there are.")
-    following: int = Field(description="How many have the live version of the one that answers.")
-    refusing: int = Field(description="How many refused the version that CURRENT names.")
+    count: int = Field(description="Number of workers.")
+    following: int = Field(description="Workers that serve the live version.")
+    refusing: int = Field(description="Workers that refused the version that CURRENT names.")
 
 
 class AdminResult(Shape):
-    """The answer of both."""
+    """The live version and the workers."""
 
-    previous: str = Field(description="The version that was live when the request came.")
+    previous: str = Field(description="Version that was live before the request.")
     live: IndexShape
     workers: WorkersShape
 
 
 async def post_reload(request: Request) -> Response:
-    """Looks at CURRENT now, in every worker; a version that was refused is tried again."""
+    """Loads the version that CURRENT names in every worker, even if it was refused before."""
     service = service_of(request)
     before = service.resources.live().version
     ReloadBody.model_validate(await _body(request, ReloadBody))
@@ -64,7 +64,7 @@ async def post_reload(request: Request) -> Response:
 
 
 async def post_rollback(request: Request) -> Response:
-    """Makes the version before the live one live again, or the one that is named, and waits until it serves."""
+    """Makes the previous or the named version live, and waits until it serves."""
     service = service_of(request)
     before = service.resources.live().version
     body = RollbackBody.model_validate(await _body(request, RollbackBody))

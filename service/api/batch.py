@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 async def post_batch(request: Request) -> Response:
-    """Answers several searches, in the order in which they were given, from one index version."""
+    """Runs several searches on one index version."""
     service = service_of(request)
     context = context_of(request.scope)
     index = service.resources.live()

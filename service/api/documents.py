@@ -49,7 +49,7 @@ SHOWN_REJECTS = 100
 
 
 async def get_document(request: Request) -> Response:
-    """The document of an id, from the live index."""
+    """Returns a document of the live index by id."""
     service = service_of(request)
     index = service.resources.live()
     context = context_of(request.scope)
@@ -73,7 +73,7 @@ async def get_document(request: Request) -> Response:
 
 
 async def post_documents(request: Request) -> Response:
-    """Adds documents, or replaces those with the same ids: one, `{"documents": […]}`, or JSON lines."""
+    """Adds documents, or replaces those with the same ids."""
     service = service_of(request)
     index, most = _begin(service, request), service.settings.max_write_documents
     names, deadline = index.preprocessor.schema.names, _read_by(request)
@@ -88,7 +88,7 @@ async def post_documents(request: Request) -> Response:
 
 
 async def delete_document(request: Request) -> Response:
-    """Deletes the document of an id; one that is not there is no error."""
+    """Deletes a document by id; an unknown id is not an error."""
     service = service_of(request)
     _begin(service, request)
     ids = read_ids({"ids": [request.path_params["id"]]}, 1)
@@ -96,7 +96,7 @@ async def delete_document(request: Request) -> Response:
 
 
 async def post_delete(request: Request) -> Response:
-    """Deletes documents: `{"ids": […]}`, all that a filter finds when it is applied: `{"filter": {…}}`, or `{"all": true}`."""
+    """Deletes documents by ids or by a filter, or all documents."""
     service = service_of(request)
     index, most = _begin(service, request), service.settings.max_write_documents
     body = await read_object(request, service.settings.max_write_bytes, _read_by(request), most + 1)
@@ -116,7 +116,7 @@ async def post_delete(request: Request) -> Response:
 
 
 async def get_operation(request: Request) -> Response:
-    """How far a write has come."""
+    """Returns the state of a write."""
     service = service_of(request)
     operation = parse_operation_id(request.path_params["id"])
     enter_work_pool(service, context_of(request.scope), request.scope, 1, "bulk")

@@ -45,7 +45,7 @@ Vector = NDArray[np.float32]
 
 
 async def post_embeddings(request: Request) -> Response:
-    """Vectors of queries or of documents, L2-normalised, in the order of the texts."""
+    """Encodes queries or documents as L2-normalized vectors."""
     service = service_of(request)
     context = context_of(request.scope)
     version = service.resources.live_version()
@@ -141,7 +141,7 @@ def _short_name(index: Index) -> str:
 
 
 async def get_models(request: Request) -> Response:
-    """The names under which towers can be asked for vectors, in OpenAI's shape."""
+    """Lists the encoders, in the format of OpenAI's API."""
     version = service_of(request).resources.live_version()
     index = version.index
     context_of(request.scope).index_version = index.version

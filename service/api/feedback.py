@@ -24,7 +24,7 @@ MOST_ITEMS = 16
 
 
 async def post_feedback(request: Request) -> Response:
-    """Notes a click on a hit, or a judgement of one."""
+    """Records a click on a hit, or a relevance judgment."""
     service = service_of(request)
     context = context_of(request.scope)
     if not service.feedback_log.is_on:

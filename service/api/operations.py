@@ -27,12 +27,12 @@ SHOWN_COLUMNS = 200
 
 
 async def get_health(request: Request) -> Response:
-    """The process lives and its event loop turns."""
+    """Reports that the process is alive."""
     return json_response({"status": "alive"})
 
 
 async def get_ready(request: Request) -> Response:
-    """Every resource answers and the service wants requests; else 503."""
+    """Reports whether the service is ready for requests; otherwise 503."""
     service = service_of(request)
     index = await service.readiness.check()
     context_of(request.scope).index_version = index.version
@@ -46,13 +46,13 @@ async def get_ready(request: Request) -> Response:
 
 
 async def get_metrics(request: Request) -> Response:
-    """Prometheus metrics of the process that answers."""
+    """Returns Prometheus metrics."""
     text = await asyncio.to_thread(service_of(request).metrics.text)
     return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def get_info(request: Request) -> Response:
-    """What runs here: version, index, model, device, settings without secrets."""
+    """Returns version, index, model, device, and settings without secrets."""
     service = service_of(request)
     index = service.resources.live()
     context_of(request.scope).index_version = index.version
@@ -74,7 +74,7 @@ async def get_info(request: Request) -> Response:
 
 
 async def get_problem(request: Request) -> Response:
-    """What a problem code means."""
+    """Returns the meaning of a problem code."""
     wanted = request.path_params["code"]
     for kind, problem in PROBLEMS.items():
         if kind.code == wanted:

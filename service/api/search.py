@@ -20,7 +20,7 @@ __all__ = ["post_search"]
 
 
 async def post_search(request: Request) -> Response:
-    """Finds the documents that answer a query."""
+    """Searches for documents."""
     service = service_of(request)
     context = context_of(request.scope)
     index = service.resources.live()
