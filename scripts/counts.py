@@ -16,8 +16,8 @@ READERS = (
 """What components are read through."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 64_700,
-    "files of the product": 562,
+    "lines of the product": 64_850,
+    "files of the product": 563,
     "lines of tests": 58_000,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,

@@ -5,16 +5,20 @@ Vectors are the service's own: the store takes an `embedding` where LangChain's 
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from pydantic import ConfigDict
 
-from glow.adapters.store import FoundText, GlowStore
+from glow.adapters.local import LocalService
+from glow.adapters.store import FoundText, GlowStore, records_of
 from glow.errors import ConfigError
 
 __all__ = ["GlowRetriever", "GlowVectorStore"]
@@ -50,6 +54,7 @@ class GlowVectorStore(VectorStore):
 
     def __init__(self, store: GlowStore) -> None:
         self._store = store
+        self._local: LocalService | None = None
 
     @property
     def embeddings(self) -> Embeddings | None:
@@ -98,6 +103,25 @@ class GlowVectorStore(VectorStore):
             (_document(found), found.score) for found in self._store.search(query, k, kwargs.get("filter"))
         ]
 
+    def max_marginal_relevance_search(
+        self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
+    ) -> list[Document]:
+        """Texts that answer a query and differ from each other, by the vectors that the service stores.
+
+        Args:
+            query: what to search for.
+            k: how many.
+            fetch_k: how many to choose from.
+            lambda_mult: 1 for relevance alone, 0 for difference alone.
+            kwargs: `filter`, as the service has it.
+        """
+        found = self._store.search(query, fetch_k, kwargs.get("filter"), vectors=True)
+        (asked,) = self._store.client.embeddings([query]).vectors
+        chosen = maximal_marginal_relevance(
+            np.array(asked), [list(each.vector) for each in found], lambda_mult, k
+        )
+        return [_document(found[place]) for place in chosen]
+
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         """Relevance in [0, 1]: hybrid scores are probabilities, dense ones cosines.
 
@@ -118,11 +142,26 @@ class GlowVectorStore(VectorStore):
         metadatas: list[dict[str, Any]] | None = None,
         *,
         ids: list[str] | None = None,
+        index_root: Path | str | None = None,
         **kwargs: Any,
     ) -> "GlowVectorStore":
-        """A store with texts in it; the other arguments are those of `GlowStore`."""
-        made = cls(GlowStore(**kwargs))
-        made.add_texts(texts, metadatas, ids=list(ids) if ids else None)
+        """A store with texts in it.
+
+        Args:
+            texts, metadatas, ids: of the texts.
+            embedding: not used.
+            index_root: directory of an index that is built of the texts, and served until the program ends; None: the texts
+                are written to the service `url`.
+            kwargs: those of `GlowStore`.
+        """
+        if index_root is None:
+            made = cls(GlowStore(**kwargs))
+            made.add_texts(texts, metadatas, ids=list(ids) if ids else None)
+            return made
+        named = list(ids) if ids else [uuid.uuid4().hex for _ in texts]
+        local = LocalService(records_of(named, texts, metadatas or [{}] * len(texts)), Path(index_root))
+        made = cls(GlowStore(local.url, write_key=local.write_key, **kwargs))
+        made._local = local
         return made
 
 

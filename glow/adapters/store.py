@@ -8,7 +8,7 @@ from glow.client import GlowClient, NotFoundError, SearchHit
 from glow.errors import ConfigError
 from glow.records import Document
 
-__all__ = ["FoundText", "GlowStore"]
+__all__ = ["FoundText", "GlowStore", "records_of"]
 
 NAMESPACE = "namespace"
 PAGE = 100
@@ -26,12 +26,14 @@ class FoundText:
         text: the best passage where the index has passages, else the body; a document without one is its title.
         metadata: everything else of the document, its other fields among them.
         score: of a search; 0 for what was read.
+        vector: stored by the service, if it was asked for.
     """
 
     id: str
     text: str
     metadata: dict[str, Any]
     score: float = 0.0
+    vector: tuple[float, ...] = ()
 
 
 class GlowStore:
@@ -86,10 +88,8 @@ class GlowStore:
             ClientError: as the client.
         """
         own = {NAMESPACE: self._namespace} if self._namespace else {}
-        records = [
-            {**dict(more), self._body: text, "_id": self._id(identifier), **own}
-            for identifier, text, more in zip(ids, texts, metadata, strict=True)
-        ]
+        named = [self._id(each) for each in ids]
+        records = [{**each, **own} for each in records_of(named, texts, metadata, self._body)]
         for start in range(0, len(records), PAGE):
             result = self._writing().write(records[start : start + PAGE], wait_s=self._wait_s)
             if result.rejects:
@@ -120,15 +120,19 @@ class GlowStore:
             return None
         return self._of_document(document)
 
-    def search(self, query: str, k: int = 10, wanted: Mapping[str, Any] | None = None) -> list[FoundText]:
+    def search(
+        self, query: str, k: int = 10, wanted: Mapping[str, Any] | None = None, *, vectors: bool = False
+    ) -> list[FoundText]:
         """Texts for a query, the best first.
 
         Args:
             query: what to search for.
             k: how many at most.
             wanted: a filter as the service has it, or values by field, such as `{"lang": "de", "year": [2020, 2021]}`.
+            vectors: whether each has its vector.
         """
-        result = self._client.search(query, top_k=k, filter=self._filter(wanted), **self._options)
+        options = {**self._options, **({"vectors": True} if vectors else {})}
+        result = self._client.search(query, top_k=k, filter=self._filter(wanted), **options)
         return [self._of_hit(hit) for hit in result.hits]
 
     def scan(self, wanted: Mapping[str, Any] | None = None, limit: int = 1_000) -> Iterator[FoundText]:
@@ -158,7 +162,7 @@ class GlowStore:
     def _of_hit(self, hit: SearchHit) -> FoundText:
         found = self._of_document(Document(hit.id, hit.fields, hit.metadata))
         text = hit.passage.text if hit.passage is not None and hit.passage.text else found.text
-        return FoundText(found.id, text, found.metadata, hit.score)
+        return FoundText(found.id, text, found.metadata, hit.score, hit.vector)
 
     def _of_document(self, document: Document) -> FoundText:
         identifier = document.id.removeprefix(f"{self._namespace}/") if self._namespace else document.id
@@ -170,6 +174,14 @@ class GlowStore:
                 metadata[name] = values[0] if len(values) == 1 else list(values)
         text = "\n".join(document.fields.get(self._body, ()))
         return FoundText(identifier, text or str(metadata.get("title", "")), metadata)
+
+
+def records_of(
+    ids: Sequence[str], texts: Sequence[str], metadata: Sequence[Mapping[str, Any]], body: str = "text"
+) -> list[dict[str, Any]]:
+    """Texts with their metadata as documents."""
+    given = zip(ids, texts, metadata, strict=True)
+    return [{**dict(more), body: text, "_id": identifier} for identifier, text, more in given]
 
 
 def _plain(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -26,6 +26,7 @@ class PagedOptions(TypedDict, total=False):
         fields: names of the fields and metadata to return; all where absent.
         facets: metadata fields to count, by name or as `{"field": "lang", "limit": 10}`.
         highlight: True, or `{"fields": […], "fragments": 2, "fragment_chars": 200}`.
+        vectors: True: each hit has its stored vector.
         explain: True, or `{"leave_one_out": True}`.
         params: `{"ef_search": 64, "nprobe": 16, "exact": False}`.
         timeout_ms: the service's deadline, in milliseconds.
@@ -49,6 +50,7 @@ class PagedOptions(TypedDict, total=False):
     fields: Sequence[str] | None
     facets: Sequence[str | Mapping[str, Any]] | None
     highlight: bool | Mapping[str, Any] | None
+    vectors: bool | None
     explain: bool | Mapping[str, Any] | None
     params: Mapping[str, Any] | None
     timeout_ms: int | None

@@ -93,6 +93,7 @@ class SearchHit:
         passage: the best passage, where the index has passages.
         truncated: fields, `metadata` or `highlights` that were cut or left out because the response would have been too large.
         raw: the JSON object as it came.
+        vector: L2-normalized, if `vectors` was asked for.
     """
 
     rank: int
@@ -106,6 +107,7 @@ class SearchHit:
     passage: Passage | None
     truncated: tuple[str, ...]
     raw: Mapping[str, Any] = field(repr=False, compare=False)
+    vector: tuple[float, ...] = ()
 
     def text(self, name: str) -> str:
         """The first value of a field; "" where the document has none."""
@@ -127,6 +129,7 @@ class SearchHit:
             passage=None if passage is None else Passage.read(passage),
             truncated=tuple(str(name) for name in node.items("truncated")),
             raw=node.value,
+            vector=tuple(float(each) for each in node.items("vector")),
         )
 
 

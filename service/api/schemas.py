@@ -178,6 +178,7 @@ class HitShape(Shape):
     )
     passage: PassageShape | None = Field(None, description="Best passage, in an index with passages.")
     highlights: dict[str, list[str]] | None = Field(None, description="Snippets of each field, as HTML.")
+    vector: list[float] | None = Field(None, description="Stored vector, L2-normalized.")
     explanation: HitExplanation | None = Field(None, description="Explanation of the hit.")
 
 

@@ -85,6 +85,7 @@ class SearchCall:
         like: id of a document; "" unless it is the source.
         rerank: how the first hits are read again; None: they are not. Needs `index.reranker`.
         late: whether a hybrid search compares tokens, if the index has any.
+        vectors: whether the vector of each hit is returned.
     """
 
     text: str
@@ -109,6 +110,7 @@ class SearchCall:
     like: str = ""
     rerank: Reranking | None = None
     late: bool = True
+    vectors: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,7 @@ def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> C
         body.like.id if body.like is not None else "",
         features.rerank,
         features.late,
+        body.vectors,
     )
     timeout_ms = body.timeout_ms or limits.default_timeout_ms
     terms = _filter_terms(body)

@@ -12,6 +12,7 @@ from glow.schema import FieldSchema
 from glow.search import contributions
 from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall
 from glow_service.search.explanations import Explanations
+from glow_service.search.sources import vector_of
 
 __all__ = ["index_body", "list_fields", "result_body", "shown_fields"]
 
@@ -73,6 +74,8 @@ def _hits(index: Index, call: SearchCall, answer: SearchAnswer) -> list[dict[str
         }
         if hit.passage is not None:
             body["passage"] = _passage(hit.passage)
+        if call.vectors:
+            body["vector"] = [round(each, SCORE_DIGITS) for each in vector_of(index, hit.row).tolist()]
         if hit.truncated:
             body["truncated"] = hit.truncated
         if hit.highlights is not None:

@@ -177,6 +177,7 @@ class SearchBody(Shape):
         None,
         description="Re-rank the first hits with the index's re-ranker; without one, `true` compares tokens. `false`: neither.",
     )
+    vectors: bool = Field(False, description="Return the stored vector of each hit; of passages, their mean.")
     explain: bool | ExplainBody | None = Field(None, description="Return an explanation of each hit.")
     params: ParamsBody = Field(
         default_factory=lambda: _NO_PARAMS

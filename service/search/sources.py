@@ -15,7 +15,7 @@ from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.calls import SearchCall, Source
 from glow_service.search.shapes import SearchBody
 
-__all__ = ["check_source", "rank_without_text", "unit_vector"]
+__all__ = ["check_source", "rank_without_text", "unit_vector", "vector_of"]
 
 
 def check_source(body: SearchBody, index: Index) -> Source:
@@ -25,6 +25,9 @@ def check_source(body: SearchBody, index: Index) -> Source:
         RequestError: if it names none or several, or members that need a text.
         NotAvailableError: if the index cannot read vectors by row.
     """
+    for name in ("like", "vectors"):
+        if getattr(body, name) and (detail := index.refusals["like"]):
+            raise NotAvailableError(f"/{name}: {detail}", [Fault(f"/{name}", detail)])
     has_text = bool(body.query and body.query.strip())
     given = [name for name in ("vector", "like") if getattr(body, name) is not None]
     if not given:
@@ -37,8 +40,6 @@ def check_source(body: SearchBody, index: Index) -> Source:
             raise _fault(f"/{given[-1]}", f"found {both}; send one of 'query', 'vector' and 'like'")
         source = "vector" if given == ["vector"] else "like"
     _refuse_text_members(body, source)
-    if source == "like" and (detail := index.refusals["like"]):
-        raise NotAvailableError(f"/like: {detail}", [Fault("/like", detail)])
     return source
 
 
@@ -91,13 +92,13 @@ def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -
     row = index[STORED_FIELDS].find(call.like)
     if row is None:
         raise not_found(call.like)
-    ranked = rank_dense(index, _vector_of(index, row), call.candidates + 1, call.params, allowed)
+    ranked = rank_dense(index, vector_of(index, row), call.candidates + 1, call.params, allowed)
     others = ranked.rows != row
     parts = {name: values[others] for name, values in ranked.parts.items()}
     return RankedDocuments(ranked.scores[others], ranked.rows[others], parts, ranked.passages)
 
 
-def _vector_of(index: Index, row: int) -> NDArray[np.float32]:
+def vector_of(index: Index, row: int) -> NDArray[np.float32]:
     """A document's vector, L2-normalised; of passages their mean."""
     rows = np.array([row], np.int64)
     if index.holds(PASSAGES):

@@ -1,6 +1,7 @@
 """LangChain's own standard tests, against a running service."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests, Vector
 from glow.adapters import GlowStore
 from glow.adapters.langchain import GlowRetriever, GlowVectorStore
 from glow.client import GlowClient
-from glow.errors import ConfigError
+from glow.errors import ConfigError, GlowError
 from tests.adapters.conftest import KEY
 
 # ruff: noqa: D101, D102 - what their classes ask for
@@ -81,6 +82,23 @@ def test_a_store_from_texts(service: str) -> None:
         assert client.document("texts/a").metadata["namespace"] == "texts"
 
 
+def test_a_store_over_a_local_index(tmp_path: Path) -> None:
+    root = tmp_path / "index"
+    store = GlowVectorStore.from_texts(
+        ["a lynx in the snow", "a ship at sea"], None, [{"n": 1}, {"n": 2}], ids=["a", "b"], index_root=root
+    )
+    service = store._local
+    assert service is not None
+    assert [each.id for each in store.similarity_search("lynx", k=1)] == ["a"]
+    store.add_texts(["an owl in the oak"], ids=["c"])
+    assert [each.id for each in store.similarity_search("owl", k=1)] == ["c"]
+    service.close()
+    with pytest.raises(GlowError):
+        store.similarity_search("lynx")
+    with pytest.raises(ConfigError, match="the index cannot be built: glow: error"):
+        GlowVectorStore.from_texts([""], None, index_root=tmp_path / "none")
+
+
 def test_relevance_is_bounded_and_has_a_threshold(documents: GlowStore, service: str) -> None:
     store = GlowVectorStore(documents)
     found = store.similarity_search_with_relevance_scores("how do bees find home", k=3)
@@ -92,6 +110,21 @@ def test_relevance_is_bounded_and_has_a_threshold(documents: GlowStore, service:
     terms = GlowVectorStore(GlowStore(service, retriever="lexical"))
     with pytest.raises(ConfigError, match="no bound"):
         terms.similarity_search_with_relevance_scores("bees")
+
+
+async def test_relevance_is_traded_for_difference(new_store: Callable[[], GlowStore]) -> None:
+    store = GlowVectorStore(new_store())
+    texts = ["bees find home by the sun", "bees find home by the sun.", "owls hunt at night"]
+    store.add_texts(texts, ids=["a", "b", "c"])
+    query = "how do bees find home"
+    assert {each.id for each in store.similarity_search(query, k=2)} == {"a", "b"}
+    assert "c" in {each.id for each in store.max_marginal_relevance_search(query, k=2, lambda_mult=0.2)}
+    assert {each.id for each in store.max_marginal_relevance_search(query, k=2, lambda_mult=1.0)} == {
+        "a",
+        "b",
+    }
+    retriever = store.as_retriever(search_type="mmr", search_kwargs={"k": 2, "lambda_mult": 0.2})
+    assert len(retriever.invoke(query)) == 2
 
 
 async def test_what_waits_is_the_same(documents: GlowStore) -> None:

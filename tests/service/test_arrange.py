@@ -144,6 +144,15 @@ def test_what_is_like_a_document_is_found_without_it(client: httpx.Client) -> No
     assert (answer.status_code, answer.json()["code"]) == (404, "document_not_found")
 
 
+def test_hits_have_their_stored_vectors_if_asked(client: httpx.Client) -> None:
+    hits = client.post("/search", json={"query": "bees", "top_k": 3, "vectors": True}).json()["hits"]
+    for hit in hits:
+        asked = {"vector": hit["vector"], "top_k": 12, "params": {"exact": True}}
+        found = {each["id"]: each["score"] for each in client.post("/search", json=asked).json()["hits"]}
+        assert found[hit["id"]] == max(found.values()) == pytest.approx(1.0, abs=1e-4)
+    assert "vector" not in client.post("/search", json={"query": "bees"}).json()["hits"][0]
+
+
 def test_a_filter_without_a_query_browses_with_exact_counts(client: httpx.Client) -> None:
     body = {
         "query": "",

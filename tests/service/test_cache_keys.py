@@ -113,6 +113,7 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         replace(CALL, rerank=Reranking(49)),
         replace(CALL, rerank=Reranking(50, "late")),
         replace(CALL, late=False),
+        replace(CALL, vectors=True),
     ]
     fields = set(SearchCall.__slots__)
     told = {"text", "top_k", "offset", "candidates", "params", "retriever", "fusion", "filter", "facets"}
@@ -130,6 +131,7 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         "like",
         "rerank",
         "late",
+        "vectors",
     }
     assert fields <= told, "a new field needs a line above"
     keys = {KEYS.page(call) for call in [CALL, *changed]}
