@@ -231,7 +231,7 @@ class Settings(StrictModel):
     warmup_queries: int = _setting(
         16, "Queries that run before the service is ready.", "queries", ge=0, le=1_000
     )
-    watch_s: float = _setting(
+    poll_interval_s: float = _setting(
         0.5, "Interval of checks whether CURRENT names another version; 0: never.", "seconds", ge=0, le=3_600
     )
     shadow_version: str = _setting(

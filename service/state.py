@@ -91,7 +91,7 @@ def new_service(
     workers = WorkerGroup()
     swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)
     replicas = Replicas(settings.ingest_path, resources.live_name)
-    watcher = Watcher(resources, swap, workers, settings.watch_s, settings.encode_threads)
+    watcher = Watcher(resources, swap, workers, settings.poll_interval_s, settings.encode_threads)
     return Service(
         settings=settings,
         limits=settings.limits,

@@ -18,6 +18,7 @@ RENAMED_SETTINGS = {
     "query_log_share": "query_log_sample_rate",
     "otel_share": "otel_sample_rate",
     "shadow_share": "shadow_sample_rate",
+    "watch_s": "poll_interval_s",
     "store_token": "vector_store_token",
     "store_timeout_ms": "vector_store_timeout_ms",
 }
@@ -33,6 +34,7 @@ RENAMED_FLAGS = {
     "--learned-budget": "--expansion-terms",
     "--learned-words": "--expansion-vocabulary",
     "--every": "--poll-interval-s",
+    "--watch-s": "--poll-interval-s",
     "--least-users": "--min-users",
     "--least-rate": "--min-ctr",
     "--least-share": "--min-relative-ctr",

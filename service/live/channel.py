@@ -1,7 +1,7 @@
 """The Redis channel by which replicas tell one another that CURRENT has changed.
 
 A message only makes its readers look at CURRENT, whatever it says: who may write to Redis may cost them a look, no more.
-Nothing depends on it. With a Redis that is dead, or none, every replica sees the change by itself within `watch_s`.
+Nothing depends on it. With a Redis that is dead, or none, every replica sees the change by itself within `poll_interval_s`.
 """
 
 import asyncio

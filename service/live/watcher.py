@@ -1,4 +1,4 @@
-"""The thread that loads the index at start, and then looks at CURRENT: every `watch_s`, and whenever it is asked to.
+"""The thread that loads the index at start, and then looks at CURRENT: every `poll_interval_s`, and whenever it is asked to.
 
 All loading is done in this one thread, so that what a version leaves in the allocator serves the next one.
 """
@@ -33,14 +33,19 @@ class Watcher:
         resources: where the live index is.
         swap: what a look is.
         group: other workers, who may ask for a look and are told what is live.
-        watch_s: seconds between looks; 0 for none but those that are asked for.
+        poll_interval_s: seconds between looks; 0 for none but those that are asked for.
         threads: that one search may use, >= 1.
     """
 
     def __init__(
-        self, resources: Resources, swap: Swap, group: WorkerGroup, watch_s: float = 0.5, threads: int = 1
+        self,
+        resources: Resources,
+        swap: Swap,
+        group: WorkerGroup,
+        poll_interval_s: float = 0.5,
+        threads: int = 1,
     ) -> None:
-        self._watch_s = watch_s
+        self._poll_interval_s = poll_interval_s
         self._threads = threads
         self._resources = resources
         self._swap = swap
@@ -104,8 +109,8 @@ class Watcher:
     def _wait(self) -> "list[Future[None]] | None":
         """Whoever asks for a look, once it is time for one; None at the end."""
         with self._changed:
-            watch_s = self._watch_s
-            self._due = time.monotonic() + min(watch_s or TICK_S, TICK_S) * self._share()
+            poll_interval_s = self._poll_interval_s
+            self._due = time.monotonic() + min(poll_interval_s or TICK_S, TICK_S) * self._share()
             while not (self._asked or self._is_closed or time.monotonic() >= self._due):
                 self._changed.wait(max(self._due - time.monotonic(), 0.0))
             asked, self._asked = self._asked, []
@@ -116,9 +121,9 @@ class Watcher:
 
     def _is_time(self) -> bool:
         """Whether to look at CURRENT unasked: it is due, or another replica told of a change."""
-        watch_s, now = self._watch_s, time.monotonic()
-        if watch_s and now >= self._poll_due:
-            self._poll_due = now + watch_s * self._share()
+        poll_interval_s, now = self._poll_interval_s, time.monotonic()
+        if poll_interval_s and now >= self._poll_due:
+            self._poll_due = now + poll_interval_s * self._share()
             return True
         return self._told_due is not None and now >= self._told_due
 

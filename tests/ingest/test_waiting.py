@@ -133,8 +133,8 @@ def test_visible_is_what_every_replica_serves(toy_model: Path, tmp_path: Path) -
         str(toy_model),
     ]
     with (
-        serving(root.path, *flags, "--watch-s", "0.1") as fast,
-        serving(root.path, *flags, "--watch-s", "3") as slow,
+        serving(root.path, *flags, "--poll-interval-s", "0.1") as fast,
+        serving(root.path, *flags, "--poll-interval-s", "3") as slow,
         subprocess.Popen(
             [*command, "--poll-interval-s", "0.1", "--ingest-folder", log],
             cwd=ROOT,

@@ -131,11 +131,11 @@ def serve(
     versions: Versions,
     serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
 ) -> Callable[..., AbstractContextManager[Served]]:
-    """Serves the versions with more settings: `serve(watch_s=0)`; ready when the block begins."""
+    """Serves the versions with more settings: `serve(poll_interval_s=0)`; ready when the block begins."""
 
     @contextmanager
     def started(**values: Any) -> Iterator[Served]:
-        quick = {"watch_s": 0.02, "warmup_queries": 1}
+        quick = {"poll_interval_s": 0.02, "warmup_queries": 1}
         settings = {**quick, "default_timeout_ms": 30_000, "admin_key": ADMIN_HASH, **values}
         app = create_app(Settings(index_root=versions.path, **settings), on_failure=lambda: None)
         with serve_app(app) as http:

@@ -33,7 +33,7 @@ def test_only_the_admin_key_opens_them(versions: Any, serve: Serve, admin: dict[
 def test_reload_follows_current_where_nothing_is_watched(
     versions: Any, serve: Serve, admin: dict[str, str]
 ) -> None:
-    with serve(watch_s=0) as served:
+    with serve(poll_interval_s=0) as served:
         versions.publish("b1")
         found = served.http.post("/admin/reload", headers=admin)
         assert found.status_code == 200, found.text
@@ -48,7 +48,7 @@ def test_reload_follows_current_where_nothing_is_watched(
 def test_reload_tries_a_refused_version_again_and_says_why_it_is_refused(
     versions: Any, serve: Serve, admin: dict[str, str]
 ) -> None:
-    with serve(watch_s=0) as served:
+    with serve(poll_interval_s=0) as served:
         folder = versions.add("b1")
         tower = (folder / "model" / "query.onnx").read_bytes()
         (folder / "model" / "query.onnx").write_bytes(b"?" * len(tower))
@@ -67,7 +67,7 @@ def test_rollback_goes_back_or_to_the_version_that_is_named(
 ) -> None:
     versions.publish("b1")
     versions.publish("a2")
-    with serve(watch_s=0) as served:
+    with serve(poll_interval_s=0) as served:
 
         def roll_back(**body: Any) -> httpx.Response:
             return served.http.post("/admin/rollback", headers=admin, json=body)
@@ -96,7 +96,7 @@ def test_a_version_that_a_gate_refused_is_a_409_that_openapi_declares(
     versions.add("b1")
     record = {"status": "failed", "time": "now", "checks": [{"name": "nDCG@10 dense", "passed": False}]}
     IndexRoot(versions.path).amend("b1", {"gate": record})
-    with serve(watch_s=0) as served:
+    with serve(poll_interval_s=0) as served:
         refused = served.http.post("/admin/rollback", headers=admin, json={"version": "b1"})
         assert (refused.status_code, refused.json()["code"]) == (409, "gate_refused")
         assert all(word in refused.json()["detail"] for word in ("b1", "nDCG@10 dense", "--force"))
@@ -110,7 +110,7 @@ def test_a_version_that_a_gate_refused_is_a_409_that_openapi_declares(
 
 
 def test_a_full_service_rolls_back_all_the_same(versions: Any, serve: Serve, admin: dict[str, str]) -> None:
-    with serve(watch_s=0, max_in_flight=1) as served:
+    with serve(poll_interval_s=0, max_in_flight=1) as served:
         versions.publish("b1")
         served.service.plain.admission.enter()
         assert served.search().status_code == 429
@@ -154,7 +154,7 @@ def test_two_workers_follow_one_that_is_asked_and_a_read_only_root_is_a_409_with
     tmp_path: Path,
     until: Until,
 ) -> None:
-    flags = ["--index-root", str(versions.path), "--workers", "2", "--watch-s", "0", *admin_flags]
+    flags = ["--index-root", str(versions.path), "--workers", "2", "--poll-interval-s", "0", *admin_flags]
     with start_server(tmp_path, *flags, preexec_fn=give_up_writing_anywhere) as server:
 
         def ask(path: str, **body: Any) -> httpx.Response:

@@ -43,7 +43,10 @@ def test_a_replica_that_does_not_watch_follows_what_another_one_saw(
 ) -> None:
     start_redis(port)
     url = f"redis://127.0.0.1:{port}/0"
-    with serve(watch_s=0.05, redis_url=url) as seeing, serve(watch_s=0, redis_url=url) as told:
+    with (
+        serve(poll_interval_s=0.05, redis_url=url) as seeing,
+        serve(poll_interval_s=0, redis_url=url) as told,
+    ):
         until(lambda: listeners(client, versions.path) == 2)
         versions.publish("b1")
         until(lambda: seeing.live == told.live == "b1")
@@ -63,7 +66,7 @@ def test_reload_reaches_replicas_that_do_not_watch(
     client: Any,
     admin: dict[str, str],
 ) -> None:
-    settings = {"watch_s": 0, "redis_url": f"redis://127.0.0.1:{port}/0"}
+    settings = {"poll_interval_s": 0, "redis_url": f"redis://127.0.0.1:{port}/0"}
     with serve(**settings) as asked, serve(**settings) as other:
         versions.publish("a2")
         start_redis(port)
@@ -79,7 +82,10 @@ def test_a_dead_redis_changes_nothing_and_one_that_comes_back_is_heard_again(
     versions: Any, serve: Serve, until: Until, start_redis: StartRedis, port: int, client: Any
 ) -> None:
     url = f"redis://127.0.0.1:{port}/0"
-    with serve(watch_s=0.05, redis_url=url) as seeing, serve(watch_s=0, redis_url=url) as told:
+    with (
+        serve(poll_interval_s=0.05, redis_url=url) as seeing,
+        serve(poll_interval_s=0, redis_url=url) as told,
+    ):
         versions.publish("b1")
         until(lambda: seeing.live == "b1")
         assert told.live == "a1"
