@@ -6,7 +6,12 @@ import pytest
 from haystack import Document, Pipeline
 from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DocumentStore, DuplicatePolicy
-from haystack.testing.document_store import CountDocumentsTest, DeleteDocumentsTest, WriteDocumentsTest
+from haystack.testing.document_store import (
+    CountDocumentsTest,
+    DeleteDocumentsTest,
+    FilterDocumentsTest,
+    WriteDocumentsTest,
+)
 
 from glow.adapters.haystack import GlowDocumentStore, GlowHaystackRetriever
 from glow.errors import ConfigError
@@ -15,7 +20,16 @@ from tests.adapters.conftest import KEY
 # ruff: noqa: D101, D102 - what their classes ask for
 
 
-class TestGlowDocumentStore(CountDocumentsTest, WriteDocumentsTest, DeleteDocumentsTest):
+class TestGlowDocumentStore(CountDocumentsTest, WriteDocumentsTest, DeleteDocumentsTest, FilterDocumentsTest):
+    @staticmethod
+    def assert_documents_are_equal(received: list[Document], expected: list[Document]) -> None:
+        """In any order, and without the embeddings of the writer: the service makes its own."""
+        shown = [
+            sorted((each.id, each.content or "", str(sorted(each.meta.items()))) for each in side)
+            for side in (received, expected)
+        ]
+        assert shown[0] == shown[1]
+
     @pytest.fixture
     def document_store(self, service: str, request: pytest.FixtureRequest) -> Any:
         return GlowDocumentStore(url=service, write_key=KEY, namespace=request.node.name)
