@@ -180,7 +180,7 @@ def test_an_index_without_words_or_columns_offers_neither(tab: Any) -> None:
     tab.open("water")
     tab.titles()
     parts = tab.page.evaluate(
-        "fetch('/info').then(answer => answer.json()).then(info => info.index.parts ?? [])"
+        "fetch('/info').then(answer => answer.json()).then(info => info.index.components)"
     )
     assert tab.page.locator("#retrievers").is_visible() == ("impacts" in parts)
     assert tab.page.locator("#filters").is_visible() == ("columns" in parts)
