@@ -54,7 +54,7 @@ def check_start(project: Project, checks: Checks) -> bool:
     done = project.compose(*files, "config", "--quiet")
     checks.note(done.returncode == 0, "compose accepts the GPU override", done.stderr.strip() or "yes")
     begin = time.monotonic()
-    done = project.compose("up", "--detach", "--wait", "--wait-timeout", "900")
+    done = project.compose("up", "--build", "--detach", "--wait", "--wait-timeout", "900")
     found = f"{time.monotonic() - begin:.0f} s, images included"
     checks.note(done.returncode == 0, "up --wait", found if done.returncode == 0 else done.stderr[-3000:])
     if done.returncode != 0:
