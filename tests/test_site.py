@@ -8,20 +8,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-q",
-        "-W",
-        "--keep-going",
-        "-b",
-        "html",
-        "-c",
-        "docs/site",
-        "-d",
-        str(tmp_path / "trees"),
-    ]
+    options = "-m sphinx -q -W --keep-going -b html -c docs/site -d".split()
+    command = [sys.executable, *options, str(tmp_path / "trees")]
     done = subprocess.run(
         [*command, ".", str(tmp_path / "site")], cwd=ROOT, capture_output=True, text=True, check=False
     )

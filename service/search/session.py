@@ -60,6 +60,8 @@ from glow_service.search.sources import rank_without_text
 
 __all__ = ["SearchSession", "query_tokens"]
 
+Vector = NDArray[np.float32]
+
 RERANK_RESERVE_S = 0.005
 """Time that is left for what follows re-ranking: reading the page's documents and writing the answer."""
 
@@ -255,9 +257,7 @@ class SearchSession:
                 self.left_out += ("late",)
         return ranked
 
-    def _reranked(
-        self, ranked: RankedDocuments, wanted: Reranking, vector: NDArray[np.float32] | None
-    ) -> RankedDocuments:
+    def _reranked(self, ranked: RankedDocuments, wanted: Reranking, vector: Vector | None) -> RankedDocuments:
         """The first hits by the re-ranker too, as many as time allows."""
         index, call = self.index, self.call
         unit = score_unit(index, call.retriever, call.fusion)
@@ -380,11 +380,7 @@ def _mask(index: Index, clock: StageClock, expression: Expression) -> RowMask:
 
 
 def _count(
-    index: Index,
-    call: SearchCall,
-    rows: NDArray[np.int64],
-    allowed: RowMask | None,
-    clock: StageClock,
+    index: Index, call: SearchCall, rows: NDArray[np.int64], allowed: RowMask | None, clock: StageClock
 ) -> dict[str, FacetCounts]:
     """Values over the candidates; approximate where there may be more documents than these."""
     if not call.facets:
