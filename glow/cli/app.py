@@ -45,7 +45,7 @@ class LazyGroup(typer.core.TyperGroup):
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a verb; exits where an extra that it needs is not installed."""
+        """The command of a name; names of before are read, too."""
         if cmd_name not in VERBS:
             from glow.commands import renamed_command  # not to list the commands
 
@@ -58,6 +58,13 @@ class LazyGroup(typer.core.TyperGroup):
         if near and self.get_command(ctx, args[0]) is None:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options of `glow` itself; the help names one of the two about completion."""
+        found: list[Any] = [*super().get_params(ctx)]
+        for each in found:
+            each.hidden = each.name == "show_completion"
+        return found
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the verbs in their groups."""

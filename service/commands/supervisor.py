@@ -4,6 +4,7 @@ import gc
 import logging
 import multiprocessing
 import signal
+import sys
 import time
 
 from uvicorn import _subprocess
@@ -26,17 +27,18 @@ def _says_more(record: logging.LogRecord) -> bool:
 class Supervisor(Multiprocess):
     """Starts as many workers as are wanted, and again where one ends; SIGHUP exchanges them one by one.
 
-    A worker has started once it listens, which one that has mates does when its index is loaded (`glow_service.app`).
+    A worker has started once it listens, which one of several does when its index is loaded (`glow_service.app`).
     """
 
     def run(self) -> None:
         """Runs until it is told to stop, or its workers cannot start, of which they have said why."""
         logging.getLogger("uvicorn.error").addFilter(_says_more)
-        # Forked, not spawned: workers share what this process imported, and start a second earlier. It opened no index, and
-        # runs one thread.
-        _subprocess.spawn = multiprocessing.get_context("fork")  # type: ignore[assignment]
-        gc.collect()
-        gc.freeze()
+        if sys.platform == "linux":  # libraries of other systems may not survive a fork
+            # Forked, not spawned: workers share what this process imported, and start a second earlier. It opened no index,
+            # and runs one thread.
+            _subprocess.spawn = multiprocessing.get_context("fork")  # type: ignore[assignment]
+            gc.collect()
+            gc.freeze()
         super().run()
 
     def restart_all(self) -> None:
